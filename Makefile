@@ -1,0 +1,87 @@
+# Every target does the set-up it needs and nothing twice: finished steps leave stamps in .venv.
+# `make help` lists the targets.
+
+PYTHON ?= python3
+FUZZ_SECONDS ?= 60
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# Targets of `go install`, at the versions the benchmark was written against.
+VERSITYGW := .cache/bin/versitygw
+VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
+KERNELS := $(wildcard orcstream/codec/*.pyx orcstream/codec/*.pxd)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help venv test check check-wheel demo proto fuzz servers bench format clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+venv: $(VENV)/.kernels ## the virtual environment, with everything the tests need and the kernels built
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "orcstream needs Python 3.11 or newer; name one with: make PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.groups: pyproject.toml $(VENV)/.created
+	$(PY) -m pip install --quiet --group build --group test --group lint
+	@touch $@
+
+# The editable install builds the kernels in place; later changes of kernels need only build_ext.
+$(VENV)/.installed: pyproject.toml setup.py $(VENV)/.groups
+	$(PY) -m pip install --quiet --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
+	$(PY) setup.py --quiet build_ext --inplace
+	@touch $@
+
+# pytest runs last, so its closing line is the last line printed.
+test: venv ## lint, types and all tests
+	@for tool in java javac; do command -v $$tool >/dev/null || { \
+		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
+		exit 1; }; done
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(PY) -m pytest
+
+check: test ## the same as test
+
+check-wheel: venv ## build sdist, wheel from it, and test the installed wheel from an empty folder
+	$(PY) scripts/check_wheel.py
+
+demo: venv ## read ORC files from an S3 server started for it, and show what happens
+	$(PY) examples/demo.py
+
+proto: venv ## regenerate orcstream/_proto from proto/*.proto
+	$(PY) proto/generate.py
+
+fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZZ_SECONDS
+	FUZZ_SECONDS=$(FUZZ_SECONDS) bash scripts/fuzz.sh $(PY)
+
+servers: $(VERSITYGW) ## the S3 server of the benchmark (needs Go)
+
+$(VERSITYGW):
+	@command -v go >/dev/null || { \
+		echo "The benchmark's S3 server is built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
+	GOBIN=$(CURDIR)/.cache/bin go install $(VERSITYGW_MODULE)
+
+bench: venv servers ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
+	$(PY) -m bench.read $(ARGS)
+
+format: venv ## let ruff rewrite what it can
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean: ## remove what was built, generated and cached
+	rm -rf $(VENV) .cache build dist *.egg-info bench/data
+	rm -rf .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -f orcstream/codec/*.c orcstream/codec/*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

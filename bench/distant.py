@@ -1,0 +1,175 @@
+"""A file behind 30 ms and 90 MB/s a connection: against fetching its bytes, and against pyarrow.
+
+Server and proxy have one core, every client the other. `warm` has an open file that keeps the store's client
+alive, as a program that reads many files has; `cold` pays for the client too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pyarrow as pa
+from pyarrow import orc
+
+import orcstream
+from bench import lineitem, servers
+from bench.report import Figure, Timing
+
+PART_BYTES = 8 * 1024 * 1024
+AT_ONCE = 16
+BATCH_ROWS = 65_536
+OVER_FETCHING = (1.8, 1.5)
+BYTES_OVER_WANTED = 1.15
+HOPS = 3
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    codecs = ("zstd",) if quick else ("zstd", "none")
+    paths = {codec: lineitem.path_of(codec, 1_000_000 if quick else lineitem.ROWS) for codec in codecs}
+    with servers.near() as store, servers.distant(store) as distance:
+        store.put(*paths.values())
+        servers.move_to_client_core()
+        figures = []
+        for codec, path in paths.items():
+            figures += _Case(distance, codec, path, rounds=3 if quick else 7).figures()
+    return figures
+
+
+class _Case:
+    """One file behind the distance."""
+
+    def __init__(self, distance: servers.Distance, codec: str, path: Path, rounds: int) -> None:
+        self._distance = distance
+        self._codec = codec
+        self._path = path
+        self._rounds = rounds
+        self._bytes = path.stat().st_size
+        self._signed = distance.store.signed_url(path.name)
+        self._url = f"s3://{servers.BUCKET}/{path.name}"
+        self._options = distance.store.storage_options
+
+    def figures(self) -> list[Figure]:
+        bare, warm, cold = asyncio.run(self._scan_times())
+        all_columns = self._pyarrow(None)
+        beside = f"ours {{}}, fetching {bare}, pyarrow {all_columns}"
+        floor, target = OVER_FETCHING
+        figures = [
+            Figure(
+                "distant",
+                f"{self._codec}: full scan over fetching the bytes ({name} client)",
+                ours.wall_s / bare.wall_s,
+                floor=floor,
+                target=target,
+                at_most=True,
+                beside=beside.format(ours),
+            )
+            for name, ours in (("warm", warm), ("cold", cold))
+        ]
+        return [*figures, *asyncio.run(self._three_columns()), *asyncio.run(self._first_batch())]
+
+    async def _scan_times(self) -> tuple[Timing, Timing, Timing]:
+        async def kept_open() -> Timing:
+            async with orcstream.open(self._url, storage_options=self._options):
+                return await _timed(self._scan)
+
+        runs = [
+            (await _timed(self._fetch), await kept_open(), await _timed(self._scan))
+            for _ in range(self._rounds + 1)
+        ]
+        bare, warm, cold = (_median(column) for column in zip(*runs[1:], strict=True))
+        return bare, warm, cold
+
+    async def _fetch(self) -> None:
+        """The file's bytes in parts, with nothing done to them."""
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def part(session: aiohttp.ClientSession, start: int) -> int:
+            stop = min(self._bytes, start + PART_BYTES)
+            async with (
+                turn,
+                session.get(self._signed, headers={"Range": f"bytes={start}-{stop - 1}"}) as answer,
+            ):
+                return len(await answer.read())
+
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE)) as session:
+            parts = [part(session, start) for start in range(0, self._bytes, PART_BYTES)]
+            assert sum(await asyncio.gather(*parts)) == self._bytes
+
+    async def _scan(self, columns: list[str] | None = None) -> None:
+        async with (
+            orcstream.open(self._url, storage_options=self._options) as file,
+            file.batches(columns=columns, batch_rows=BATCH_ROWS) as batches,
+        ):
+            rows = 0
+            async for batch in batches:
+                rows += pa.record_batch(batch).num_rows
+            assert rows == file.row_count
+
+    async def _three_columns(self) -> list[Figure]:
+        columns = lineitem.THREE_COLUMNS
+        wanted = await self._bytes_wanted(columns)
+        self._distance.log()
+        ours = await _timed(lambda: self._scan(columns))
+        log = self._distance.log()
+        read = sum(exchange.answer_bytes for exchange in log)
+        theirs = self._pyarrow(columns)
+        beside = f"{len(log)} requests, {read:,} bytes with headers; ours {ours}, pyarrow {theirs}"
+        what = f"{self._codec}: bytes read over bytes wanted, 3 columns of 15"
+        figure = Figure("distant", what, read / wanted, floor=BYTES_OVER_WANTED, at_most=True, beside=beside)
+        return [figure]
+
+    async def _bytes_wanted(self, columns: list[str]) -> int:
+        """The tail, the stripe footers and the data streams of these columns, from the local copy."""
+        async with orcstream.open(str(self._path)) as file:
+            ids = {0} | {int(file.schema[name].column_id) for name in columns}
+            wanted: int = file.tail.postscript.tail_bytes + sum(
+                stripe.footer_length for stripe in file.stripes
+            )
+            for index in range(len(file.stripes)):
+                footer = await file.stripe_footer(index)
+                wanted += sum(s.length for s in footer.streams if s.column in ids and not s.kind.is_index)
+        return wanted
+
+    async def _first_batch(self) -> list[Figure]:
+        """How many times latency is paid before rows arrive, and how long that takes."""
+        hops, seconds = [], []
+        async with orcstream.open(self._url, storage_options=self._options):
+            for _ in range(self._rounds):
+                self._distance.log()
+                start = time.perf_counter()
+                async with (
+                    orcstream.open(self._url, storage_options=self._options) as file,
+                    file.batches(columns=lineitem.THREE_COLUMNS) as batches,
+                ):
+                    await anext(batches)
+                    seconds.append(time.perf_counter() - start)
+                hops.append(servers.busy_periods(self._distance.log()))
+        beside = f"{statistics.median(seconds):.3f} s to the first batch of 3 columns"
+        what = f"{self._codec}: hops from a bare URL to the first batch"
+        return [Figure("distant", what, max(hops), unit="hops", floor=HOPS, at_most=True, beside=beside)]
+
+    def _pyarrow(self, columns: list[str] | None) -> Timing:
+        """Once: it takes long, and is no bound."""
+
+        async def run() -> None:
+            filesystem = self._distance.store.pyarrow_filesystem()
+            with filesystem.open_input_file(f"{servers.BUCKET}/{self._path.name}") as source:
+                orc.ORCFile(source).read(columns=columns)
+
+        return asyncio.run(_timed(run))
+
+
+async def _timed(action: Callable[[], Awaitable[Any]]) -> Timing:
+    wall, cpu = time.perf_counter(), time.process_time()
+    await action()
+    return Timing(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def _median(times: tuple[Timing, ...]) -> Timing:
+    return Timing(statistics.median(t.wall_s for t in times), statistics.median(t.cpu_s for t in times))

@@ -1,0 +1,92 @@
+"""Local files, into Arrow: against pyarrow's reader, against pure decompression, streamed against whole."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import orc
+
+import orcstream
+from bench import lineitem
+from bench.decompress import Chunks
+from bench.report import Figure, Timing, interleave
+
+BATCH_ROWS = 65_536
+# How many times as fast as pyarrow with two decode threads: the least, and what is aimed at.
+SPEED = {
+    "zstd": (2.2, 3.0),
+    "zlib": (3.0, 4.0),
+    "snappy": (2.5, 4.0),
+    "none": (2.5, 4.0),
+    "lz4": (None, None),
+}
+SPEED_ONE_THREAD = (1.4, 1.7)
+OVER_DECOMPRESSION = 1.8
+OVER_WHOLE = 1.25
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    codecs = ("zstd", "none") if quick else tuple(SPEED)
+    rows = 1_000_000 if quick else lineitem.ROWS
+    figures = []
+    for codec in codecs:
+        figures += _measure_codec(codec, lineitem.path_of(codec, rows), rounds=3 if quick else 7)
+    return figures
+
+
+def _measure_codec(codec: str, path: Path, rounds: int) -> list[Figure]:
+    actions: dict[str, Any] = {
+        "pyarrow": lambda: orc.ORCFile(str(path)).read(),
+        "two": lambda: asyncio.run(read(path, decode_threads=2)),
+        "one": lambda: asyncio.run(read(path, decode_threads=1)),
+        "streamed": lambda: asyncio.run(stream(path, decode_threads=2)),
+    }
+    if codec in ("zstd", "zlib"):
+        chunks = Chunks(path, codec)
+        actions["decompress two"] = lambda: chunks.decompress(2)
+        actions["decompress one"] = lambda: chunks.decompress(1)
+    times = interleave(rounds, **actions)
+    pyarrow, two, one, streamed = (times[name] for name in ("pyarrow", "two", "one", "streamed"))
+    floor, target = SPEED[codec]
+    figures = [
+        _speed(f"{codec}, 2 threads: as fast as pyarrow", pyarrow, two, floor, target),
+        _speed(f"{codec}, 1 thread: as fast as pyarrow", pyarrow, one, *SPEED_ONE_THREAD),
+        _longer(f"{codec}: streamed in batches of 64k rows over read()", streamed, two, OVER_WHOLE),
+    ]
+    if codec in ("zstd", "zlib"):
+        for word, threads, whole in (("two", 2, two), ("one", 1, one)):
+            pure = times[f"decompress {word}"]
+            what = f"{codec}, {threads} thread(s): over decompression alone"
+            figures.append(_longer(what, whole, pure, OVER_DECOMPRESSION))
+    return figures
+
+
+def _speed(what: str, theirs: Timing, ours: Timing, floor: float | None, target: float | None) -> Figure:
+    value = theirs.wall_s / ours.wall_s
+    return Figure("local", what, value, floor=floor, target=target, beside=f"pyarrow {theirs}, ours {ours}")
+
+
+def _longer(what: str, ours: Timing, base: Timing, most: float) -> Figure:
+    value = ours.wall_s / base.wall_s
+    return Figure("local", what, value, floor=most, at_most=True, beside=f"ours {ours}, base {base}")
+
+
+async def read(path: Path, decode_threads: int) -> Any:
+    """The whole file as a pyarrow table."""
+    async with orcstream.open(str(path)) as file:
+        return pa.table(await file.read(decode_threads=decode_threads))
+
+
+async def stream(path: Path, decode_threads: int) -> int:
+    """The whole file as pyarrow record batches, each dropped before the next."""
+    rows = 0
+    async with (
+        orcstream.open(str(path)) as file,
+        file.batches(batch_rows=BATCH_ROWS, decode_threads=decode_threads) as batches,
+    ):
+        async for batch in batches:
+            rows += pa.record_batch(batch).num_rows
+    return rows

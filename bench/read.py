@@ -1,0 +1,107 @@
+"""The reader's figures, measured side by side: `python -m bench.read [SECTION ...] [--quick] [--check]`.
+
+Each section runs in a process of its own, so that no section's imports, memory or choice of core reach the
+next. What is measured and against which bounds is in bench/README.md; absolute times mean nothing here,
+ratios do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.report import Figure, markdown, table
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _local(*, quick: bool) -> list[Figure]:
+    from bench import local
+
+    return local.measure(quick=quick)
+
+
+def _distant(*, quick: bool) -> list[Figure]:
+    from bench import distant
+
+    return distant.measure(quick=quick)
+
+
+def _memory(*, quick: bool) -> list[Figure]:
+    from bench import memory
+
+    return memory.measure(quick=quick)
+
+
+def _opens(*, quick: bool) -> list[Figure]:
+    from bench import small
+
+    return small.measure_opens(quick=quick)
+
+
+def _import(*, quick: bool) -> list[Figure]:
+    from bench import small
+
+    return small.measure_import(quick=quick)
+
+
+SECTIONS: dict[str, Callable[..., list[Figure]]] = {
+    "local": _local,
+    "distant": _distant,
+    "memory": _memory,
+    "opens": _opens,
+    "import": _import,
+}
+
+
+def main() -> int:
+    arguments = _parse()
+    if arguments.worker:
+        figures = SECTIONS[arguments.worker](quick=arguments.quick)
+        print(json.dumps([figure.as_dict() for figure in figures]))
+        return 0
+    figures = []
+    for section in arguments.sections or SECTIONS:
+        print(f"measuring {section} ...", file=sys.stderr, flush=True)
+        figures += _in_own_process(section, quick=arguments.quick)
+    print(markdown(figures) if arguments.markdown else table(figures))
+    missed = [figure for figure in figures if figure.missed]
+    if missed:
+        print(f"{len(missed)} of {len(figures)} figures miss their floor", file=sys.stderr)
+    return 1 if missed and arguments.check else 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.read", description="the reader's figures")
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all without one"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller files, fewer rounds: to try, not to quote"
+    )
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a floor is missed")
+    parser.add_argument("--markdown", action="store_true", help="print the table for bench/README.md")
+    parser.add_argument("--worker", choices=SECTIONS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    for section in arguments.sections:
+        if section not in SECTIONS:
+            parser.error(f"no section {section!r}; there are {', '.join(SECTIONS)}")
+    return arguments
+
+
+def _in_own_process(section: str, *, quick: bool) -> list[Figure]:
+    command = [sys.executable, "-m", "bench.read", "--worker", section, *(["--quick"] if quick else [])]
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False)
+    if run.returncode:
+        sys.exit(f"section {section} failed")
+    # Servers may print while they end; the figures are the line that is JSON.
+    (line,) = (line for line in run.stdout.decode().splitlines() if line.startswith("["))
+    return [Figure(**entry) for entry in json.loads(line)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

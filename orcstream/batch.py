@@ -1,0 +1,364 @@
+"""Batches: rows of some columns in Arrow-shaped memory, and the ways out of them.
+
+Knows vectors, fields and the schema of a read; hands them to Arrow consumers through the PyCapsule protocol
+without copying, and to Python as numpy arrays, lists and pandas frames. Must not know files, stripes or
+I/O. A batch never changes and may be used from any thread.
+
+A file whose root type is no struct has one column, named `value`: Arrow's record batches are structs.
+Two things of ORC have no place in Arrow: null keys of maps are refused at the export (`to_pylist` gives
+them), and a null union is a null in the union's child 0.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import count
+from typing import Any, overload
+
+import numpy as np
+
+from orcstream.batch_values import AnyArray, UnionValue, empty_vector, has_duplicates, to_numpy, to_pylist
+from orcstream.codec._arrow_c import count_nulls, export_array, export_schema, export_stream
+from orcstream.codec.column import Field, Vector
+from orcstream.errors import ColumnNotFound, Unsupported, UsageError
+from orcstream.schema import FileColumn, Kind, Schema, Type
+
+__all__ = ["Batch", "BatchSchema", "Column", "ReadResult", "UnionValue", "stream_capsule"]
+
+ROOT_COLUMN = "value"
+
+
+class BatchSchema:
+    """What all batches of one read share: made once from the root's field.
+
+    `schema` describes the columns that were read, numbered anew; `root` is their Arrow struct.
+    """
+
+    __slots__ = ("_positions", "has_unions", "is_struct", "map_columns", "root", "schema")
+
+    def __init__(self, root: Field) -> None:
+        self.schema = Schema(_renumbered(root.type, count()))
+        self.is_struct = root.type.kind is Kind.STRUCT
+        if not self.is_struct:
+            root = Field("", "+s", root.type, nullable=False, children=(replace(root, name=ROOT_COLUMN),))
+        self.root = root
+        self.map_columns = tuple(i for i, field in enumerate(root.children) if _contains(field, "+m"))
+        self.has_unions = _contains(root, "+ud:")
+        self._positions: dict[str, int | None] = {}
+        for index, field in enumerate(root.children):
+            self._positions[field.name] = None if field.name in self._positions else index
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """One field for each column."""
+        return self.root.children
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(field.name for field in self.fields)
+
+    def position(self, column: str | int) -> int:
+        """Where a column stands, by its name or index (negative ones count from the end)."""
+        if isinstance(column, str):
+            if column not in self._positions:
+                raise ColumnNotFound(f"no column {column!r} was read; there are {', '.join(self.names)}")
+            index = self._positions[column]
+            if index is None:
+                raise UsageError(f"several columns are named {column!r}; take one by its index")
+            return index
+        if not -len(self.fields) <= column < len(self.fields):
+            raise ColumnNotFound(f"no column {column}: {len(self.fields)} columns were read")
+        return column % len(self.fields)
+
+
+class Column:
+    """One column of a batch; Arrow consumers take it as an array."""
+
+    __slots__ = ("_field", "_vector")
+
+    def __init__(self, field: Field, vector: Vector) -> None:
+        self._field = field
+        self._vector = vector
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self._field.name
+
+    @property
+    def type(self) -> Type:
+        """The column's ORC type, with the column ids of the file."""
+        return self._field.type
+
+    def __arrow_c_schema__(self) -> object:
+        return export_schema(self._field)
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """The values' own type, whatever is requested: consumers cast."""
+        _refuse_null_keys(self._field, self._vector, self._field.name)
+        return export_array(self._field, self._vector)
+
+    def to_numpy(self) -> AnyArray:
+        """The values as an array; see `Batch.to_numpy`."""
+        return to_numpy(self._field, self._vector)
+
+    def to_pylist(self) -> list[Any]:
+        """The values as Python objects; see `Batch.to_pylist`."""
+        return to_pylist(self._field, self._vector)
+
+    def __len__(self) -> int:
+        return self._vector.length
+
+    def __repr__(self) -> str:
+        return f"<Column {self.name!r}: {len(self)} x {_shortened(str(self.type))}>"
+
+
+class Batch:
+    """Consecutive rows of a file. `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)` copy nothing."""
+
+    __slots__ = ("_num_rows", "_schema", "_vectors")
+
+    def __init__(self, schema: BatchSchema, vectors: tuple[Vector, ...], num_rows: int) -> None:
+        self._schema = schema
+        self._vectors = vectors
+        self._num_rows = num_rows
+
+    @property
+    def schema(self) -> Schema:
+        """The ORC types of the columns that were read."""
+        return self._schema.schema
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, also where no column was asked for."""
+        return self._num_rows
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns there are."""
+        return len(self._vectors)
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        """The columns' memory, which other batches may share."""
+        return self._vectors
+
+    def column(self, column: str | int) -> Column:
+        """One column, by name or index."""
+        index = self._schema.position(column)
+        return Column(self._schema.fields[index], self._vectors[index])
+
+    def slice(self, start: int, stop: int | None = None) -> Batch:
+        """Rows `start` up to `stop`, as Python slices count them, sharing this batch's memory."""
+        start, stop, _ = slice(start, stop).indices(self._num_rows)
+        stop = max(start, stop)
+        vectors = tuple(vector.slice(start, stop) for vector in self._vectors)
+        return Batch(self._schema, vectors, stop - start)
+
+    def __arrow_c_schema__(self) -> object:
+        return export_schema(self._schema.root)
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """A struct of the columns in their own types, whatever is requested: consumers cast."""
+        return export_array(self._schema.root, _root_vector(self._schema, self))
+
+    @overload
+    def to_numpy(self) -> dict[str, AnyArray]: ...
+    @overload
+    def to_numpy(self, column: str | int) -> AnyArray: ...
+    def to_numpy(self, column: str | int | None = None) -> dict[str, AnyArray] | AnyArray:
+        """One array for each column by name, or the one of `column`.
+
+        Numbers and timestamps are read-only views of the batch's memory; booleans and dates are converted;
+        with nulls all these are `numpy.ma.MaskedArray`. Other types are arrays of objects, nulls None.
+        """
+        if column is not None:
+            return self.column(column).to_numpy()
+        _refuse_duplicates(self._schema)
+        return {
+            field.name: to_numpy(field, vector)
+            for field, vector in zip(self._schema.fields, self._vectors, strict=True)
+        }
+
+    def to_pylist(self) -> list[Any]:
+        """One dictionary for each row (where the root is no struct: one value), nulls as None.
+
+        Values are bool, int, float, str, bytes, Decimal, date, datetime (with UTC for instants), list,
+        dict, a list of (key, value) tuples for maps and `UnionValue` for unions. A date or time that
+        Python's types cannot hold exactly is a `numpy.datetime64`.
+        """
+        if not self._schema.is_struct:
+            return self.column(0).to_pylist()
+        return to_pylist(self._schema.root, Vector(self._num_rows, (None,), 0, 0, self._vectors))
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`; through pyarrow where it is installed, which keeps more types."""
+        return _to_pandas(self, self._schema)
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __repr__(self) -> str:
+        return f"<Batch of {self._num_rows} rows: {_shortened(str(self.schema))}>"
+
+
+class ReadResult:
+    """All rows of a read, as its batches. `pyarrow.table(result)`, `polars.DataFrame(result)` copy nothing.
+
+    The Arrow stream may be asked for any number of times. Without rows there may be no batches, and all
+    ways out still give the columns.
+    """
+
+    __slots__ = ("_batches", "_schema")
+
+    def __init__(self, schema: BatchSchema, batches: Iterable[Batch]) -> None:
+        self._schema = schema
+        self._batches = tuple(batches)
+
+    @property
+    def schema(self) -> Schema:
+        """The ORC types of the columns that were read."""
+        return self._schema.schema
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The batches, in row order."""
+        return self._batches
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return sum(batch.num_rows for batch in self._batches)
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns there are."""
+        return len(self._schema.fields)
+
+    def __arrow_c_schema__(self) -> object:
+        return export_schema(self._schema.root)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Structs of the columns in their own types, whatever is requested: consumers cast."""
+        for batch in self._batches:
+            # Here and not when the consumer pulls: there it would arrive as text only.
+            _root_vector(self._schema, batch)
+        batches = iter(self._batches)
+        return stream_capsule(self._schema, lambda: next(batches, None))
+
+    @overload
+    def to_numpy(self) -> dict[str, AnyArray]: ...
+    @overload
+    def to_numpy(self, column: str | int) -> AnyArray: ...
+    def to_numpy(self, column: str | int | None = None) -> dict[str, AnyArray] | AnyArray:
+        """As `Batch.to_numpy`; the arrays of several batches are joined, which copies."""
+        if column is not None:
+            return self._joined(self._schema.position(column))
+        _refuse_duplicates(self._schema)
+        return {name: self._joined(index) for index, name in enumerate(self._schema.names)}
+
+    def _joined(self, index: int) -> AnyArray:
+        arrays = [batch.column(index).to_numpy() for batch in self._batches]
+        if not arrays:
+            field = self._schema.fields[index]
+            return to_numpy(field, empty_vector(field))
+        if len(arrays) == 1:
+            return arrays[0]
+        masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
+        concatenate: Callable[[list[AnyArray]], AnyArray] = np.ma.concatenate if masked else np.concatenate
+        return concatenate(arrays)
+
+    def to_pylist(self) -> list[Any]:
+        """As `Batch.to_pylist`, over all batches."""
+        return [row for batch in self._batches for row in batch.to_pylist()]
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`; through pyarrow where it is installed, which keeps more types."""
+        return _to_pandas(self, self._schema)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReadResult of {self.num_rows} rows in {len(self._batches)} batches: "
+            f"{_shortened(str(self.schema))}>"
+        )
+
+
+def stream_capsule(schema: BatchSchema, pull: Callable[[], Batch | None]) -> object:
+    """An Arrow stream of the batches that `pull` answers, on the consumer's thread, until it answers None."""
+
+    def next_vector() -> Vector | None:
+        batch = pull()
+        return None if batch is None else _root_vector(schema, batch)
+
+    return export_stream(schema.root, next_vector)
+
+
+def _root_vector(schema: BatchSchema, batch: Batch) -> Vector:
+    """The batch as one struct, fit for export."""
+    for index in schema.map_columns:
+        field = schema.fields[index]
+        _refuse_null_keys(field, batch.vectors[index], field.name)
+    return Vector(batch.num_rows, (None,), 0, 0, batch.vectors)
+
+
+def _refuse_null_keys(field: Field, vector: Vector, column: str) -> None:
+    """All keys count that the vector holds, also other rows': pyarrow ends the process on any null key."""
+    if field.format == "+m":
+        keys = vector.children[0].children[0]
+        is_union = field.children[0].children[0].format.startswith("+ud:")
+        validity = None if is_union or keys.null_count == 0 else keys.buffers[0]
+        if validity is not None and count_nulls(validity, keys.offset, keys.length):
+            raise Unsupported(
+                f"column {column!r} holds a map with a null key (in this batch, or near it in the file), "
+                "which Arrow forbids; leave the column out, or take its values with to_pylist()",
+                reason="null_map_key",
+            )
+    for child_field, child in zip(field.children, vector.children, strict=True):
+        _refuse_null_keys(child_field, child, column)
+
+
+def _refuse_duplicates(schema: BatchSchema) -> None:
+    if has_duplicates(schema.fields):
+        raise Unsupported(
+            "several columns share a name, which a dictionary cannot hold; take them by index",
+            reason="duplicate_names",
+        )
+
+
+def _to_pandas(data: Batch | ReadResult, schema: BatchSchema) -> Any:
+    try:
+        pandas: Any = importlib.import_module("pandas")
+    except ImportError as error:
+        raise ImportError("to_pandas() needs pandas: pip install pandas") from error
+    # pyarrow has no pandas form of unions, and only pyarrow converts without copying through objects.
+    if not schema.has_unions:
+        try:
+            pyarrow: Any = importlib.import_module("pyarrow")
+        except ImportError:
+            pass
+        else:
+            table = pyarrow.record_batch(data) if isinstance(data, Batch) else pyarrow.table(data)
+            return table.to_pandas()
+    return pandas.DataFrame(data.to_numpy(), index=pandas.RangeIndex(data.num_rows))
+
+
+def _renumbered(node: Type, ids: count[int]) -> Type:
+    """A projected tree with the column ids of a file of its own."""
+    column_id = next(ids)
+    children = tuple(_renumbered(child, ids) for child in node.children)
+    last = children[-1].last_column_id if children else FileColumn(column_id)
+    return replace(node, children=children, column_id=FileColumn(column_id), last_column_id=last)
+
+
+def _contains(field: Field, format_: str) -> bool:
+    return field.format.startswith(format_) or any(_contains(child, format_) for child in field.children)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,140 @@
+"""Memory for vectors: 64-byte aligned blocks that are recycled when their last user lets go.
+
+Knows nothing of columns. Fresh memory costs a page fault for every 4 KiB, which is more than decoding it;
+so blocks go to a pool by size class when they are freed, up to `RETAINED_BYTES`, and the next vector
+takes them from there, warm. The pool is one for the process: a vector outlives the read that made it. Each block is
+`SLACK` bytes longer than asked for, so that kernels may load 8 bytes at a time anywhere in it.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdlib cimport free
+from libc.string cimport memset
+
+cdef extern from "stdlib.h" nogil:
+    int posix_memalign(void** pointer, size_t alignment, size_t size)
+
+DEF_RETAINED = 256 * 1024 * 1024
+
+cdef enum:
+    SLACK = 64
+    CLASSES = 128
+    SLOTS = 4096
+    POOLED_FROM = 16384  # smaller blocks are malloc's business
+
+
+
+
+cdef void* _pool[CLASSES][SLOTS]
+cdef int _pooled[CLASSES]
+cdef Py_ssize_t _retained = 0
+cdef Py_ssize_t _retain_limit = DEF_RETAINED
+cdef cython.pymutex _lock
+
+
+cdef int _class_of(Py_ssize_t size, Py_ssize_t* rounded) noexcept nogil:
+    """Four classes for each power of two from POOLED_FROM on; `rounded` is the class's block size."""
+    cdef int exponent = 0
+    cdef Py_ssize_t base = POOLED_FROM
+    while base * 2 <= size:
+        base *= 2
+        exponent += 1
+    cdef Py_ssize_t step = base // 4
+    cdef Py_ssize_t quarter = (size - base + step - 1) // step
+    rounded[0] = base + quarter * step
+    return exponent * 4 + <int> quarter
+
+
+cdef class Buffer:
+    """A block of `nbytes` writable bytes with the buffer protocol."""
+
+    def __cinit__(self, Py_ssize_t nbytes):
+        cdef Py_ssize_t size = nbytes + SLACK
+        cdef int index
+        cdef void* block = NULL
+        if nbytes < 0:
+            raise ValueError("negative size")
+        if size >= POOLED_FROM:
+            index = _class_of(size, &size)
+            if index < CLASSES:
+                with _lock:
+                    if _pooled[index] > 0:
+                        _pooled[index] -= 1
+                        block = _pool[index][_pooled[index]]
+                        _take(size)
+        if block == NULL and posix_memalign(&block, 64, size) != 0:
+            raise MemoryError(f"{nbytes} bytes")
+        self.ptr = <unsigned char*> block
+        self.nbytes = nbytes
+        self.capacity = size
+
+    def __dealloc__(self):
+        cdef Py_ssize_t size = self.capacity
+        cdef int index
+        cdef bint kept = False
+        if self.ptr == NULL:
+            return
+        if size >= POOLED_FROM:
+            index = _class_of(size, &size)
+            if index < CLASSES:
+                with _lock:
+                    if _pooled[index] < SLOTS and _retained + size <= _retain_limit:
+                        _pool[index][_pooled[index]] = self.ptr
+                        _pooled[index] += 1
+                        _take(-size)
+                        kept = True
+        if not kept:
+            free(self.ptr)
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.ptr, self.nbytes, 0, flags)
+
+    def __len__(self):
+        return self.nbytes
+
+    @property
+    def address(self):
+        return <size_t> self.ptr
+
+
+cdef void _take(Py_ssize_t size) noexcept:
+    global _retained
+    _retained -= size
+
+
+cdef Buffer allocate(Py_ssize_t nbytes):
+    return Buffer.__new__(Buffer, nbytes)
+
+
+def zeroed(Py_ssize_t nbytes):
+    """A block of zero bytes."""
+    cdef Buffer buffer = allocate(nbytes)
+    memset(buffer.ptr, 0, nbytes)
+    return buffer
+
+
+def retained_bytes():
+    """Bytes in the pool: freed by their users, not given back to the system."""
+    return _retained
+
+
+def release_retained(Py_ssize_t keep=0):
+    """Give pooled memory back to the system until at most `keep` bytes are left in the pool."""
+    cdef int index
+    cdef Py_ssize_t size, base
+    with _lock:
+        for index in range(CLASSES - 1, -1, -1):
+            base = (<Py_ssize_t> POOLED_FROM) << (index // 4)
+            size = base + (index % 4) * (base // 4)
+            while _pooled[index] > 0 and _retained > keep:
+                _pooled[index] -= 1
+                free(_pool[index][_pooled[index]])
+                _take(size)
+
+
+def set_retain_limit(Py_ssize_t limit):
+    """How many freed bytes the pool may keep; answers the former limit."""
+    global _retain_limit
+    cdef Py_ssize_t former = _retain_limit
+    _retain_limit = limit
+    return former

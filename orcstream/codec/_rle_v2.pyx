@@ -1,0 +1,269 @@
+"""Integer run length version 2, as a resumable kernel without the GIL.
+
+Knows bytes and values, nothing else; the contract of a kernel stands in `_bits.pxd`. All arithmetic wraps
+at 64 bits, as writers' does. Specification: "Integer Run Length Encoding, version 2"; the base of patched runs is
+sign-magnitude, and the width of a patch list entry is the closest fixed width (ORC v1, table there).
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from orcstream.codec._bits cimport (
+    BAD_PATCH,
+    BAD_VARINT,
+    FULL,
+    MORE,
+    Cursor,
+    load_be,
+    load_be64,
+    read_varint,
+    unzigzag,
+)
+
+cdef enum:
+    RUN_VALUES = 512
+    MAX_PATCHES = 31
+
+# The 5-bit width code; in delta runs code 0 means fixed deltas (0 bits).
+cdef int[32] WIDTHS = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+    17, 18, 19, 20, 21, 22, 23, 24, 26, 28, 30, 32, 40, 48, 56, 64,
+]
+
+
+cdef int closest_fixed_bits(int bits) noexcept nogil:
+    if bits <= 24:
+        return bits
+    if bits <= 32:
+        return bits + (bits & 1)
+    return (bits + 7) // 8 * 8
+
+
+cdef void unpack(
+    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count
+) noexcept nogil:
+    """`count` big-endian values of `width` bits; `size` bytes may be read, at least the values' own."""
+    cdef Py_ssize_t index = 0, bit, wide, at
+    cdef int shift = 64 - width, have, need
+    cdef uint64_t value
+    if width == 8:
+        for index in range(count):
+            out[index] = data[index]
+        return
+    if width == 16:
+        for index in range(count):
+            out[index] = (<int64_t> data[2 * index] << 8) | data[2 * index + 1]
+        return
+    if width == 64:
+        for index in range(count):
+            out[index] = <int64_t> load_be64(data + 8 * index)
+        return
+    # Values whose 8-byte load stays inside the input; widths are at most 56 here, so 8 bytes hold any.
+    wide = 0
+    if size >= 8:
+        wide = min(count, ((size - 8) * 8 + 7) // width + 1)
+    bit = 0
+    for index in range(wide):
+        out[index] = <int64_t> ((load_be64(data + (bit >> 3)) << (bit & 7)) >> shift)
+        bit += width
+    for index in range(wide, count):
+        at = bit >> 3
+        have = 8 - <int> (bit & 7)
+        value = data[at] & (0xFF >> (bit & 7))
+        need = width
+        while have < need:
+            at += 1
+            value = (value << 8) | data[at]
+            have += 8
+        out[index] = <int64_t> (value >> (have - need))
+        bit += width
+
+
+cdef void unpack_zigzag(
+    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t count
+) noexcept nogil:
+    cdef Py_ssize_t index
+    unpack(data, size, width, out, count)
+    for index in range(count):
+        out[index] = unzigzag(<uint64_t> out[index])
+
+
+cdef Py_ssize_t run_length(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    """Values in the run that begins here; 0 when its header is cut off."""
+    if size < 1:
+        return 0
+    if data[0] < 0x40:
+        return (data[0] & 7) + 3
+    if size < 2:
+        return 0
+    return (((data[0] & 1) << 8) | data[1]) + 1
+
+
+cdef int decode_run(
+    const uint8_t* data, Py_ssize_t size, int64_t* out, Py_ssize_t length, bint signed, Py_ssize_t* taken
+) noexcept nogil:
+    """One whole run of `length` values (from `run_length`) to out; its bytes are counted in `taken`."""
+    cdef int kind = data[0] >> 6
+    cdef int width
+    cdef Py_ssize_t index, body
+    cdef int64_t value
+    if kind == 0:
+        width = ((data[0] >> 3) & 7) + 1
+        if size < 1 + width:
+            return MORE
+        value = <int64_t> load_be(data + 1, width)
+        if signed:
+            value = unzigzag(<uint64_t> value)
+        for index in range(length):
+            out[index] = value
+        taken[0] = 1 + width
+        return FULL
+    width = WIDTHS[(data[0] >> 1) & 31]
+    if kind == 1:
+        body = (width * length + 7) // 8
+        if size < 2 + body:
+            return MORE
+        if signed:
+            unpack_zigzag(data + 2, size - 2, width, out, length)
+        else:
+            unpack(data + 2, size - 2, width, out, length)
+        taken[0] = 2 + body
+        return FULL
+    if kind == 2:
+        return decode_patched(data, size, width, out, length, taken)
+    return decode_delta(data, size, width, out, length, signed, taken)
+
+
+cdef int decode_patched(
+    const uint8_t* data, Py_ssize_t size, int width, int64_t* out, Py_ssize_t length, Py_ssize_t* taken
+) noexcept nogil:
+    cdef int64_t[MAX_PATCHES] patches
+    cdef int base_width, patch_width, gap_width, patch_count, entry_width
+    cdef Py_ssize_t body, patch_body, index, at = 0
+    cdef uint64_t base, sign, entry, patch
+    if size < 4:
+        return MORE
+    base_width = (data[2] >> 5) + 1
+    patch_width = WIDTHS[data[2] & 31]
+    gap_width = (data[3] >> 5) + 1
+    patch_count = data[3] & 31
+    if gap_width + patch_width > 64:
+        return BAD_PATCH
+    entry_width = closest_fixed_bits(gap_width + patch_width)
+    body = (width * length + 7) // 8
+    patch_body = (entry_width * patch_count + 7) // 8
+    if size < 4 + base_width + body + patch_body:
+        return MORE
+    base = load_be(data + 4, base_width)
+    sign = (<uint64_t> 1) << (8 * base_width - 1)
+    if base & sign:
+        base = 0 - (base ^ sign)
+    data += 4 + base_width
+    size -= 4 + base_width
+    unpack(data, size, width, out, length)
+    unpack(data + body, size - body, entry_width, patches, patch_count)
+    for index in range(patch_count):
+        entry = <uint64_t> patches[index]
+        patch = entry & (((<uint64_t> 1) << patch_width) - 1) if patch_width < 64 else entry
+        at += <Py_ssize_t> ((entry >> patch_width) & (((<uint64_t> 1) << gap_width) - 1))
+        if at >= length:
+            return BAD_PATCH
+        # A patch of 0 only carries the gap on (gaps over 255). Bits beyond 64 would be lost.
+        if width < 64:
+            out[at] |= <int64_t> (patch << width)
+        elif patch:
+            return BAD_PATCH
+    for index in range(length):
+        out[index] = <int64_t> (<uint64_t> out[index] + base)
+    taken[0] = 4 + base_width + body + patch_body
+    return FULL
+
+
+cdef int decode_delta(
+    const uint8_t* data,
+    Py_ssize_t size,
+    int width,
+    int64_t* out,
+    Py_ssize_t length,
+    bint signed,
+    Py_ssize_t* taken,
+) noexcept nogil:
+    cdef const uint8_t* stop = data + size
+    cdef uint64_t value = 0, delta = 0, step
+    cdef Py_ssize_t at = 2, body, index
+    cdef int used
+    if ((data[0] >> 1) & 31) == 0:
+        width = 0
+    used = read_varint(data + at, stop, &value)
+    if used <= 0:
+        return BAD_VARINT if used < 0 else MORE
+    at += used
+    used = read_varint(data + at, stop, &delta)
+    if used <= 0:
+        return BAD_VARINT if used < 0 else MORE
+    at += used
+    if signed:
+        value = <uint64_t> unzigzag(value)
+    delta = <uint64_t> unzigzag(delta)
+    out[0] = <int64_t> value
+    if width == 0 or length < 3:
+        body = 0 if length < 3 else (width * (length - 2) + 7) // 8
+        for index in range(1, length):
+            value += delta
+            out[index] = <int64_t> value
+        taken[0] = at + body
+        return FULL if size >= at + body else MORE
+    body = (width * (length - 2) + 7) // 8
+    if size < at + body:
+        return MORE
+    value += delta
+    out[1] = <int64_t> value
+    unpack(data + at, size - at, width, out + 2, length - 2)
+    if <int64_t> delta < 0:
+        for index in range(2, length):
+            value -= <uint64_t> out[index]
+            out[index] = <int64_t> value
+    else:
+        for index in range(2, length):
+            value += <uint64_t> out[index]
+            out[index] = <int64_t> value
+    taken[0] = at + body
+    return FULL
+
+
+cdef int decode_v2(
+    const uint8_t* data, Py_ssize_t size, int64_t* out, Py_ssize_t count, bint signed, Cursor* cursor
+) noexcept nogil:
+    cdef int64_t[RUN_VALUES] run
+    cdef Py_ssize_t at = 0, done = 0, skip = cursor.skip, length, take, taken = 0
+    cdef int status = FULL
+    while done < count:
+        length = run_length(data + at, size - at)
+        if length == 0:
+            status = MORE
+            break
+        if skip == 0 and length <= count - done:
+            status = decode_run(data + at, size - at, out + done, length, signed, &taken)
+            if status != FULL:
+                break
+            done += length
+            at += taken
+            continue
+        status = decode_run(data + at, size - at, run, length, signed, &taken)
+        if status != FULL:
+            break
+        if skip >= length:
+            skip -= length
+            at += taken
+            continue
+        take = min(length - skip, count - done)
+        memcpy(out + done, run + skip, take * sizeof(int64_t))
+        done += take
+        skip += take
+        if skip == length:
+            skip = 0
+            at += taken
+    cursor.consumed = at
+    cursor.produced = done
+    cursor.skip = skip
+    return status

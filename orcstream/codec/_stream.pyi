@@ -1,0 +1,21 @@
+from typing_extensions import Buffer as ReadableBuffer
+
+from orcstream.codec._buffer import Buffer
+from orcstream.codec.compression import Decompress
+
+class InputStream:
+    column: int
+    kind: str
+    file_offset: int
+    consumed: int
+    complete: bool
+    def __init__(
+        self, *, compressed: bool, block_size: int, column: int = -1, kind: str = "", file_offset: int = 0
+    ) -> None: ...
+    def feed(self, piece: ReadableBuffer, *, last: bool, lease: object = None) -> None: ...
+    @property
+    def starved(self) -> bool: ...
+    @property
+    def buffered_bytes(self) -> int: ...
+    def read(self, count: int, decompress: Decompress) -> Buffer: ...
+    def skip(self, count: int, decompress: Decompress) -> int: ...

@@ -1,0 +1,233 @@
+"""Kernels for dates, timestamps and decimals: from what is stored to Arrow's numbers.
+
+Know the arithmetic of epochs, zones, calendars and scales; must not know streams, nor where zone data comes from: zones come as
+arrays of transitions. All work without the GIL on values without nulls, and answer the index of the first value
+that cannot be represented, or -1. Specification: "Timestamp Columns", "Date Columns", "Decimal Columns".
+"""
+
+from libc.stdint cimport INT32_MIN, int64_t, uint64_t
+
+from orcstream.codec._buffer cimport Buffer, allocate
+
+cdef extern from *:
+    ctypedef long long int128 "__int128"
+    bint mul_overflow "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
+    bint add_overflow "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
+
+cdef enum:
+    DAY_SECONDS = 86400
+    NANOS = 1000000000
+    # 1582-10-15, the first day of the Gregorian calendar, as days since 1970-01-01.
+    GREGORIAN_DAY = -141427
+    # Julian day number of 1970-01-01.
+    EPOCH_JULIAN_DAY = 2440588
+
+# Nanoseconds with z > 0 trailing zeros removed are stored as (n << 3 | z - 1): times 10^(z + 1).
+cdef int64_t[8] NANO_SCALE = [1, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000]
+
+
+cdef int check(Buffer buffer, Py_ssize_t size) except -1:
+    if buffer is None or size < 0 or buffer.nbytes < size:
+        raise ValueError("a buffer is shorter than its values")
+    return 0
+
+
+cdef int64_t proleptic_day(int64_t day) noexcept nogil:
+    """The day whose proleptic Gregorian date is written like this day's Julian date."""
+    cdef int64_t f, e, g, h, d, m, y, era, yoe, doy, doe
+    # Julian calendar date of a Julian day number (Richards' algorithm, without the Gregorian correction);
+    # shifted by whole 28-year-times-100 cycles so that all divisions are of positive numbers.
+    cdef int64_t cycles = 0
+    cdef int64_t jdn = day + EPOCH_JULIAN_DAY
+    if jdn < 0:
+        cycles = (-jdn) // 1461 + 1
+        jdn += cycles * 1461
+    f = jdn + 1401
+    e = 4 * f + 3
+    g = (e % 1461) // 4
+    h = 5 * g + 2
+    d = (h % 153) // 5 + 1
+    m = (h // 153 + 2) % 12 + 1
+    y = e // 1461 - 4716 + (14 - m) // 12 - 4 * cycles
+    # Days of a proleptic Gregorian date (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+    if m <= 2:
+        y -= 1
+    era = (y if y >= 0 else y - 399) // 400
+    yoe = y - era * 400
+    doy = (153 * (m + (-3 if m > 2 else 9)) + 2) // 5 + d - 1
+    doe = yoe * 365 + yoe // 4 - yoe // 100 + doy
+    return era * 146097 + doe - 719468
+
+
+def dates(Buffer days, Py_ssize_t count, bint hybrid):
+    """int64 days to int32 (in int64 form for `narrow`): hybrid Julian-Gregorian days become proleptic ones, in place."""
+    cdef int64_t* values
+    cdef Py_ssize_t index
+    check(days, count * 8)
+    if not hybrid:
+        return days
+    with nogil:
+        values = <int64_t*> days.ptr
+        for index in range(count):
+            if values[index] < GREGORIAN_DAY and values[index] > INT32_MIN:
+                values[index] = proleptic_day(values[index])
+    return days
+
+
+cdef int64_t zone_offset(
+    int64_t instant, const int64_t* transitions, const int64_t* offsets, Py_ssize_t size, Py_ssize_t* hint
+) noexcept nogil:
+    """Seconds east of UTC at an instant; offsets[i] holds from transitions[i - 1] up to transitions[i]."""
+    cdef Py_ssize_t low = hint[0], high, middle
+    if (low == 0 or transitions[low - 1] <= instant) and (low == size or instant < transitions[low]):
+        return offsets[low]
+    low = 0
+    high = size
+    while low < high:
+        middle = (low + high) // 2
+        if transitions[middle] <= instant:
+            low = middle + 1
+        else:
+            high = middle
+    hint[0] = low
+    return offsets[low]
+
+
+def timestamps(
+    Buffer seconds,
+    Buffer nanos,
+    Py_ssize_t count,
+    int64_t base_seconds,
+    const int64_t[::1] transitions,
+    const int64_t[::1] offsets,
+    bint hybrid,
+    int64_t unit,
+):
+    """Timestamps as int64 counts of `unit` (units a second) since 1970, in wall clock of the zone given.
+
+    `base_seconds` is the instant the stored seconds count from. Answers (values, index of nanoseconds that are no
+    nanoseconds or -1, index of a value beyond int64 or -1).
+    """
+    cdef Buffer out = allocate(count * 8)
+    cdef int64_t* values = <int64_t*> out.ptr
+    cdef const int64_t* stored
+    cdef const int64_t* packed
+    cdef Py_ssize_t index, size = transitions.shape[0], hint = size, bad = -1, beyond = -1
+    cdef int64_t second, nano, day, fraction, divisor = NANOS // unit, value
+    cdef const int64_t* starts = &transitions[0] if size else NULL
+    if offsets.shape[0] != size + 1:
+        raise ValueError("a zone has one more offset than transitions")
+    check(seconds, count * 8)
+    check(nanos, count * 8)
+    with nogil:
+        stored = <const int64_t*> seconds.ptr
+        packed = <const int64_t*> nanos.ptr
+        for index in range(count):
+            nano = <int64_t> (<uint64_t> packed[index] >> 3)
+            if nano > NANOS:
+                bad = index
+                break
+            nano *= NANO_SCALE[packed[index] & 7]
+            if nano >= NANOS:
+                bad = index
+                break
+            if add_overflow(stored[index], base_seconds, &second):
+                beyond = index
+                break
+            # Writers cut toward zero before 1970 (ORC-306, ORC-763); undone before any zone is applied (ORC-2151).
+            if second < 0 and nano > 999999:
+                second -= 1
+            if add_overflow(second, zone_offset(second, starts, &offsets[0], size, &hint), &second):
+                beyond = index
+                break
+            if hybrid and second < GREGORIAN_DAY * <int64_t> DAY_SECONDS:
+                day = second // DAY_SECONDS
+                if day * DAY_SECONDS > second:
+                    day -= 1
+                second += (proleptic_day(day) - day) * DAY_SECONDS
+            fraction = nano // divisor
+            # A product just below the smallest value may still be in range once the fraction is added.
+            if mul_overflow(second + (1 if second < 0 else 0), unit, &value) or add_overflow(
+                value, fraction - (unit if second < 0 else 0), &value
+            ):
+                beyond = index
+                break
+            values[index] = value
+    return out, bad, beyond
+
+
+cdef int128[39] POWERS
+cdef int _power
+POWERS[0] = 1
+for _power in range(1, 39):
+    POWERS[_power] = POWERS[_power - 1] * 10
+
+
+def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int precision):
+    """Decimals brought to `scale`, in place; digits that do not fit the scale are rounded half up, as ORC Java does.
+
+    `scales` holds each value's own scale as int64, or is None when all have the type's. Answers the index of the
+    first value of more than `precision` digits or of a scale that is none, or -1.
+    """
+    cdef int128* items
+    cdef const int64_t* stored
+    cdef int128 value, rest, factor
+    cdef int128 limit
+    cdef Py_ssize_t index, bad = -1
+    cdef int64_t shift
+    check(values, count * 16)
+    if scales is not None:
+        check(scales, count * 8)
+    if precision < 1 or precision > 38:
+        raise ValueError("a precision is 1 to 38")
+    limit = POWERS[precision] - 1
+    with nogil:
+        items = <int128*> values.ptr
+        stored = <const int64_t*> scales.ptr if scales is not None else NULL
+        for index in range(count):
+            value = items[index]
+            if stored != NULL and stored[index] != scale:
+                if stored[index] < -38 or stored[index] > 76:
+                    bad = index
+                    break
+                shift = scale - stored[index]
+                if shift > 38:
+                    if value != 0:
+                        bad = index
+                        break
+                elif shift > 0:
+                    factor = POWERS[shift]
+                    if value > limit // factor or value < -(limit // factor):
+                        bad = index
+                        break
+                    value *= factor
+                elif shift < -38:
+                    value = 0
+                else:
+                    factor = POWERS[-shift]
+                    rest = value % factor
+                    value = value // factor
+                    if rest >= factor - rest and rest > 0:
+                        value += 1
+                    elif -rest >= factor + rest and rest < 0:
+                        value -= 1
+                items[index] = value
+            if value > limit or value < -limit:
+                bad = index
+                break
+    return bad
+
+
+def widen(Buffer values, Py_ssize_t count):
+    """int64 values as pairs of words: the decimal64 form's integers as Arrow's decimal128."""
+    cdef Buffer out = allocate(count * 16)
+    cdef const int64_t* source
+    cdef int128* target
+    cdef Py_ssize_t index
+    check(values, count * 8)
+    with nogil:
+        source = <const int64_t*> values.ptr
+        target = <int128*> out.ptr
+        for index in range(count):
+            target[index] = source[index]
+    return out

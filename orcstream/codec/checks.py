@@ -1,0 +1,84 @@
+"""What the values of a file's structure must hold among each other, beyond what one field can say.
+
+Knows stripes, streams and encodings as values; `codec.metadata` calls it on everything it parses. Must not
+know protobuf. Contract: answers nothing, raises `FormatError`. Specification: "Stripe Footer", "Stream
+Encryption".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
+from orcstream.errors import CorruptStripe, CorruptTail
+from orcstream.schema import Schema
+
+__all__ = ["check_no_overlap", "check_stripe_footer"]
+
+_PLACEHOLDERS = (StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA)
+_TAIL_ONLY = (StreamKind.STRIPE_STATISTICS, StreamKind.FILE_STATISTICS)
+
+
+def check_no_overlap(stripes: Sequence[StripeInformation]) -> None:
+    """Overlapping stripes would let a small file claim any amount of data."""
+    stop = 0
+    for stripe in sorted(stripes, key=lambda stripe: (stripe.offset, stripe.range.stop)):
+        if stripe.offset < stop and stripe.range.length:
+            raise CorruptTail(f"two stripes overlap at byte {stripe.offset}", stripe=stripe.index)
+        stop = max(stop, stripe.range.stop)
+
+
+def check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema: Schema) -> None:
+    """Whether the streams fit into the stripe and belong to columns that exist."""
+    if len(footer.encodings) != schema.column_count:
+        raise CorruptStripe(f"{len(footer.encodings)} encodings for {schema.column_count} columns")
+    room = stripe.index_length + stripe.data_length
+    claimed = sum(stream.length for stream in footer.streams)
+    if claimed > room:
+        raise CorruptStripe(f"streams of {claimed} bytes in a stripe body of {room}")
+    _check_streams(footer.streams, 0, schema.column_count - 1)
+    for index, variant in enumerate(footer.variants):
+        last = schema.types[variant.root].last_column_id
+        _check_streams(variant.streams, variant.root, last)
+        if len(variant.encodings) != last - variant.root + 1:
+            raise CorruptStripe(
+                f"variant {index} has {len(variant.encodings)} encodings for "
+                f"{last - variant.root + 1} columns"
+            )
+    # A placeholder has exactly the room of the variants' streams of its area.
+    for kind, is_index in ((StreamKind.ENCRYPTED_INDEX, True), (StreamKind.ENCRYPTED_DATA, False)):
+        given = sum(stream.length for stream in footer.streams if stream.kind is kind)
+        taken = sum(
+            stream.length
+            for variant in footer.variants
+            for stream in variant.streams
+            if stream.kind.is_index is is_index
+        )
+        if given != taken:
+            raise CorruptStripe(f"{kind.name} has {given} bytes for streams of {taken}")
+
+
+def _check_streams(streams: Sequence[StreamInformation], first: int, last: int) -> None:
+    seen: set[tuple[StreamKind, int]] = set()
+    for stream in streams:
+        if stream.kind is StreamKind.UNKNOWN:
+            continue
+        if stream.kind in _PLACEHOLDERS:
+            if stream.variant is not None:
+                raise CorruptStripe(f"a {stream.kind.name} stream within variant {stream.variant}")
+            column = 0
+        else:
+            column = stream.column
+        if stream.kind in _TAIL_ONLY:
+            raise CorruptStripe(f"a {stream.kind.name} stream within a stripe")
+        if not first <= column <= last:
+            raise CorruptStripe(
+                f"a stream of column {column}, beyond {first} to {last}",
+                column=column,
+                stream_kind=stream.kind.name,
+            )
+        if (stream.kind, column) in seen:
+            raise CorruptStripe(
+                "two streams of one kind and column", column=column, stream_kind=stream.kind.name
+            )
+        seen.add((stream.kind, column))

@@ -1,0 +1,154 @@
+"""Column vectors: Arrow-shaped buffers of one column, and the field that says how to read them.
+
+Knows the Arrow columnar layout (buffers, offset, children, dictionary) and how ORC types map to it. Must
+not know streams, stripes, encodings or I/O. A `Vector` holds memory and nothing else; a `Field` describes
+it and is built once per read, so that vectors stay cheap. The layout is the one of the Arrow C data
+interface, buffer for buffer, so that export is a matter of taking addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orcstream.schema import Kind, Type
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Field", "Vector", "VectorOptions", "decimal_shape", "field_of", "vector_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`length` values, beginning at value `offset` of the buffers.
+
+    `buffers[0]` is the validity bitmap (least significant bit first; None when nothing is null); the
+    others follow the Arrow layout of the field's format. `null_count` is -1 when it was not counted.
+    Lists and maps keep their children whole (the offsets buffer says which part is theirs); a struct's
+    children are read from this vector's `offset` on, as in the Arrow C data interface; a dense union's
+    children are whole. Buffers of length 0 may be any empty buffer.
+    """
+
+    length: int
+    buffers: tuple[Buffer | None, ...]
+    null_count: int = -1
+    offset: int = 0
+    children: tuple[Vector, ...] = ()
+    dictionary: Vector | None = None
+
+    def slice(self, start: int, stop: int) -> Vector:
+        """Values `start` up to `stop` of this vector, sharing its memory."""
+        if start == 0 and stop == self.length:
+            return self
+        nulls = 0 if self.null_count == 0 else -1
+        return Vector(
+            stop - start, self.buffers, nulls, self.offset + start, self.children, self.dictionary
+        )
+
+
+def vector_bytes(vector: Vector) -> int:
+    """Bytes of a vector's buffers and children; a dictionary belongs to its stripe and is not counted."""
+    own = sum(memoryview(buffer).nbytes for buffer in vector.buffers if buffer is not None)
+    return own + sum(vector_bytes(child) for child in vector.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Name and Arrow shape of a column. `format` is the Arrow C data interface's format string."""
+
+    name: str
+    format: str
+    type: Type
+    nullable: bool = True
+    metadata: tuple[tuple[str, str], ...] = ()
+    children: tuple[Field, ...] = ()
+    dictionary: Field | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorOptions:
+    """What the user may choose about vectors: `timestamp_unit` is "s", "ms", "us" or "ns"."""
+
+    timestamp_unit: str = "ns"
+    dictionaries: bool = False
+    invalid_utf8: str = "error"
+
+
+_FORMATS = {
+    Kind.BOOLEAN: "b",
+    Kind.BYTE: "c",
+    Kind.SHORT: "s",
+    Kind.INT: "i",
+    Kind.LONG: "l",
+    Kind.FLOAT: "f",
+    Kind.DOUBLE: "g",
+    Kind.BINARY: "z",
+    Kind.GEOMETRY: "z",
+    Kind.GEOGRAPHY: "z",
+    Kind.DATE: "tdD",
+    Kind.LIST: "+l",
+    Kind.MAP: "+m",
+    Kind.STRUCT: "+s",
+}
+# What ORC C++ gives decimals of Hive 0.11 (`forcedScaleOnHive11Decimal`).
+_UNDECLARED_SCALE = 6
+_TEXT = (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
+
+
+def field_of(name: str, type_: Type, options: VectorOptions) -> Field:
+    """The field of a (projected) column; the root struct of a read gives the whole tree."""
+    metadata = _metadata(type_)
+    children = _children(type_, options)
+    if type_.kind in _TEXT:
+        text = "z" if options.invalid_utf8 == "binary" else "u"
+        if options.dictionaries:
+            values = Field(name, text, type_)
+            return Field(name, "i", type_, metadata=metadata, dictionary=values)
+        return Field(name, text, type_, metadata=metadata)
+    return Field(name, _format(type_, options), type_, metadata=metadata, children=children)
+
+
+def decimal_shape(type_: Type) -> tuple[int, int]:
+    """Precision and scale of a decimal; Hive 0.11 wrote none and kept a scale with every value."""
+    if not type_.precision:
+        return 38, type_.scale or _UNDECLARED_SCALE
+    return type_.precision, type_.scale or 0
+
+
+def _format(type_: Type, options: VectorOptions) -> str:
+    if type_.kind is Kind.TIMESTAMP:
+        return f"ts{options.timestamp_unit[0]}:"
+    if type_.kind is Kind.TIMESTAMP_INSTANT:
+        return f"ts{options.timestamp_unit[0]}:UTC"
+    if type_.kind is Kind.DECIMAL:
+        return "d:{},{}".format(*decimal_shape(type_))
+    if type_.kind is Kind.UNION:
+        return "+ud:" + ",".join(str(tag) for tag in range(len(type_.children)))
+    return _FORMATS[type_.kind]
+
+
+def _children(type_: Type, options: VectorOptions) -> tuple[Field, ...]:
+    if type_.kind is Kind.STRUCT:
+        return tuple(
+            field_of(name, child, options)
+            for name, child in zip(type_.field_names, type_.children, strict=True)
+        )
+    if type_.kind is Kind.LIST:
+        return (field_of("item", type_.children[0], options),)
+    if type_.kind is Kind.MAP:
+        key, value = (field_of(n, t, options) for n, t in zip(("key", "value"), type_.children, strict=True))
+        key = Field(key.name, key.format, key.type, False, key.metadata, key.children, key.dictionary)
+        entries = Field("entries", "+s", type_, nullable=False, children=(key, value))
+        return (entries,)
+    if type_.kind is Kind.UNION:
+        return tuple(field_of(f"_union_{tag}", t, options) for tag, t in enumerate(type_.children))
+    return ()
+
+
+def _metadata(type_: Type) -> tuple[tuple[str, str], ...]:
+    """What Arrow has no place for: lengths of char and varchar, geospatial parameters, type attributes."""
+    own: list[tuple[str, str]] = []
+    if type_.kind in (Kind.CHAR, Kind.VARCHAR, Kind.GEOMETRY, Kind.GEOGRAPHY):
+        own.append(("orc.type", str(type_)))
+    return (*own, *type_.attributes)

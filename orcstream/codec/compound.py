@@ -1,0 +1,141 @@
+"""Decoders of lists, maps, structs and unions.
+
+Know how the rows of children follow from their parents' lengths, masks and tags. Specification: "Struct
+Columns", "List Columns", "Map Columns", "Union Columns".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from orcstream.codec._buffer import Buffer
+from orcstream.codec._stream import InputStream
+from orcstream.codec._values import BoolValues, ByteValues, IntValues
+from orcstream.codec._vector import (
+    fit_lengths,
+    last_offset,
+    offsets_of,
+    rows_of_union,
+    union_children,
+)
+from orcstream.codec.column import Vector
+from orcstream.codec.decoder import MAX_VECTOR_BYTES, ColumnDecoder, Turn
+from orcstream.errors import CorruptStream
+from orcstream.schema import Kind, Type
+
+__all__ = ["ListDecoder", "StructDecoder", "UnionDecoder"]
+
+
+class StructDecoder(ColumnDecoder):
+    """Structs: children have the struct's own rows, so its mask is handed down."""
+
+    def __init__(self, type_: Type, present: BoolValues | None, children: Sequence[ColumnDecoder]) -> None:
+        super().__init__(type_, present)
+        self._children = tuple(children)
+
+    def streams(self) -> Sequence[InputStream]:
+        own = [] if self._present is None else [self._present.input]
+        return [*own, *chain.from_iterable(child.streams() for child in self._children)]
+
+    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        count = self._see(count, parent, budget, turn)
+        share = budget // max(1, len(self._children))
+        for child in self._children:
+            count = child.ready(count, self._mask, share, turn)
+        return count
+
+    def take(self, count: int) -> Vector:
+        validity, _, values = self._take_mask(count)
+        children = tuple(child.take(count) for child in self._children)
+        return Vector(count, (validity,), count - values, children=children)
+
+
+class ListDecoder(ColumnDecoder):
+    """Lists, and maps: a list of entries with two children."""
+
+    row_bytes = 4
+
+    def __init__(
+        self,
+        type_: Type,
+        present: BoolValues | None,
+        lengths: IntValues,
+        children: Sequence[ColumnDecoder],
+    ) -> None:
+        super().__init__(type_, present)
+        self._lengths = lengths
+        self._children = tuple(children)
+
+    def streams(self) -> Sequence[InputStream]:
+        own = (self._present, self._lengths)
+        inputs = [values.input for values in own if values is not None]
+        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
+
+    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        count = self._see(count, parent, budget, turn)
+        count = self._see_values(self._lengths, count, turn)
+        # An element takes a byte at least, so the budget bounds how many there may be.
+        rows, total = self._fit(count, min(budget, MAX_VECTOR_BYTES))
+        share = budget // len(self._children)
+        have = total
+        for child in self._children:
+            have = child.ready(have, None, share, turn)
+        return rows if have == total else self._fit(rows, have)[0]
+
+    def _fit(self, count: int, limit: int) -> tuple[int, int]:
+        rows, total, bad = fit_lengths(self._lengths, self._mask, count, limit)
+        if bad >= 0:
+            raise self._located(CorruptStream("a negative length"), self._lengths)
+        return rows, total
+
+    def take(self, count: int) -> Vector:
+        validity, mask, values = self._take_mask(count)
+        offsets = offsets_of(self._lengths.take(values), mask, count)
+        total = last_offset(offsets, count)
+        children = tuple(child.take(total) for child in self._children)
+        if self.type.kind is Kind.MAP:
+            children = (Vector(total, (None,), 0, children=children),)
+        return Vector(count, (validity, offsets), count - values, children=children)
+
+
+class UnionDecoder(ColumnDecoder):
+    """Unions, dense: each child has the rows that bear its tag, child 0 also a null for each null union."""
+
+    row_bytes = 5
+
+    def __init__(
+        self, type_: Type, present: BoolValues | None, tags: ByteValues, children: Sequence[ColumnDecoder]
+    ) -> None:
+        super().__init__(type_, present)
+        self._tags = tags
+        self._children = tuple(children)
+
+    def streams(self) -> Sequence[InputStream]:
+        own = (self._present, self._tags)
+        inputs = [values.input for values in own if values is not None]
+        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
+
+    def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        count = self._see(count, parent, budget, turn)
+        count = self._see_values(self._tags, count, turn)
+        tags = self._tags.peek(self._values_of(self._mask, count))
+        types, offsets, counts, first, bad = union_children(tags, self._mask, count, len(self._children))
+        if bad >= 0:
+            message = f"a tag beyond the {len(self._children)} children of its union"
+            raise self._located(CorruptStream(message, row=bad), self._tags)
+        share = budget // len(self._children)
+        available = [
+            child.ready(wanted, first if tag == 0 else None, share, turn)
+            for tag, (child, wanted) in enumerate(zip(self._children, counts, strict=True))
+        ]
+        return rows_of_union(types, offsets, count, available)
+
+    def take(self, count: int) -> Vector:
+        mask = self._mask
+        _, _, values = self._take_mask(count)
+        types, offsets, counts, _, _ = union_children(
+            self._tags.take(values), mask, count, len(self._children)
+        )
+        children = tuple(child.take(rows) for child, rows in zip(self._children, counts, strict=True))
+        return Vector(count, (types, offsets), 0, children=children)

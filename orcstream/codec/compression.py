@@ -1,0 +1,181 @@
+"""Chunked compression: the codecs of the format and the framing of metadata.
+
+Knows the 3-byte chunk header and which library decompresses which codec; every call has an upper bound
+for its output, so that no file decides what is allocated. Must not know streams or columns. Decompressors
+are not shared between threads (one `ZstdDecompressor` used by two threads corrupts data), so a
+`Decompressor` belongs to one worker. Specification: "Compression".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+import cramjam
+import deflate
+import lzallright
+import lzokay
+import zstandard
+
+from orcstream.errors import CorruptStream, FormatError, Unsupported
+
+__all__ = ["Compression", "Decompress", "Decompressor", "decompress_metadata"]
+
+# Takes a chunk and a view to write to; answers how many bytes it wrote.
+Decompress = Callable[[memoryview, memoryview], int]
+
+_HEADER_BYTES = 3
+
+
+class Compression(enum.IntEnum):
+    """CompressionKind of the postscript."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZO = 3
+    LZ4 = 4
+    ZSTD = 5
+    BROTLI = 6
+
+
+class Decompressor:
+    """Decompresses chunks of one codec into memory given by the caller; for one thread at a time.
+
+    Calling it with a chunk's bytes and a writable view answers the number of bytes written; output that
+    does not fit the view, and input that is no valid data, is `CorruptStream`.
+    """
+
+    __slots__ = ("_into", "compression")
+
+    def __init__(self, compression: Compression) -> None:
+        self.compression = compression
+        self._into = _INTO[compression]()
+
+    def __call__(self, chunk: memoryview, out: memoryview) -> int:
+        try:
+            return self._into(chunk, out)
+        except FormatError:
+            raise
+        except Exception as error:  # each library has its own classes; all of them mean bad input here
+            raise CorruptStream(
+                f"a chunk of {len(chunk)} bytes is no valid {self.compression.name} data "
+                f"of at most {len(out)} bytes: {error}"
+            ) from error
+
+
+def _none() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        raise CorruptStream("a compressed chunk in a file without compression")
+
+    return into
+
+
+def _zlib() -> Decompress:
+    decompress = deflate.deflate_decompress
+
+    def into(chunk: memoryview, out: memoryview) -> int:
+        data = decompress(chunk, len(out))
+        size = len(data)
+        out[:size] = data
+        return size
+
+    return into
+
+
+def _snappy() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        return int(cramjam.snappy.decompress_raw_into(chunk, out))
+
+    return into
+
+
+def _lzo() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        source = bytes(chunk)
+        # The first refuses output beyond a bound but does not say how long it is, the second the other way round.
+        lzokay.decompress(source, len(out))
+        data = lzallright.LZOCompressor.decompress(source, len(out))
+        out[: len(data)] = data
+        return len(data)
+
+    return into
+
+
+def _lz4() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        return int(cramjam.lz4.decompress_block_into(chunk, out, output_len=len(out)))
+
+    return into
+
+
+def _zstd() -> Decompress:
+    decompress = zstandard.ZstdDecompressor().decompress
+    content_size = zstandard.frame_content_size
+
+    def into(chunk: memoryview, out: memoryview) -> int:
+        # A frame that declares its size decides the allocation, whatever max_output_size says.
+        if content_size(chunk) > len(out):
+            raise CorruptStream("a zstd frame declares more than the compression block size")
+        data = decompress(chunk, max_output_size=len(out))
+        size = len(data)
+        out[:size] = data
+        return size
+
+    return into
+
+
+def _brotli() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        return int(cramjam.brotli.decompress_into(chunk, out))
+
+    return into
+
+
+_INTO: dict[Compression, Callable[[], Decompress]] = {
+    Compression.NONE: _none,
+    Compression.ZLIB: _zlib,
+    Compression.SNAPPY: _snappy,
+    Compression.LZO: _lzo,
+    Compression.LZ4: _lz4,
+    Compression.ZSTD: _zstd,
+    Compression.BROTLI: _brotli,
+}
+
+
+def decompress_metadata(
+    data: memoryview, compression: Compression, block_size: int, cap_bytes: int
+) -> bytes:
+    """A whole footer, metadata section or index stream, decompressed; at most `cap_bytes` of it.
+
+    Raises `CorruptStream` for bad framing or data, `Unsupported` (``metadata_too_large``) over the cap.
+    """
+    if compression is Compression.NONE:
+        _check_cap(len(data), cap_bytes)
+        return bytes(data)
+    decompressor = Decompressor(compression)
+    scratch = memoryview(bytearray(block_size))
+    parts: list[bytes] = []
+    position = total = 0
+    while position < len(data):
+        if len(data) - position < _HEADER_BYTES:
+            raise CorruptStream("metadata ends inside a chunk header")
+        header = int.from_bytes(data[position : position + _HEADER_BYTES], "little")
+        length = header >> 1
+        position += _HEADER_BYTES
+        if length > len(data) - position:
+            raise CorruptStream("metadata ends inside a compression chunk")
+        chunk = data[position : position + length]
+        part = bytes(chunk) if header & 1 else bytes(scratch[: decompressor(chunk, scratch)])
+        position += length
+        total += len(part)
+        _check_cap(total, cap_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _check_cap(size: int, cap_bytes: int) -> None:
+    if size > cap_bytes:
+        raise Unsupported(
+            f"metadata decompresses to more than {cap_bytes} bytes", reason="metadata_too_large"
+        )

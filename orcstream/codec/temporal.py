@@ -1,0 +1,101 @@
+"""Decoders of dates and timestamps.
+
+Know epochs, writer zones and both calendars; zone transitions come in as arrays. TIMESTAMP is naive wall
+clock: what the writer's clock showed, whatever its zone. TIMESTAMP_INSTANT is a point in time. Specification:
+"Timestamp Columns"; ORC-306, ORC-763 and ORC-2151 for the times before 1970.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orcstream.codec._buffer import Buffer
+from orcstream.codec._temporal import dates, timestamps
+from orcstream.codec._values import BoolValues, IntValues
+from orcstream.codec.decoder import FixedDecoder
+from orcstream.codec.numeric import IntegerDecoder
+from orcstream.errors import CorruptStream, Unsupported
+from orcstream.schema import Type
+
+__all__ = ["UNITS", "UTC", "DateDecoder", "TimestampDecoder", "ZoneRules"]
+
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+# 2015-01-01 00:00:00 UTC, in seconds since 1970; stored seconds count from that wall clock in the writer's zone.
+_EPOCH_2015 = 1_420_070_400
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneRules:
+    """A time zone as arrays: `offsets[i]` seconds east of UTC hold from `transitions[i - 1]` up to `transitions[i]`."""
+
+    name: str
+    transitions: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    def base_seconds(self) -> int:
+        """The instant at which the zone's clocks showed 2015-01-01 00:00:00."""
+        index = int(np.searchsorted(self.transitions, _EPOCH_2015, side="right"))
+        guess = _EPOCH_2015 - int(self.offsets[index])
+        index = int(np.searchsorted(self.transitions, guess, side="right"))
+        return _EPOCH_2015 - int(self.offsets[index])
+
+
+UTC = ZoneRules("UTC", np.empty(0, np.int64), np.zeros(1, np.int64))
+
+
+class DateDecoder(IntegerDecoder):
+    """Dates, as days since 1970 in the proleptic Gregorian calendar."""
+
+    def __init__(self, type_: Type, present: BoolValues | None, values: IntValues, *, hybrid: bool) -> None:
+        super().__init__(type_, present, values)
+        self._hybrid = hybrid
+
+    def _decode(self, count: int, mask: Buffer | None, values: int) -> Buffer:
+        return self._narrow(dates(self._values[0].take(values), values, self._hybrid), mask, count)
+
+
+class TimestampDecoder(FixedDecoder):
+    """Timestamps of either kind, as int64 counts of the unit asked for."""
+
+    def __init__(
+        self,
+        type_: Type,
+        present: BoolValues | None,
+        seconds: IntValues,
+        nanos: IntValues,
+        *,
+        zone: ZoneRules,
+        hybrid: bool,
+        unit: str,
+    ) -> None:
+        super().__init__(type_, present, [seconds, nanos], row_bytes=8)
+        self._zone = zone
+        self._base_seconds = zone.base_seconds()
+        self._hybrid = hybrid
+        self._unit = unit
+
+    def _decode(self, count: int, mask: Buffer | None, values: int) -> Buffer:
+        seconds, nanos = (stream.take(values) for stream in self._values)
+        data, bad, beyond = timestamps(
+            seconds,
+            nanos,
+            values,
+            self._base_seconds,
+            self._zone.transitions,
+            self._zone.offsets,
+            self._hybrid,
+            UNITS[self._unit],
+        )
+        if bad >= 0:
+            raise self._located(CorruptStream("nanoseconds beyond a second"), self._values[1])
+        if beyond >= 0:
+            message = (
+                f"a timestamp does not fit 64 bits of {self._unit}; "
+                'read with a coarser timestamp_unit=, such as "us"'
+            )
+            raise self._located(Unsupported(message, reason="timestamp_out_of_range"), self._values[0])
+        return self._spread(data, mask, count)

@@ -1,0 +1,54 @@
+"""Cuts serialised protobuf messages into the bytes of one repeated field, without parsing those.
+
+Knows the wire format's tags and lengths. Must not know messages. Contract: the pieces are views of the
+data given, at most `limit` of them; bytes that are no protobuf message are `CorruptTail`. For messages
+whose parts are mostly never needed, and which may be larger than a parsed message may be.
+"""
+
+from __future__ import annotations
+
+from orcstream.errors import CorruptTail
+
+__all__ = ["split_field"]
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT_BYTES = 10
+
+
+def split_field(data: memoryview, number: int, limit: int, what: str) -> list[memoryview]:
+    """Views of the length-delimited field `number`, at most `limit` of them; others are passed over."""
+    pieces: list[memoryview] = []
+    at, stop = 0, len(data)
+    while at < stop:
+        tag, at = _varint(data, at, what)
+        wire_type = tag & 7
+        if wire_type == _VARINT:
+            _, at = _varint(data, at, what)
+            continue
+        if wire_type == _BYTES:
+            length, at = _varint(data, at, what)
+        elif wire_type == _FIXED64:
+            length = 8
+        elif wire_type == _FIXED32:
+            length = 4
+        else:
+            raise CorruptTail(f"the {what} cannot be parsed: wire type {wire_type} at byte {at}")
+        if length > stop - at:
+            raise CorruptTail(
+                f"the {what} cannot be parsed: a field of {length} bytes at byte {at} of {stop}"
+            )
+        if tag == number << 3 | _BYTES:
+            if len(pieces) == limit:
+                raise CorruptTail(f"the {what} has more than the {limit} parts that the file has use for")
+            pieces.append(data[at : at + length])
+        at += length
+    return pieces
+
+
+def _varint(data: memoryview, at: int, what: str) -> tuple[int, int]:
+    value = 0
+    for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, at + index + 1
+    raise CorruptTail(f"the {what} cannot be parsed: no end of the number at byte {at}")

@@ -1,0 +1,179 @@
+"""The error tree, sorted by blame: you, the file, the format's limits here, the keys, the world.
+
+Knows nothing of the rest of the package and imports nothing from it. Every error carries where it
+happened as attributes (`url`, `stripe`, `column`, `stream_kind`, `file_offset`; None where unknown), so
+programs never parse messages. Inner layers raise with what they know; outer layers add the rest with
+`OrcError.locate`, which never overwrites a value that is already there.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+__all__ = [
+    "ColumnNotFound",
+    "CommitFailed",
+    "CommitUnknown",
+    "CorruptStream",
+    "CorruptStripe",
+    "CorruptTail",
+    "FormatError",
+    "KeyUnavailable",
+    "NotOrcFile",
+    "OrcError",
+    "RetriesExhausted",
+    "SchemaMismatch",
+    "ShortRead",
+    "SinkError",
+    "SourceChanged",
+    "SourceError",
+    "Unsupported",
+    "UsageError",
+]
+
+
+class OrcError(Exception):
+    """Base of all errors of this package.
+
+    Attributes: `message`, and the place: `url` (credentials stripped), `stripe` (0-based), `column`
+    (column id of the file's schema), `stream_kind` (the specification's name, e.g. ``"DATA"``),
+    `row` (0-based row of the file) and `file_offset` (bytes).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        url: str | None = None,
+        stripe: int | None = None,
+        column: int | None = None,
+        stream_kind: str | None = None,
+        row: int | None = None,
+        file_offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.url = url
+        self.stripe = stripe
+        self.column = column
+        self.stream_kind = stream_kind
+        self.row = row
+        self.file_offset = file_offset
+
+    def locate(
+        self,
+        *,
+        url: str | None = None,
+        stripe: int | None = None,
+        column: int | None = None,
+        stream_kind: str | None = None,
+        row: int | None = None,
+        file_offset: int | None = None,
+    ) -> Self:
+        """Fill in the parts of the place that are not known yet; answers the error itself."""
+        self.url = url if self.url is None else self.url
+        self.stripe = stripe if self.stripe is None else self.stripe
+        self.column = column if self.column is None else self.column
+        self.stream_kind = stream_kind if self.stream_kind is None else self.stream_kind
+        self.row = row if self.row is None else self.row
+        self.file_offset = file_offset if self.file_offset is None else self.file_offset
+        return self
+
+    def __str__(self) -> str:
+        parts = {
+            "stripe": self.stripe,
+            "column": self.column,
+            "stream": self.stream_kind,
+            "row": self.row,
+            "file offset": self.file_offset,
+        }
+        place = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+        text = f"{self.message} ({place})" if place else self.message
+        return f"{self.url}: {text}" if self.url else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle by their positional arguments; the place lives in __dict__.
+        return (_rebuild, (type(self), self.message, dict(self.__dict__)))
+
+
+def _rebuild(cls: type[OrcError], message: str, state: dict[str, object]) -> OrcError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(OrcError, ValueError):
+    """The call cannot be carried out as asked: the caller has to change it."""
+
+
+class ColumnNotFound(UsageError):
+    """A column name that the file's schema does not have."""
+
+
+class SchemaMismatch(UsageError):
+    """Data or a requested schema that does not fit the file's schema."""
+
+
+class FormatError(OrcError):
+    """The bytes are not what the ORC specification allows."""
+
+
+class NotOrcFile(FormatError):
+    """The object is no ORC file at all."""
+
+
+class CorruptTail(FormatError):
+    """Postscript, file footer or file metadata are damaged."""
+
+
+class CorruptStripe(FormatError):
+    """A stripe footer or its index is damaged, or contradicts the file footer."""
+
+
+class CorruptStream(FormatError):
+    """A stream's bytes cannot be decompressed or decoded."""
+
+
+class Unsupported(OrcError, NotImplementedError):
+    """Legal ORC that this package (or this call's options) cannot deliver.
+
+    `reason` is machine-readable (lower-case words joined by underscores); the message names the option
+    that helps, where one does.
+    """
+
+    def __init__(self, message: str, *, reason: str, **place: object) -> None:
+        super().__init__(message, **place)  # type: ignore[arg-type]  # the place, checked by OrcError
+        self.reason = reason
+
+
+class KeyUnavailable(OrcError, PermissionError):
+    """Real data of an encrypted column was demanded and its key cannot be had."""
+
+
+class SourceError(OrcError, OSError):
+    """The store failed while reading."""
+
+
+class ShortRead(SourceError):
+    """The store answered with fewer or more bytes than were asked for."""
+
+
+class SourceChanged(SourceError):
+    """The object is no longer the one that was opened."""
+
+
+class RetriesExhausted(SourceError):
+    """A request failed as often as the policy allows; the last failure is the cause."""
+
+
+class SinkError(OrcError, OSError):
+    """The store failed while writing."""
+
+
+class CommitUnknown(SinkError):
+    """The commit was sent and its outcome is not known."""
+
+
+class CommitFailed(SinkError):
+    """The commit was refused; nothing appeared."""

@@ -1,0 +1,134 @@
+"""What a source of bytes is: the contract that every store is brought to.
+
+Knows ranges and fingerprints. Must not know any store, nor what the bytes mean.
+
+A source is *pinned* to one version of its object by the first `fetch_suffix`, or by `pin` when the tail is
+known from elsewhere. From then on no bytes of another version are handed out unnoticed: where the transport
+can make requests conditional, `fetch` raises `SourceChanged`; elsewhere `verify` does, and bytes fetched
+since the last `verify` are only as good as the next one.
+
+Errors of all sources: `FileNotFoundError`, `PermissionError`, `ShortRead`, `SourceChanged`, `Unsupported`,
+`UsageError`; `SourceError` for the rest, of which `Transient` ones are worth another attempt.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.errors import SourceChanged, SourceError
+
+__all__ = [
+    "TRANSIENT_STATUS",
+    "ByteSource",
+    "Pin",
+    "Suffix",
+    "Transient",
+    "check_length",
+    "no_such_file",
+    "not_permitted",
+]
+
+
+# HTTP statuses that another attempt may not meet; 509 and 52x are what content networks say of a store
+# that is slow behind them.
+TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524})
+
+
+@dataclass(frozen=True, slots=True)
+class Suffix:
+    """The last bytes of a file; all of it when it is shorter than what was asked for.
+
+    `fingerprint` is opaque text that tells versions of the object apart, empty where the store has none.
+    """
+
+    data: BytesLike
+    file_length: int
+    fingerprint: str
+
+
+class ByteSource(Protocol):
+    """One immutable object of a store, read by ranges."""
+
+    @property
+    def url(self) -> str:
+        """What the user opened, without credentials."""
+
+    @property
+    def cost(self) -> CostModel: ...
+
+    @property
+    def file_length(self) -> int | None:
+        """Known once the source is pinned."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint the source is pinned to; empty while it is not."""
+
+    def pin(self, file_length: int, fingerprint: str) -> None:
+        """Hold every later fetch to this version of the object."""
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        """The last `length` bytes, with the length of the file; one request where the store can."""
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        """Exactly the bytes of `range`, or an error; `ShortRead` when the file ends before."""
+
+    async def verify(self) -> None:
+        """Raise `SourceChanged` if the object is no longer the pinned one; free where `fetch` checks."""
+
+    async def aclose(self) -> None:
+        """Give back what the source holds; may be called again."""
+
+
+class Transient(SourceError):
+    """A failure of the store that another attempt may not meet; leaves this package only as a cause.
+
+    `retry_after_s` is how long the store asked to be left alone.
+    """
+
+    def __init__(self, message: str, *, url: str | None = None, retry_after_s: float = 0.0) -> None:
+        super().__init__(message, url=url)
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(slots=True)
+class Pin:
+    """The version of the object that a source is held to."""
+
+    url: str
+    file_length: int | None = None
+    fingerprint: str = ""
+
+    def set(self, file_length: int, fingerprint: str) -> None:
+        """Pin for the first time, or compare with the pin; an unknown fingerprint matches any."""
+        if self.file_length is not None:
+            self.check(file_length, fingerprint)
+        self.file_length = file_length
+        self.fingerprint = fingerprint or self.fingerprint
+
+    def check(self, file_length: int | None, fingerprint: str) -> None:
+        """Compare what a response said of its object; None and empty are "it did not say"."""
+        if None not in (file_length, self.file_length) and file_length != self.file_length:
+            raise SourceChanged(
+                f"the object had {self.file_length} bytes when it was opened and has {file_length} now",
+                url=self.url,
+            )
+        if fingerprint and self.fingerprint and fingerprint != self.fingerprint:
+            raise SourceChanged("the object was replaced since it was opened", url=self.url)
+
+
+def check_length(length: int) -> None:
+    if length < 1:
+        raise ValueError(f"a suffix of {length} bytes")
+
+
+def no_such_file(url: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+
+
+def not_permitted(url: str) -> PermissionError:
+    return PermissionError(errno.EACCES, os.strerror(errno.EACCES), url)

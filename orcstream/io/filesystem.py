@@ -1,0 +1,261 @@
+"""Every other store, through its fsspec file system.
+
+Knows `info` and `cat_file`, asynchronous and not. Asynchronous file systems run on the running loop, as
+instances of our own (fsspec's cached ones belong to another loop); the others run on worker threads, which
+a cancellation leaves to finish by themselves. Chains (``simplecache::s3://...``) are of the second kind.
+
+fsspec cannot make a request conditional, so the pin is the file system's `info`, asked again by `verify`.
+"""
+# ruff: noqa: SLF001 - the asynchronous interface of fsspec is spelled with underscores
+
+from __future__ import annotations
+
+import errno
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import aiohttp
+import anyio
+import anyio.to_thread
+import fsspec
+from fsspec.spec import AbstractFileSystem
+
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.errors import OrcError, ShortRead, SourceError, Unsupported, UsageError
+from orcstream.io.byte_source import (
+    TRANSIENT_STATUS,
+    Pin,
+    Suffix,
+    Transient,
+    check_length,
+    no_such_file,
+    not_permitted,
+)
+from orcstream.io.clients import Client, Lease, lease_client
+
+__all__ = ["HDFS_PROTOCOLS", "FilesystemSource", "open_chain", "open_filesystem", "translate_error"]
+
+T = TypeVar("T")
+
+HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "viewfs"})
+
+# What file systems call the things that change with a file.
+VERSION_KEYS = (
+    *("ETag", "etag", "e_tag", "generation", "md5Hash", "VersionId", "version_id", "fileId", "ino"),
+    *("mtime", "modified", "LastModified", "last_modified", "modificationTime", "modification_time"),
+    *("updated", "created"),
+)
+TRANSIENT_ERRNO = frozenset(
+    {
+        *(errno.EAGAIN, errno.EBUSY, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET),
+        *(errno.EHOSTUNREACH, errno.EINTR, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH),
+        *(errno.EPIPE, errno.EREMOTEIO, errno.ETIMEDOUT),
+    }
+)
+# Of requests, urllib3 and botocore, none of which is imported for this.
+TRANSIENT_NAMES = frozenset(
+    {"ConnectionError", "Timeout", "ChunkedEncodingError", "ProtocolError", "HTTPClientError"}
+    | {"IncompleteReadError", "ResponseStreamingError", "IncompleteRead", "ResponseParserError"}
+)
+# Where asynchronous file systems keep what has to be closed: a session of aiohttp; Azure's two clients.
+CLOSEABLE = ("_session", "service_client", "credential")
+
+
+class _Calls(Client, Protocol):
+    """The two calls a source needs, whichever way they run."""
+
+    async def info(self, path: str) -> Mapping[str, Any]: ...
+
+    async def cat_file(self, path: str, start: int, stop: int) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _OnLoop:
+    filesystem: Any
+
+    async def info(self, path: str) -> Mapping[str, Any]:
+        self.filesystem.invalidate_cache(path)
+        answer: Mapping[str, Any] = await self.filesystem._info(path)
+        return answer
+
+    async def cat_file(self, path: str, start: int, stop: int) -> Any:
+        return await self.filesystem._cat_file(path, start=start, end=stop)
+
+    async def aclose(self) -> None:
+        for name in CLOSEABLE:
+            close = getattr(getattr(self.filesystem, name, None), "close", None)
+            if close is not None:
+                closing = close()
+                if inspect.isawaitable(closing):
+                    await closing
+
+
+@dataclass(frozen=True, slots=True)
+class _OnThreads:
+    filesystem: Any
+    limiter: anyio.CapacityLimiter
+
+    async def info(self, path: str) -> Mapping[str, Any]:
+        def ask() -> Mapping[str, Any]:
+            self.filesystem.invalidate_cache(path)
+            answer: Mapping[str, Any] = self.filesystem.info(path)
+            return answer
+
+        return await self._run(ask)
+
+    async def cat_file(self, path: str, start: int, stop: int) -> Any:
+        if type(self.filesystem).cat_file is AbstractFileSystem.cat_file:
+            # The inherited one opens a file that reads 5 MiB ahead for each range.
+            return await self._run(lambda: self._read(path, start, stop))
+        return await self._run(lambda: self.filesystem.cat_file(path, start=start, end=stop))
+
+    def _read(self, path: str, start: int, stop: int) -> Any:
+        with self.filesystem.open(path, "rb", cache_type="none") as file:
+            file.seek(start)
+            return file.read(stop - start)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self.limiter)
+
+    async def aclose(self) -> None:
+        """Synchronous file systems close what they hold when they are collected."""
+
+
+class FilesystemSource:
+    """One path of a file system."""
+
+    def __init__(self, calls: _Calls, lease: Lease[Any], path: str, cost: CostModel, url: str) -> None:
+        self._calls = calls
+        self._lease = lease
+        self._path = path
+        self.url = url
+        self.cost = cost
+        self._pin = Pin(url)
+
+    @property
+    def file_length(self) -> int | None:
+        return self._pin.file_length
+
+    @property
+    def fingerprint(self) -> str:
+        return self._pin.fingerprint
+
+    def pin(self, file_length: int, fingerprint: str) -> None:
+        self._pin.set(file_length, fingerprint)
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        check_length(length)
+        file_length, fingerprint = await self._ask()
+        self._pin.set(file_length, fingerprint)
+        data = await self.fetch(ByteRange(max(0, file_length - length), file_length))
+        return Suffix(data, file_length, fingerprint)
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        if range.length == 0:
+            return b""
+        # Not every file system survives a range past the end.
+        if self._pin.file_length is not None and range.stop > self._pin.file_length:
+            raise self._short(range, f"the file has {self._pin.file_length}")
+        data = await self._guard(self._calls.cat_file(self._path, range.start, range.stop))
+        view = memoryview(data).cast("B")
+        if len(view) != range.length:
+            raise self._short(range, f"{len(view)} arrived")
+        return view
+
+    async def verify(self) -> None:
+        file_length, fingerprint = await self._ask()
+        self._pin.check(file_length, fingerprint)
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+    async def _ask(self) -> tuple[int, str]:
+        info = await self._guard(self._calls.info(self._path))
+        size = info.get("size")
+        if info.get("type") == "directory":
+            raise SourceError("this is a directory", url=self.url)
+        if not isinstance(size, int) or size < 0:
+            raise Unsupported("the store does not say how long the file is", reason="no_length", url=self.url)
+        versions = [f"{key}={info[key]}" for key in VERSION_KEYS if info.get(key) is not None]
+        return size, " ".join([f"size={size}", *versions])
+
+    async def _guard(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except Exception as error:
+            raise translate_error(error, self.url) from error
+
+    def _short(self, range: ByteRange, what: str) -> ShortRead:
+        text = f"bytes {range.start} to {range.stop} were asked for, {what}"
+        return ShortRead(text, url=self.url, file_offset=range.start)
+
+
+async def open_filesystem(
+    protocol: str, url: str, options: Mapping[str, Any], cost: CostModel, shown: str
+) -> FilesystemSource:
+    """The file of a file system that fsspec finds by `protocol`."""
+    try:
+        # On a thread: this imports the file system's package.
+        cls = await anyio.to_thread.run_sync(fsspec.get_filesystem_class, protocol)
+    except (ValueError, ImportError) as error:
+        raise UsageError(f"no file system for {protocol}: {error}", url=shown) from error
+    arguments = {**cls._get_kwargs_from_urls(url), **options}
+
+    async def make() -> _Calls:
+        try:
+            if cls.async_impl:
+                return _OnLoop(cls(asynchronous=True, skip_instance_cache=True, **arguments))
+            made = await anyio.to_thread.run_sync(lambda: cls(skip_instance_cache=True, **arguments))
+            return _OnThreads(made, anyio.CapacityLimiter(max(cost.request_cap, 16)))
+        except Exception as error:
+            raise translate_error(error, shown) from error
+
+    lease = await lease_client(protocol, arguments, make)
+    return FilesystemSource(lease.client, lease, cls._strip_protocol(url), cost, shown)
+
+
+async def open_chain(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> FilesystemSource:
+    """A chain of file systems, which fsspec takes apart; on threads, and shared as fsspec shares them."""
+    try:
+        filesystem, path = await anyio.to_thread.run_sync(lambda: fsspec.core.url_to_fs(url, **options))
+    except (ValueError, ImportError, TypeError) as error:
+        raise UsageError(f"fsspec does not understand this chain: {error}", url=shown) from error
+    except Exception as error:
+        raise translate_error(error, shown) from error
+    calls = _OnThreads(filesystem, anyio.CapacityLimiter(cost.request_cap))
+    return FilesystemSource(calls, Lease(calls, calls.aclose), path, cost, shown)
+
+
+def translate_error(error: Exception, url: str) -> Exception:
+    """A foreign failure as one of ours, or the built-in error it stands for."""
+    if isinstance(error, OrcError):
+        return error
+    status = _status_of(error)
+    if isinstance(error, FileNotFoundError) or status in (404, 410):
+        return no_such_file(url)
+    if isinstance(error, PermissionError) or status in (401, 403):
+        return not_permitted(url)
+    if isinstance(error, NotImplementedError):
+        return Unsupported("the store cannot do this", reason="store_cannot_read_ranges", url=url)
+    text = f"{type(error).__name__}: {error}"
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if (
+        isinstance(error, TimeoutError | ConnectionError)
+        or (isinstance(error, OSError) and error.errno in TRANSIENT_ERRNO)
+        or (isinstance(error, aiohttp.ClientError) and not isinstance(error, aiohttp.ClientResponseError))
+        or status in TRANSIENT_STATUS
+        or names & TRANSIENT_NAMES
+    ):
+        return Transient(text, url=url)
+    return SourceError(text, url=url)
+
+
+def _status_of(error: Exception) -> int | None:
+    response = getattr(error, "response", None)
+    for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
+        status = getattr(holder, name, None)
+        if isinstance(status, int):
+            return status
+    return None

@@ -1,0 +1,355 @@
+"""HTTP(S): ranged GETs through aiohttp, held to one version of the object by its ETag.
+
+Knows the headers of RFC 9110 sections 13 and 14. Must not know how a URL was signed: `RangeClient` is given
+a URL for each request and does what every store that speaks HTTP needs; S3 uses it too.
+
+A server that answers a range with the whole object is accepted only while the object is small. The session
+is made by fsspec's HTTP file system, so that its storage options mean what they mean there.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import yarl
+
+from orcstream.byterange import MIB, ByteRange, BytesLike, CostModel
+from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
+from orcstream.io.byte_source import (
+    TRANSIENT_STATUS,
+    Pin,
+    Suffix,
+    Transient,
+    check_length,
+    no_such_file,
+    not_permitted,
+)
+from orcstream.io.clients import Lease, lease_client
+
+__all__ = ["HttpSource", "HttpStatus", "RangeClient", "open_http"]
+
+# The whole object is taken instead of a range up to this size.
+SMALL_BODY_BYTES = MIB
+# How much of an error's body is kept: S3 names its reason there.
+ERROR_BODY_BYTES = 4096
+
+CONTENT_RANGE = re.compile(r"bytes +(?:(\d+)-(\d+)|\*)/(\d+|\*)\s*")
+
+
+class HttpStatus(SourceError):
+    """A status that is no answer to the range; the caller knows what it means for its store."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes, url: str) -> None:
+        super().__init__(f"the server answered with status {status}", url=url)
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Bytes `start` on of an object of `file_length` bytes (None: not said); `data` None if not taken."""
+
+    start: int
+    data: bytearray | None
+    file_length: int | None
+    fingerprint: str
+
+
+class RangeClient:
+    """Fetches ranges of one object and checks every answer against the pin."""
+
+    def __init__(self, session: aiohttp.ClientSession, pin: Pin, options: Mapping[str, Any]) -> None:
+        self._session = session
+        self._pin = pin
+        self._options = {name: value for name, value in options.items() if name != "headers"}
+        self._headers = dict(options.get("headers") or {})
+        self._whole: bytearray | None = None
+
+    async def suffix(self, url: yarl.URL, length: int, **options: Any) -> Suffix:
+        """The last `length` bytes; a second request only where the server knows no suffix ranges."""
+        check_length(length)
+        file_length: int | None = None
+        try:
+            answer = await self._get(url, f"bytes=-{length}", length, options)
+        except HttpStatus as error:
+            file_length = _length_of_unsatisfied(error)
+            if file_length == 0:
+                return self._pinned(b"", 0, _fingerprint(error.headers))
+            if error.status not in (400, 416, 501):
+                raise
+        else:
+            start, file_length = answer.start, answer.file_length
+            if answer.data is not None and file_length is not None:
+                if start == max(0, file_length - length) and start + len(answer.data) == file_length:
+                    return self._pinned(answer.data, file_length, answer.fingerprint)
+                if start == 0 and len(answer.data) == file_length:
+                    view = memoryview(answer.data)[max(0, file_length - length) :]
+                    return self._pinned(view, file_length, answer.fingerprint)
+            # The server took the suffix for something else; what it said of the length still holds.
+        if file_length is None:
+            file_length = await self._ask_length(url, options)
+            if file_length == 0:
+                return self._pinned(b"", 0, "")
+        wanted = ByteRange(max(0, file_length - length), file_length)
+        answer = await self._get_range(url, wanted, options)
+        data = self._cut(answer, wanted)
+        return self._pinned(data, file_length, answer.fingerprint)
+
+    async def range(self, url: yarl.URL, wanted: ByteRange, **options: Any) -> BytesLike:
+        """Exactly the bytes of `wanted`."""
+        if wanted.length == 0:
+            return b""
+        if self._whole is not None:
+            return self._cut(_Answer(0, self._whole, len(self._whole), ""), wanted)
+        try:
+            answer = await self._get_range(url, wanted, options)
+        except HttpStatus as error:
+            if error.status != 416:
+                raise
+            self._pin.check(_length_of_unsatisfied(error), "")
+            raise self._short(wanted, _length_of_unsatisfied(error)) from None
+        return self._cut(answer, wanted)
+
+    async def _get_range(self, url: yarl.URL, wanted: ByteRange, options: Mapping[str, Any]) -> _Answer:
+        header = f"bytes={wanted.start}-{wanted.stop - 1}"
+        answer = await self._get(url, header, wanted.length, options)
+        self._pin.check(answer.file_length, answer.fingerprint)
+        return answer
+
+    async def _ask_length(self, url: yarl.URL, options: Mapping[str, Any]) -> int:
+        # Not HEAD: a signed URL is signed for GET, and the first byte's Content-Range says the same.
+        try:
+            answer = await self._get(url, "bytes=0-0", 1, options)
+        except HttpStatus as error:
+            if _length_of_unsatisfied(error) == 0:
+                return 0
+            raise
+        if answer.file_length is None:
+            raise self._no_ranges("does not say how long the object is")
+        return answer.file_length
+
+    async def _get(self, url: yarl.URL, range: str, most: int, options: Mapping[str, Any]) -> _Answer:
+        """One GET; at most `most` bytes of a partial answer, or a small object whole."""
+        headers = {**self._headers, "Range": range, "Accept-Encoding": "identity", **self._conditions()}
+        shown = self._pin.url
+        try:
+            async with self._session.get(url, headers=headers, **{**self._options, **options}) as response:
+                if response.status == 206:
+                    return await self._read_part(response, most)
+                if response.status == 200:
+                    return await self._read_whole(response)
+                body = await _read_some(response, ERROR_BODY_BYTES)
+                response.close()
+                raise self._refusal(response, body)
+        except (aiohttp.ClientSSLError, ssl.SSLError) as error:
+            raise SourceError(f"no secure connection: {error}", url=shown) from error
+        except (aiohttp.InvalidURL, aiohttp.ClientResponseError) as error:
+            # Their texts hold the URL as it was sent, signature included.
+            raise SourceError(f"the request failed: {type(error).__name__}", url=shown) from None
+        except TimeoutError as error:
+            raise Transient("the server did not answer in time", url=shown) from error
+        except SourceError:
+            raise
+        except (aiohttp.ClientError, OSError) as error:
+            raise Transient(f"the connection failed: {error}", url=shown) from error
+
+    def _conditions(self) -> dict[str, str]:
+        fingerprint = self._pin.fingerprint
+        if fingerprint.startswith('"'):
+            return {"If-Match": fingerprint}
+        # A weak ETag never matches If-Match, and dates are only good to the second: both are compared
+        # with what the answer says.
+        return {}
+
+    async def _read_part(self, response: aiohttp.ClientResponse, most: int) -> _Answer:
+        self._refuse_encoded(response)
+        match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if match is None or match[1] is None:
+            response.close()
+            raise SourceError("a partial answer without a proper Content-Range", url=self._pin.url)
+        start, length = int(match[1]), int(match[2]) + 1 - int(match[1])
+        file_length = None if match[3] == "*" else int(match[3])
+        if not 0 < length <= most or (file_length is not None and start + length > file_length):
+            response.close()
+            if length > most:
+                return _Answer(start, None, file_length, _fingerprint(response.headers))
+            raise SourceError(f"a senseless Content-Range: {match[0]}", url=self._pin.url)
+        self._pin.check(file_length, _fingerprint(response.headers))
+        data = await self._read_exactly(response, length)
+        return _Answer(start, data, file_length, _fingerprint(response.headers))
+
+    async def _read_whole(self, response: aiohttp.ClientResponse) -> _Answer:
+        self._refuse_encoded(response)
+        length = response.content_length
+        fingerprint = _fingerprint(response.headers)
+        if length is None or length > SMALL_BODY_BYTES:
+            response.close()
+            return _Answer(0, None, length, fingerprint)
+        self._pin.check(length, fingerprint)
+        self._whole = await self._read_exactly(response, length)
+        return _Answer(0, self._whole, length, fingerprint)
+
+    async def _read_exactly(self, response: aiohttp.ClientResponse, length: int) -> bytearray:
+        data = bytearray(length)
+        at = 0
+        async for chunk in response.content.iter_any():
+            if at + len(chunk) > length:
+                response.close()
+                raise ShortRead(f"more than the {length} bytes that were announced", url=self._pin.url)
+            data[at : at + len(chunk)] = chunk
+            at += len(chunk)
+        if at != length:
+            raise ShortRead(f"{at} of the {length} bytes that were announced", url=self._pin.url)
+        return data
+
+    def _cut(self, answer: _Answer, wanted: ByteRange) -> BytesLike:
+        if answer.data is None:
+            raise self._no_ranges("answers with the whole object, whatever range is asked for")
+        stop = answer.start + len(answer.data)
+        if answer.start > wanted.start or stop < wanted.stop:
+            raise self._short(wanted, stop)
+        if (answer.start, stop) == (wanted.start, wanted.stop):
+            return answer.data
+        return memoryview(answer.data)[wanted.start - answer.start : wanted.stop - answer.start]
+
+    def _pinned(self, data: BytesLike, file_length: int, fingerprint: str) -> Suffix:
+        self._pin.set(file_length, fingerprint)
+        return Suffix(data, file_length, self._pin.fingerprint)
+
+    def _refusal(self, response: aiohttp.ClientResponse, body: bytes) -> Exception:
+        if response.status == 412:
+            return SourceChanged("the object was replaced since it was opened", url=self._pin.url)
+        if response.status in TRANSIENT_STATUS or (response.status == 400 and b"RequestTimeout" in body):
+            after = response.headers.get("Retry-After", "")
+            return Transient(
+                f"the server answered with status {response.status}",
+                url=self._pin.url,
+                retry_after_s=float(after) if after.isascii() and after.isdigit() else 0.0,
+            )
+        return HttpStatus(response.status, response.headers, body, self._pin.url)
+
+    def _refuse_encoded(self, response: aiohttp.ClientResponse) -> None:
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding.strip().lower() not in ("", "identity"):
+            response.close()
+            raise Unsupported(
+                f"the server encodes the object ({encoding}), so its ranges are not the file's",
+                reason="content_encoding",
+                url=self._pin.url,
+            )
+
+    def _no_ranges(self, what: str) -> Unsupported:
+        return Unsupported(f"the server {what}", reason="no_range_requests", url=self._pin.url)
+
+    def _short(self, wanted: ByteRange, stop: int | None) -> ShortRead:
+        return ShortRead(
+            f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}",
+            url=self._pin.url,
+            file_offset=wanted.start,
+        )
+
+
+def _fingerprint(headers: Mapping[str, str]) -> str:
+    etag = headers.get("ETag", "")
+    if etag:
+        return etag
+    modified = headers.get("Last-Modified", "")
+    return f"modified {modified}" if modified else ""
+
+
+def _length_of_unsatisfied(error: HttpStatus) -> int | None:
+    """The object's length, where a 416 says it."""
+    match = CONTENT_RANGE.fullmatch(error.headers.get("Content-Range", ""))
+    if error.status != 416 or match is None or match[3] == "*":
+        return None
+    return int(match[3])
+
+
+async def _read_some(response: aiohttp.ClientResponse, most: int) -> bytes:
+    data = b""
+    async for chunk in response.content.iter_any():
+        data += chunk
+        if len(data) >= most:
+            break
+    return data[:most]
+
+
+@dataclass(frozen=True, slots=True)
+class _HttpClient:
+    filesystem: Any
+    session: aiohttp.ClientSession
+
+    async def aclose(self) -> None:
+        await self.session.close()
+
+
+async def _make_client(options: Mapping[str, Any]) -> _HttpClient:
+    from fsspec.implementations.http import HTTPFileSystem
+
+    filesystem = HTTPFileSystem(asynchronous=True, skip_instance_cache=True, **options)
+    return _HttpClient(filesystem, await filesystem.set_session())
+
+
+async def open_http(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> HttpSource:
+    lease = await lease_client("http", options, lambda: _make_client(options))
+    try:
+        target = lease.client.filesystem.encode_url(url)
+    except (ValueError, TypeError):
+        await lease.aclose()
+        raise UsageError("this is no URL", url=shown) from None
+    return HttpSource(target, lease, cost, shown)
+
+
+class HttpSource:
+    """An object behind a URL. Every answer is checked; where the server names no version, only its length."""
+
+    def __init__(self, target: yarl.URL, lease: Lease[_HttpClient], cost: CostModel, url: str) -> None:
+        self._target = target
+        self._lease = lease
+        self.url = url
+        self.cost = cost
+        self._pin = Pin(url)
+        self._ranges = RangeClient(lease.client.session, self._pin, lease.client.filesystem.kwargs)
+
+    @property
+    def file_length(self) -> int | None:
+        return self._pin.file_length
+
+    @property
+    def fingerprint(self) -> str:
+        return self._pin.fingerprint
+
+    def pin(self, file_length: int, fingerprint: str) -> None:
+        self._pin.set(file_length, fingerprint)
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        try:
+            return await self._ranges.suffix(self._target, length)
+        except HttpStatus as error:
+            raise _refused(error, self.url) from None
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        try:
+            return await self._ranges.range(self._target, range)
+        except HttpStatus as error:
+            raise _refused(error, self.url) from None
+
+    async def verify(self) -> None:
+        """Nothing to do: every answer was checked."""
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+
+def _refused(error: HttpStatus, url: str) -> Exception:
+    if error.status in (404, 410):
+        return no_such_file(url)
+    if error.status in (401, 403, 407):
+        return not_permitted(url)
+    return SourceError(error.message, url=url)

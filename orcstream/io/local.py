@@ -1,0 +1,135 @@
+"""Local files, read with pread on worker threads into fresh memory.
+
+Knows file descriptors. Never maps files: a file that is truncated under a mapping kills the process, where
+a short pread is an error. The descriptor is held from open to close, so a file that is renamed away or
+removed stays readable; `verify` compares size, time of modification and inode with what the path names now,
+and with the open file where it names nothing any more.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.errors import ShortRead, SourceError
+from orcstream.io.byte_source import Pin, Suffix, check_length, no_such_file, not_permitted
+
+__all__ = ["LocalSource", "open_local"]
+
+T = TypeVar("T")
+
+
+async def open_local(path: str, cost: CostModel, url: str) -> LocalSource:
+    limiter = anyio.CapacityLimiter(cost.request_cap)
+    descriptor = await _in_thread(lambda: _open(path), limiter, url)
+    return LocalSource(path, descriptor, limiter, cost, url)
+
+
+class LocalSource:
+    """A file held open. Closing waits for the reads under way, or another file could get their descriptor."""
+
+    def __init__(
+        self, path: str, descriptor: int, limiter: anyio.CapacityLimiter, cost: CostModel, url: str
+    ) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._limiter = limiter
+        self.url = url
+        self.cost = cost
+        self._pin = Pin(url)
+
+    @property
+    def file_length(self) -> int | None:
+        return self._pin.file_length
+
+    @property
+    def fingerprint(self) -> str:
+        return self._pin.fingerprint
+
+    def pin(self, file_length: int, fingerprint: str) -> None:
+        self._pin.set(file_length, fingerprint)
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        check_length(length)
+
+        def read() -> Suffix:
+            status = os.fstat(self._descriptor)
+            start = max(0, status.st_size - length)
+            data = _pread(self._descriptor, ByteRange(start, status.st_size), self.url)
+            return Suffix(data, status.st_size, _fingerprint(status))
+
+        suffix = await _in_thread(read, self._limiter, self.url)
+        self._pin.set(suffix.file_length, suffix.fingerprint)
+        return suffix
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        return await _in_thread(lambda: _pread(self._descriptor, range, self.url), self._limiter, self.url)
+
+    async def verify(self) -> None:
+        def look() -> os.stat_result:
+            try:
+                return Path(self._path).stat()
+            except FileNotFoundError:
+                return os.fstat(self._descriptor)
+
+        status = await _in_thread(look, self._limiter, self.url)
+        self._pin.check(status.st_size, _fingerprint(status))
+
+    async def aclose(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        with anyio.CancelScope(shield=True):
+            # All tokens: no read is under way.
+            for _ in range(int(self._limiter.total_tokens) - 1):
+                await self._limiter.acquire_on_behalf_of(object())
+            await _in_thread(lambda: os.close(descriptor), self._limiter, self.url)
+
+
+def _open(path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    # Not blocking, or opening a named pipe would wait for a writer. It changes nothing for files.
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SourceError("not a regular file")
+    return descriptor
+
+
+def _pread(descriptor: int, range: ByteRange, url: str) -> BytesLike:
+    data = os.pread(descriptor, range.length, range.start)
+    if len(data) == range.length:
+        return data
+    # Linux answers at most 2 GiB at once, and fewer bytes at the end of the file.
+    pieces = [data]
+    at = range.start + len(data)
+    while data and at < range.stop:
+        data = os.pread(descriptor, range.stop - at, at)
+        pieces.append(data)
+        at += len(data)
+    if at < range.stop:
+        raise ShortRead(f"the file ends at {at}, before {range.stop}", url=url, file_offset=range.start)
+    return b"".join(pieces)
+
+
+def _fingerprint(status: os.stat_result) -> str:
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+
+async def _in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter, url: str) -> T:
+    try:
+        return await anyio.to_thread.run_sync(work, limiter=limiter)
+    except FileNotFoundError:
+        raise no_such_file(url) from None
+    except PermissionError:
+        raise not_permitted(url) from None
+    except SourceError as error:
+        raise error.locate(url=url) from None
+    except OSError as error:
+        raise SourceError(f"the file cannot be read: {error.strerror or error}", url=url) from error

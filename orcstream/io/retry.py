@@ -1,0 +1,82 @@
+"""When a failed request is sent again, and when not.
+
+Knows attempts, waits and which failures pass. Must not know any store: sources say `Transient` where
+another attempt may help. Sleeping and chance come in as functions, so that tests need neither.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import anyio
+
+from orcstream.errors import OrcError, RetriesExhausted, ShortRead
+from orcstream.io.byte_source import Transient
+from orcstream.io.options import IoOptions
+
+__all__ = ["RetryPolicy", "is_transient"]
+
+T = TypeVar("T")
+
+FIRST_WAIT_S = 0.1
+LONGEST_WAIT_S = 10.0
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether another attempt may succeed. A missing file stays missing and a refusal stays a refusal."""
+    if isinstance(error, Transient | ShortRead):
+        return True
+    return isinstance(error, TimeoutError | ConnectionError) and not isinstance(error, OrcError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Up to `retries` further attempts, each at most `timeout_s` long, waits doubling from 0.1 to 10 s.
+
+    Of each wait, half is fixed and half is drawn, so that requests that failed together do not return
+    together. A store that names a time to wait gets it, up to the longest wait.
+    """
+
+    retries: int
+    timeout_s: float
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    draw: Callable[[], float] = random.random
+
+    @classmethod
+    def of(cls, options: IoOptions) -> RetryPolicy:
+        return cls(retries=options.retries, timeout_s=options.timeout_s)
+
+    async def run(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        url: str,
+        on_retry: Callable[[], None] | None = None,
+    ) -> T:
+        """The result of the first attempt that succeeds; `RetriesExhausted` from the last failure."""
+        failure_count = 0
+        while True:
+            try:
+                with anyio.fail_after(self.timeout_s):
+                    return await attempt()
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                if failure_count == self.retries:
+                    reason = str(error) or f"no answer within {self.timeout_s:g} s"
+                    times = "once" if failure_count == 0 else f"{failure_count + 1} times"
+                    raise RetriesExhausted(f"a request failed {times}, at last: {reason}", url=url) from error
+                wait_s = self._wait_s(failure_count, error)
+            failure_count += 1
+            if on_retry is not None:
+                on_retry()
+            await self.sleep(wait_s)
+
+    def _wait_s(self, failure_count: int, error: Exception) -> float:
+        wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failure_count, 30))
+        wait_s *= 0.5 + 0.5 * self.draw()
+        asked_s = error.retry_after_s if isinstance(error, Transient) else 0.0
+        return max(wait_s, min(asked_s, LONGEST_WAIT_S))

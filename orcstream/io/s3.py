@@ -1,0 +1,320 @@
+"""S3: credentials by s3fs, bytes by plain ranged GETs on a presigned URL.
+
+Knows s3fs's client and S3's habits. A signed request through botocore costs 1.5 ms of a core, eight times a
+plain GET; so the object's URL is signed once and each request only adds `Range` and `If-Match`, which the
+signature leaves out. Where that cannot be (extra signed headers, a proxy that botocore was told of) or is
+refused (a policy against signed URLs, a bucket in another region), requests go through s3fs as usual.
+"""
+# ruff: noqa: SLF001 - the asynchronous interface of s3fs is spelled with underscores
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import aiohttp
+import anyio
+import anyio.to_thread
+import yarl
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.utils import get_environ_proxies
+from s3fs import S3FileSystem
+
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
+from orcstream.io.byte_source import (
+    TRANSIENT_STATUS,
+    Pin,
+    Suffix,
+    Transient,
+    check_length,
+    no_such_file,
+    not_permitted,
+)
+from orcstream.io.clients import Lease, lease_client
+from orcstream.io.filesystem import translate_error
+from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient
+
+__all__ = ["S3Client", "S3Source", "lease_s3", "open_s3"]
+
+T = TypeVar("T")
+
+SIGNED_FOR_S = 3600
+# Signed anew after this long, so that a request that waits for its turn does not expire.
+RENEWED_AFTER_S = 1800
+CONNECTION_CAP = 256
+
+# What a signed URL is refused with that botocore may still get answered: it follows buckets to their
+# region, signs afresh and knows more ways to sign.
+FALL_BACK_STATUS = frozenset({301, 307, 400, 403})
+
+
+@dataclass(slots=True)
+class S3Client:
+    """s3fs for signing, and a session of our own for the bytes."""
+
+    filesystem: Any
+    session: aiohttp.ClientSession
+
+    async def aclose(self) -> None:
+        try:
+            await self.session.close()
+        finally:
+            creator = getattr(self.filesystem, "_s3creator", None)
+            if creator is not None:
+                await creator.__aexit__(None, None, None)
+
+
+async def lease_s3(options: Mapping[str, Any]) -> Lease[S3Client]:
+    """A share of the running loop's S3 client for these storage options."""
+    return await lease_client("s3", options, lambda: _make_client(options))
+
+
+async def _make_client(options: Mapping[str, Any]) -> S3Client:
+    config = {"max_pool_connections": 64, "retries": {"total_max_attempts": 1, "mode": "standard"}}
+    config |= options.get("config_kwargs") or {}
+    arguments = {**options, "config_kwargs": config}
+    filesystem = S3FileSystem(asynchronous=True, skip_instance_cache=True, **arguments)
+    # The scheduler tries again; attempts inside attempts multiply their waits.
+    filesystem.retries = 1
+    await filesystem.set_session()
+    try:
+        verify = (options.get("client_kwargs") or {}).get("verify")
+        if verify is None:
+            verify = filesystem.session.get_config_variable("ca_bundle")
+        connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=await _tls(verify))
+        session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await filesystem._s3creator.__aexit__(None, None, None)
+        raise
+    return S3Client(filesystem, session)
+
+
+async def _tls(verify: object) -> ssl.SSLContext | bool:
+    if isinstance(verify, str):
+        return await anyio.to_thread.run_sync(lambda: ssl.create_default_context(cafile=verify))
+    return verify is not False
+
+
+async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> S3Source:
+    merged = {**S3FileSystem._get_kwargs_from_urls(url), **options}
+    try:
+        lease = await lease_s3(merged)
+    except (BotoCoreError, TypeError, ValueError, KeyError) as error:
+        raise UsageError(f"no S3 client: {error}", url=shown) from error
+    bucket, key, version = lease.client.filesystem.split_path(url)
+    if not bucket or not key:
+        await lease.aclose()
+        raise UsageError("an S3 URL is s3://bucket/key", url=shown)
+    return S3Source(bucket, key, version, lease, cost, shown)
+
+
+class S3Source:
+    """One object; every request carries the ETag of the first answer."""
+
+    def __init__(
+        self,
+        bucket: str,
+        key: str,
+        version: str | None,
+        lease: Lease[S3Client],
+        cost: CostModel,
+        url: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._object = {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
+        self._lease = lease
+        self._filesystem = lease.client.filesystem
+        self.url = url
+        self.cost = cost
+        self._pin = Pin(url)
+        self._ranges = RangeClient(lease.client.session, self._pin, {"allow_redirects": False})
+        self._clock = clock
+        self._signing = anyio.Lock()
+        self._signed: yarl.URL | None = None
+        self._signed_at_s = 0.0
+        self._proxy: str | None = None
+        self._signs: bool | None = None  # None: not tried yet
+
+    @property
+    def file_length(self) -> int | None:
+        return self._pin.file_length
+
+    @property
+    def fingerprint(self) -> str:
+        return self._pin.fingerprint
+
+    def pin(self, file_length: int, fingerprint: str) -> None:
+        self._pin.set(file_length, fingerprint)
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        check_length(length)
+        return await self._ask(
+            lambda url: self._ranges.suffix(url, length, proxy=self._proxy),
+            lambda: self._call_suffix(length),
+        )
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        if range.length == 0:
+            return b""
+        return await self._ask(
+            lambda url: self._ranges.range(url, range, proxy=self._proxy),
+            lambda: self._call_range(range),
+        )
+
+    async def verify(self) -> None:
+        """Nothing to do: every request was conditional."""
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+    async def _ask(self, signed: Callable[[yarl.URL], Awaitable[T]], called: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a signed URL, or to a call through s3fs; errors are those of `ByteSource`."""
+        if self._signs is not False:
+            try:
+                url, is_fresh = await self._sign(None)
+                if url is not None:
+                    try:
+                        return await self._note(True, signed(url))
+                    except HttpStatus as error:
+                        if error.status != 403 or is_fresh:
+                            raise
+                    # Signed by credentials that have ended since.
+                    url, _ = await self._sign(url)
+                    if url is not None:
+                        return await self._note(True, signed(url))
+            except HttpStatus as error:
+                if self._signs or error.status not in FALL_BACK_STATUS:
+                    raise _refused(error.status, error.message, self.url) from None
+        return await self._note(False, self._guard(called))
+
+    async def _note(self, signs: bool, answer: Awaitable[T]) -> T:
+        """Remember which way led to an answer, so that the other is not tried again."""
+        result = await answer
+        self._signs = signs
+        return result
+
+    async def _sign(self, refused: yarl.URL | None) -> tuple[yarl.URL | None, bool]:
+        """A URL for the object and whether it is new; None where requests cannot be signed ahead."""
+        async with self._signing:
+            age_s = self._clock() - self._signed_at_s
+            if self._signed is not None and self._signed is not refused and age_s < RENEWED_AFTER_S:
+                return self._signed, False
+            text = await self._guard(self._presign)
+            if text is None:
+                self._signs = False
+                return None, True
+            self._signed, self._signed_at_s = yarl.URL(text, encoded=True), self._clock()
+            self._proxy = get_environ_proxies(text).get(self._signed.scheme)
+            return self._signed, True
+
+    async def _presign(self) -> str | None:
+        filesystem = self._filesystem
+        if {"proxies", "proxies_config", "client_cert"} & set(filesystem.config_kwargs):
+            return None
+        await filesystem.set_session()
+        client = await filesystem.get_s3(self._object["Bucket"])
+        extra = filesystem._get_s3_method_kwargs(client.get_object, filesystem.req_kw)
+        if extra:
+            return None  # they become headers, which a signature covers
+        client.meta.events.register_first("choose-signer.s3", _prefer_v4, unique_id="orcstream")
+        text: str = await client.generate_presigned_url(
+            "get_object", Params=self._object, ExpiresIn=SIGNED_FOR_S
+        )
+        return text
+
+    async def _call_range(self, wanted: ByteRange) -> BytesLike:
+        start, file_length, data = await self._call(f"bytes={wanted.start}-{wanted.stop - 1}", wanted.length)
+        if start != wanted.start or len(data) != wanted.length:
+            raise self._short(wanted, start + len(data))
+        self._pin.check(file_length, "")
+        return data
+
+    async def _call_suffix(self, length: int) -> Suffix:
+        try:
+            start, file_length, data = await self._call(f"bytes=-{length}", length)
+        except OSError as error:
+            if _status(error) != 416:
+                raise
+            head = await self._filesystem._call_s3("head_object", **self._object)
+            if head["ContentLength"] != 0:
+                raise
+            self._pin.set(0, head.get("ETag", ""))
+            return Suffix(b"", 0, self._pin.fingerprint)
+        if start + len(data) != file_length:
+            raise Unsupported("the store knows no suffix ranges", reason="no_range_requests", url=self.url)
+        return Suffix(data, file_length, self._pin.fingerprint)
+
+    async def _call(self, range: str, most: int) -> tuple[int, int, bytes]:
+        """Where the answer starts, how long the object is, and the bytes; pins the source."""
+        etag = self._pin.fingerprint
+        condition = {"IfMatch": etag} if etag.startswith('"') else {}
+        answer = await self._filesystem._call_s3("get_object", **self._object, Range=range, **condition)
+        async with answer["Body"] as body:
+            length = answer["ContentLength"]
+            if length == 0:  # of an empty object there is no range, and stores differ in how they say it
+                self._pin.set(0, answer.get("ETag", ""))
+                return 0, 0, b""
+            match = CONTENT_RANGE.fullmatch(answer.get("ContentRange", f"bytes 0-{length - 1}/{length}"))
+            if match is None or match[1] is None or match[3] == "*" or length > most:
+                raise Unsupported(
+                    "the store does not answer ranges", reason="no_range_requests", url=self.url
+                )
+            data: bytes = await body.read()
+        if len(data) != length:
+            raise ShortRead(f"{len(data)} of the {length} bytes that were announced", url=self.url)
+        self._pin.set(int(match[3]), answer.get("ETag", ""))
+        return int(match[1]), int(match[3]), data
+
+    async def _guard(self, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await call()
+        except SourceError:
+            raise
+        except NoCredentialsError as error:
+            raise not_permitted(self.url) from error
+        except Exception as error:
+            status = _status(error)
+            if status is None:
+                raise translate_error(error, self.url) from error
+            raise _refused(status, str(error), self.url) from error
+
+    def _short(self, wanted: ByteRange, stop: int) -> ShortRead:
+        text = f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}"
+        return ShortRead(text, url=self.url, file_offset=wanted.start)
+
+
+def _prefer_v4(signature_version: str, **_: object) -> str | None:
+    """Version 4 signatures for URLs too, where botocore still defaults to version 2 in old regions."""
+    return "s3v4-query" if signature_version in ("s3v4-query", "v4-query") else None
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status behind an error of botocore, which s3fs keeps as the cause of its own."""
+    for one in (error, error.__cause__):
+        if isinstance(one, ClientError):
+            code = one.response.get("Error", {}).get("Code", "")
+            if code in ("SlowDown", "RequestTimeout"):
+                return 503
+            status = one.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            return status if isinstance(status, int) else None
+    return None
+
+
+def _refused(status: int, text: str, url: str) -> Exception:
+    if status == 404:
+        return no_such_file(url)
+    if status in (401, 403):
+        return not_permitted(url)
+    if status == 412:
+        return SourceChanged("the object was replaced since it was opened", url=url)
+    if status == 416:
+        return ShortRead(f"the range does not lie in the object: {text}", url=url)
+    if status in TRANSIENT_STATUS:
+        return Transient(text, url=url)
+    return SourceError(text, url=url)

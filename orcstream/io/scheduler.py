@@ -1,0 +1,278 @@
+"""Sends requests to one source: concurrently, capped, in order of priority, with retries; and measures.
+
+Knows ranges, priorities and the clock. Must not know what the bytes mean, nor how much memory there is:
+the caller submits what its budget admits.
+
+Contract. `submit` never waits; of the requests that are queued, the one with the lowest priority number
+starts first (ties in the order of submission). A failure stays in its ticket until someone waits for it
+and harms no other request. The task group is the caller's and outlives the scheduler's use; `close`
+cancels everything at once and must be called before the group is left, or its block waits for the queue.
+"""
+# ruff: noqa: SLF001 - a ticket and its scheduler are one thing
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TypeVar
+
+import anyio
+import anyio.abc
+
+from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.errors import OrcError, ShortRead, UsageError
+from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.retry import RetryPolicy
+
+__all__ = ["FetchScheduler", "FetchStatistics", "FetchTicket"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchStatistics:
+    """What was measured so far.
+
+    `request_count` counts attempts, so retries are in it; `byte_count` is what arrived and was kept;
+    `wait_s` is how long callers waited for tickets, `busy_s` how long at least one request was under way.
+    `hop_count` is the number of such busy periods: requests of one period did not wait for each other's
+    answers, so it measures how often the latency of the store was paid in full.
+    """
+
+    request_count: int
+    retry_count: int
+    byte_count: int
+    hop_count: int
+    wait_s: float
+    busy_s: float
+
+
+class FetchTicket:
+    """One range that was submitted. Its bytes live as long as the ticket."""
+
+    __slots__ = ("_buffer", "_done", "_error", "_owner", "_scope", "priority", "range")
+
+    def __init__(self, owner: FetchScheduler, range: ByteRange, priority: int) -> None:
+        self.range = range
+        self.priority = priority
+        self._owner = owner
+        self._done = anyio.Event()
+        self._buffer: RangeBuffer | None = None
+        self._error: Exception | None = None
+        self._scope: anyio.CancelScope | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether `wait` answers at once: arrived, failed or cancelled."""
+        return self._done.is_set()
+
+    async def wait(self) -> memoryview:
+        """The bytes, once they are there; raises what kept them away, each time it is asked."""
+        if not self._done.is_set():
+            with self._owner._waiting():
+                await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        if self._buffer is None:
+            raise UsageError("the request was cancelled")
+        return self._buffer.view(self.range)
+
+    def cancel(self) -> None:
+        """Stop the request or keep it from starting; nothing happens to one that is done."""
+        if self._done.is_set():
+            return
+        self._done.set()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _finish(self, buffer: RangeBuffer | None, error: Exception | None) -> None:
+        if not self._done.is_set():
+            self._buffer = buffer
+            self._error = error
+            self._done.set()
+
+
+class FetchScheduler:
+    """See the module. `on_finished(range, start_s, stop_s)` is called after each request that delivered."""
+
+    def __init__(
+        self,
+        source: ByteSource,
+        task_group: anyio.abc.TaskGroup,
+        *,
+        retry: RetryPolicy,
+        request_cap: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        on_finished: Callable[[ByteRange, float, float], None] | None = None,
+    ) -> None:
+        self._source = source
+        self._task_group = task_group
+        self._retry = retry
+        self._request_cap = request_cap or source.cost.request_cap
+        self._clock = clock
+        self._on_finished = on_finished
+        self._queue: list[tuple[int, int, FetchTicket]] = []
+        self._running: set[FetchTicket] = set()
+        self._submit_count = 0
+        self._worker_count = 0
+        self._closed = False
+        self._idle = anyio.Event()
+        self._idle.set()
+        self._active_count = 0  # requests under way, the suffix included
+        self._active_since = 0.0
+        self._period_open = False
+        self._bytes_in_flight = 0
+        self._request_count = self._retry_count = self._byte_count = self._hop_count = 0
+        self._wait_s = self._busy_s = 0.0
+
+    @property
+    def source(self) -> ByteSource:
+        return self._source
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """The bytes of the requests under way."""
+        return self._bytes_in_flight
+
+    @property
+    def queued_count(self) -> int:
+        """How many submitted requests have not started."""
+        return sum(1 for _, _, ticket in self._queue if not ticket.done)
+
+    def statistics(self) -> FetchStatistics:
+        busy_s = self._busy_s
+        if self._active_count:
+            busy_s += self._clock() - self._active_since
+        return FetchStatistics(
+            request_count=self._request_count,
+            retry_count=self._retry_count,
+            byte_count=self._byte_count,
+            hop_count=self._hop_count,
+            wait_s=self._wait_s,
+            busy_s=busy_s,
+        )
+
+    def submit(self, range: ByteRange, priority: int) -> FetchTicket:
+        """Queue a request; it starts as soon as a place is free, the lowest `priority` first."""
+        if self._closed:
+            raise UsageError("the scheduler is closed")
+        ticket = FetchTicket(self, range, priority)
+        heappush(self._queue, (priority, self._submit_count, ticket))
+        self._submit_count += 1
+        # The worker takes its ticket when it runs, not now: what is submitted together is sorted first.
+        if self._worker_count < self._request_cap:
+            self._worker_count += 1
+            self._idle = anyio.Event() if self._idle.is_set() else self._idle
+            self._task_group.start_soon(self._work, name="orcstream fetch")
+        return ticket
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        """The source's `fetch_suffix`, at once and in the caller's task, with retries and measured."""
+        if self._closed:
+            raise UsageError("the scheduler is closed")
+        start_s = self._begin(0)
+        try:
+            suffix = await self._attempts(lambda: self._source.fetch_suffix(length))
+        finally:
+            self._end(0)
+        self._byte_count += len(suffix.data)
+        if self._on_finished is not None:
+            stop = suffix.file_length
+            self._on_finished(ByteRange(stop - len(suffix.data), stop), start_s, self._clock())
+        return suffix
+
+    def close(self) -> None:
+        """Cancel what is queued and under way; later submissions are refused."""
+        self._closed = True
+        for _, _, ticket in self._queue:
+            ticket.cancel()
+        self._queue.clear()
+        for ticket in list(self._running):
+            ticket.cancel()
+
+    async def aclose(self) -> None:
+        """`close`, and wait until no request is under way."""
+        self.close()
+        with anyio.CancelScope(shield=True):
+            await self._idle.wait()
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                ticket = heappop(self._queue)[2]
+                if not ticket.done:
+                    await self._run(ticket)
+        finally:
+            self._worker_count -= 1
+            if self._worker_count == 0:
+                self._idle.set()
+
+    async def _run(self, ticket: FetchTicket) -> None:
+        wanted = ticket.range
+        file_length = self._source.file_length
+        if file_length is not None and wanted.stop > file_length:  # no attempt can help
+            text = f"bytes up to {wanted.stop} were asked for, the file has {file_length}"
+            ticket._finish(None, ShortRead(text, url=self._source.url, file_offset=wanted.start))
+            return
+        buffer: RangeBuffer | None = None
+        failure: Exception | None = None
+        start_s = self._begin(wanted.length)
+        self._running.add(ticket)
+        try:
+            with anyio.CancelScope() as ticket._scope:
+                buffer = await self._attempts(lambda: self._fetch(wanted))
+        except Exception as error:  # noqa: BLE001 - raised where someone waits for the ticket
+            if isinstance(error, OrcError):
+                error.locate(url=self._source.url, file_offset=wanted.start)
+            failure = error
+        finally:
+            ticket._scope = None
+            self._running.discard(ticket)
+            self._end(wanted.length)
+            ticket._finish(buffer, failure)
+        if buffer is not None:
+            self._byte_count += wanted.length
+            if self._on_finished is not None:
+                self._on_finished(wanted, start_s, self._clock())
+
+    async def _fetch(self, wanted: ByteRange) -> RangeBuffer:
+        return RangeBuffer(wanted, await self._source.fetch(wanted))
+
+    async def _attempts(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        async def counted() -> T:
+            self._request_count += 1
+            return await attempt()
+
+        return await self._retry.run(counted, url=self._source.url, on_retry=self._count_retry)
+
+    def _count_retry(self) -> None:
+        self._retry_count += 1
+
+    def _begin(self, length: int) -> float:
+        now = self._clock()
+        if self._active_count == 0:
+            self._active_since = now
+            self._hop_count += not self._period_open
+            self._period_open = True
+        self._active_count += 1
+        self._bytes_in_flight += length
+        return now
+
+    def _end(self, length: int) -> None:
+        self._active_count -= 1
+        self._bytes_in_flight -= length
+        if self._active_count == 0:
+            self._busy_s += self._clock() - self._active_since
+            # What was queued meanwhile waited for a place, not for an answer: the period goes on.
+            self._period_open = self.queued_count > 0
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        start_s = self._clock()
+        try:
+            yield
+        finally:
+            self._wait_s += self._clock() - start_s

@@ -1,0 +1,177 @@
+"""The file tail from the last bytes of a file: either it is all there, or exactly what is missing.
+
+Knows how postscript, footer and metadata lie at a file's end, and the habits of real files there. Must
+not fetch anything. Contract: `plan_tail` is a pure function of bytes; it asks for more at most once, for
+exactly the footer's missing bytes, and every byte of the answer is checked. Specification: "File Tail".
+
+    [header "ORC"][stripes ...][encrypted stripe statistics][metadata][footer][postscript][its length]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orcstream.byterange import ByteRange
+from orcstream.codec.compression import Compression, decompress_metadata
+from orcstream.codec.metadata import (
+    MESSAGE_CAP_BYTES,
+    Footer,
+    StatisticsList,
+    parse_footer,
+    parse_metadata,
+    parse_postscript,
+)
+from orcstream.codec.structure import Calendar, Postscript
+from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported
+from orcstream.schema import Kind, Schema, Type
+
+__all__ = ["METADATA_CAP_BYTES", "Need", "Tail", "parse_stripe_statistics", "plan_tail"]
+
+MAGIC = b"ORC"
+# Statistics of 10,000 columns in 1,000 stripes take some 200 MB; they are cut up, not parsed as a whole.
+METADATA_CAP_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The suffix is too short: fetch these bytes, which end where it begins, and plan again with both."""
+
+    range: ByteRange
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """All that a file says about itself at its end.
+
+    `metadata` holds the file metadata (stripe statistics) as they lie in the file, where the suffix had them;
+    they are parsed by `parse_stripe_statistics` when somebody asks.
+    """
+
+    postscript: Postscript
+    footer: Footer
+    file_length: int
+    metadata: bytes | None
+
+    @property
+    def footer_range(self) -> ByteRange:
+        """The (compressed) file footer."""
+        stop = max(0, self.file_length - 1 - self.postscript.length)  # 0: a file of no bytes
+        return ByteRange(stop - self.postscript.footer_length, stop)
+
+    @property
+    def metadata_range(self) -> ByteRange:
+        """The (compressed) file metadata."""
+        stop = self.footer_range.start
+        return ByteRange(stop - self.postscript.metadata_length, stop)
+
+    @property
+    def stripe_statistics_range(self) -> ByteRange:
+        """The encrypted stripe statistics, stream after stream, variant after variant."""
+        stop = self.metadata_range.start
+        return ByteRange(stop - self.postscript.stripe_statistics_length, stop)
+
+
+def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
+    """The tail from the last bytes of a file of `file_length` bytes.
+
+    A file of no bytes is an empty table, as for ORC Java: Hive leaves such files for empty buckets.
+    """
+    if len(suffix) > file_length:
+        raise CorruptTail(f"{len(suffix)} bytes at the end of a file of {file_length}")
+    if file_length == 0:
+        return _empty_tail()
+    if len(suffix) == 0:
+        return Need(ByteRange(max(0, file_length - 256), file_length))
+    postscript_length = suffix[-1]
+    if postscript_length == 0 or postscript_length + 1 > file_length:
+        raise NotOrcFile(
+            f"the last byte gives the postscript {postscript_length} bytes, in a file of {file_length}: "
+            "not an ORC file, or cut short",
+            file_offset=file_length - 1,
+        )
+    if postscript_length + 1 > len(suffix):
+        return _need(file_length, len(suffix), postscript_length + 1)
+    try:
+        postscript = parse_postscript(bytes(suffix[-1 - postscript_length : -1]))
+        if postscript.tail_bytes > file_length:
+            raise CorruptTail(f"a tail of {postscript.tail_bytes} bytes in a file of {file_length}")
+    except FormatError as error:
+        error.locate(file_offset=file_length - 1 - postscript_length)
+        raise
+    if not postscript.has_magic and len(suffix) == file_length and suffix[:3] != MAGIC:
+        # Files of Hive 0.11.0 have the magic at their start only. Where that was not fetched, a footer that
+        # parses is proof enough: a round trip for three bytes would prove less.
+        raise NotOrcFile("no 'ORC' at the start of the file nor in its postscript", file_offset=0)
+    wanted = 1 + postscript_length + postscript.footer_length
+    if wanted > len(suffix):
+        return _need(file_length, len(suffix), wanted)
+    return _tail(suffix, postscript, file_length)
+
+
+def _need(file_length: int, have: int, wanted: int) -> Need:
+    return Need(ByteRange(file_length - wanted, file_length - have))
+
+
+def _tail(suffix: memoryview, postscript: Postscript, file_length: int) -> Tail:
+    stop = len(suffix) - 1 - postscript.length
+    start = stop - postscript.footer_length
+    try:
+        footer_bytes = _decompress(suffix[start:stop], postscript, MESSAGE_CAP_BYTES, "file footer")
+        footer = parse_footer(footer_bytes, postscript, file_length)
+    except (FormatError, Unsupported) as error:
+        if not postscript.has_magic and isinstance(error, FormatError):
+            raise NotOrcFile(f"no magic in the postscript, and {error.message}") from error
+        error.locate(file_offset=file_length - len(suffix) + start)
+        raise
+    metadata_start = start - postscript.metadata_length
+    metadata = bytes(suffix[metadata_start:start]) if metadata_start >= 0 else None
+    return Tail(postscript, footer, file_length, metadata)
+
+
+def parse_stripe_statistics(tail: Tail, metadata: bytes) -> tuple[StatisticsList, ...]:
+    """Column statistics of each stripe; shorter than the list of stripes where a writer left some out.
+
+    `metadata` are the bytes of `tail.metadata_range`.
+    """
+    try:
+        data = _decompress(memoryview(metadata), tail.postscript, METADATA_CAP_BYTES, "file metadata")
+        return parse_metadata(data, len(tail.footer.stripes), tail.footer.schema.column_count)
+    except FormatError as error:
+        error.locate(file_offset=tail.metadata_range.start)
+        raise
+
+
+def _decompress(data: memoryview, postscript: Postscript, cap_bytes: int, what: str) -> bytes:
+    try:
+        return decompress_metadata(data, postscript.compression, postscript.compression_block_size, cap_bytes)
+    except FormatError as error:
+        raise CorruptTail(f"the {what} cannot be decompressed: {error.message}") from error
+
+
+def _empty_tail() -> Tail:
+    postscript = Postscript(
+        length=0,
+        footer_length=0,
+        compression=Compression.NONE,
+        compression_block_size=256 << 10,
+        version=(0, 12),
+        metadata_length=0,
+        writer_version=0,
+        stripe_statistics_length=0,
+        has_magic=False,
+    )
+    footer = Footer(
+        schema=Schema(Type(Kind.STRUCT)),
+        stripes=(),
+        row_count=0,
+        row_index_stride=0,
+        statistics=StatisticsList(()),
+        user_metadata={},
+        writer=0,
+        software_version=None,
+        calendar=Calendar.UNKNOWN,
+        encryption=None,
+        header_length=0,
+        content_length=0,
+    )
+    return Tail(postscript, footer, 0, b"")

@@ -1,0 +1,75 @@
+"""The memory of one stream: who may take how much, and who is told when some is given back.
+
+Knows bytes and shares of a limit. Must not know what they hold. Three kinds are counted apart, because they would
+block each other if they shared one purse: bytes fetched and not yet decompressed, bytes decoded and not yet
+delivered, and dictionaries. What is left of the limit is for chunks under decompression. All methods are safe
+from any thread; a fetched buffer is given back when its last view dies, wherever that happens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from orcstream.errors import UsageError
+
+__all__ = ["DEFAULT_MEMORY_LIMIT", "Lease", "MemoryBudget"]
+
+DEFAULT_MEMORY_LIMIT = 256 << 20
+_LEAST_LIMIT = 1 << 16
+
+
+class Lease:
+    """Bytes of a fetched buffer; gives them back when it is dropped."""
+
+    __slots__ = ("_budget", "_size")
+
+    def __init__(self, budget: MemoryBudget, size: int) -> None:
+        self._budget = budget
+        self._size = size
+
+    def __del__(self) -> None:
+        self._budget.give_back(self._size)
+
+
+class MemoryBudget:
+    """See the module. `on_release` is called, from any thread, when fetched bytes are given back."""
+
+    def __init__(self, limit: int, on_release: Callable[[], None]) -> None:
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < _LEAST_LIMIT:
+            raise UsageError(f"memory_limit must be at least {_LEAST_LIMIT} bytes, not {limit!r}")
+        self.limit = limit
+        self.fetch_limit = limit // 2
+        self.decode_limit = limit // 4
+        self.dictionary_limit = limit // 2
+        self.fetched = 0
+        self.decoded = 0
+        self.peak_fetched = 0
+        self._lock = threading.Lock()
+        self._on_release = on_release
+
+    @property
+    def window_bytes(self) -> int:
+        """What one fetch window holds: three of them fit."""
+        return max(1, self.fetch_limit // 3)
+
+    @property
+    def decoded_window_bytes(self) -> int:
+        """What one window of decoded rows holds: three of them fit."""
+        return max(1, self.decode_limit // 3)
+
+    def lend(self, size: int) -> Lease:
+        """Count fetched bytes, whether they fit or not: that was decided before."""
+        with self._lock:
+            self.fetched += size
+            self.peak_fetched = max(self.peak_fetched, self.fetched)
+        return Lease(self, size)
+
+    def fits(self, size: int) -> bool:
+        """Whether so many more bytes may be fetched now; when nothing is held, any number."""
+        return self.fetched == 0 or self.fetched + size <= self.fetch_limit
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self.fetched -= size
+        self._on_release()

@@ -1,0 +1,447 @@
+"""Decodes the columns of stripes on worker threads, in row order, no further ahead than the budget allows.
+
+Knows column decoders, windows of rows and threads. Must not know how bytes are fetched: they arrive through
+`StreamFeed.arrive`. Everything here is synchronous and guarded by one lock, held for bookkeeping only.
+
+Each column of a stripe is a `ColumnRun`: it decodes from where it stands up to the end of a window of rows,
+one worker at a time. Windows are common to all columns of a stripe, so that batches come out whole; when a column's
+rows turn out larger than expected, its run stops early, and the window ends there for all. Runs wait in a heap, lowest row
+first; what holds the lowest row not yet delivered is always admitted, the rest only while decoded bytes fit. A
+run whose streams ran dry is parked until bytes arrive. A failure stays with its run and is raised by whoever
+needs its rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from orcstream.byterange import ByteRange
+from orcstream.codec._stream import InputStream
+from orcstream.codec.column import Vector, vector_bytes
+from orcstream.codec.compression import Compression, Decompressor
+from orcstream.codec.decoder import ColumnDecoder, Turn
+from orcstream.codec.stripe import ColumnStreams
+from orcstream.codec.structure import StripeInformation
+from orcstream.errors import CorruptStripe, OrcError, Unsupported
+from orcstream.reader.budget import MemoryBudget
+
+__all__ = ["ColumnRun", "DecodeQueue", "StreamFeed", "StripeRun"]
+
+# What a value of unknown size is taken for before any was decoded.
+_GUESSED_VALUE_BYTES = 64
+_GUESSED_EXPANSION = 6
+
+
+class StreamFeed:
+    """One stream on its way: the pieces planned for it, those asked for, those arrived and not yet fed."""
+
+    __slots__ = ("arrived", "asked", "fed", "input", "pieces", "run")
+
+    def __init__(self, run: ColumnRun, input: InputStream, range_: ByteRange) -> None:
+        self.run = run
+        self.input = input
+        self.pieces: list[ByteRange] = [range_]
+        self.asked = 0
+        self.fed = 0
+        self.arrived: dict[int, tuple[list[memoryview], object]] = {}
+
+    def flow(self) -> bool:
+        """Feed what has arrived in order; whether there was anything. Only by who holds the run."""
+        moved = False
+        while self.fed in self.arrived:
+            views, lease = self.arrived.pop(self.fed)
+            self.fed += 1
+            last = self.fed == len(self.pieces)
+            for index, view in enumerate(views):
+                self.input.feed(view, last=last and index == len(views) - 1, lease=lease)
+            moved = True
+        return moved
+
+
+@dataclass(slots=True)
+class Segment:
+    """Decoded rows of one column, `start` counted from the stripe's first row."""
+
+    start: int
+    vector: Vector
+    size: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.vector.length
+
+
+class ColumnRun:
+    """One column of one stripe, decoded from its first row to its last."""
+
+    __slots__ = (
+        "busy",
+        "decoder",
+        "error",
+        "feeds",
+        "index",
+        "queued",
+        "row",
+        "segments",
+        "starved",
+        "stripe",
+        "weight",
+    )
+
+    def __init__(self, stripe: StripeRun, index: int, streams: ColumnStreams) -> None:
+        self.stripe = stripe
+        self.index = index
+        self.decoder: ColumnDecoder = streams.decoder
+        self.feeds = [StreamFeed(self, input_, range_) for input_, range_ in streams.streams]
+        self.weight = sum(range_.length for _, range_ in streams.streams)
+        self.row = 0
+        self.segments: deque[Segment] = deque()
+        self.starved: set[StreamFeed] = set(self.feeds)
+        self.busy = False
+        self.queued = False
+        self.error: BaseException | None = None
+
+
+class StripeRun:
+    """One stripe under decoding: its runs and the ends of its windows.
+
+    `bounds` are rows counted from the stripe's first row, ascending; the window to be delivered next ends at
+    `bounds[0]`. `lagging` counts the runs that have not reached it.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        information: StripeInformation,
+        columns: Sequence[ColumnStreams],
+        *,
+        whole_root: bool,
+    ) -> None:
+        self.number = number
+        # The root itself is the only run, because it has nulls; else its fields are the runs.
+        self.whole_root = whole_root
+        self.information = information
+        self.row_count = information.row_count
+        self.runs = [ColumnRun(self, index, streams) for index, streams in enumerate(columns)]
+        self.delivered = 0
+        self.bounds: deque[int] = deque()
+        self.lagging = 0
+
+    @property
+    def feeds(self) -> list[StreamFeed]:
+        return [feed for run in self.runs for feed in run.feeds]
+
+    def count_lagging(self) -> None:
+        self.lagging = sum(run.row < self.bounds[0] for run in self.runs) if self.bounds else 0
+
+
+class RowSizes:
+    """How many decoded bytes a row takes, column by column: guessed at first, then measured."""
+
+    def __init__(self, column_count: int) -> None:
+        self._measured: list[float | None] = [None] * column_count
+        self._guessed = [0.0] * column_count
+
+    def guess(self, stripe: StripeRun) -> None:
+        rows = max(1, stripe.row_count)
+        for index, run in enumerate(stripe.runs):
+            if run.decoder.is_fixed:
+                self._guessed[index] = run.decoder.row_bytes
+            else:
+                expected = run.weight * _GUESSED_EXPANSION / rows
+                self._guessed[index] = max(expected, run.decoder.row_bytes + _GUESSED_VALUE_BYTES / 4)
+
+    def measure(self, index: int, size: int, rows: int) -> None:
+        now = size / rows
+        before = self._measured[index]
+        # Quick to believe that rows are large, slow to forget it.
+        self._measured[index] = now if before is None else max(now, (3 * before + now) / 4)
+
+    def of(self, index: int) -> float:
+        measured = self._measured[index]
+        return self._guessed[index] if measured is None else measured
+
+    def is_measured(self, index: int) -> bool:
+        return self._measured[index] is not None
+
+    def row(self) -> float:
+        return sum(self.of(index) for index in range(len(self._guessed)))
+
+
+class DecodeQueue:
+    """See the module. `on_progress` is called from a worker when a window is complete, a run is parked, or one failed."""
+
+    def __init__(
+        self,
+        *,
+        compression: Compression,
+        batch_rows: int,
+        column_count: int,
+        budget: MemoryBudget,
+        on_progress: Callable[[], None],
+    ) -> None:
+        self._compression = compression
+        self._batch_rows = batch_rows
+        self._budget = budget
+        self._on_progress = on_progress
+        self._lock = threading.Lock()
+        self._heap: list[tuple[int, int, int, int, ColumnRun]] = []
+        self._pushes = 0
+        self._sizes = RowSizes(column_count)
+        self._decompressors: list[Decompressor] = []
+        self._stripes: deque[StripeRun] = deque()
+        self._closed = False
+        self.decode_s = 0.0
+
+    # --- what the loop's side does -----------------------------------------------------------------
+
+    def add(self, stripe: StripeRun) -> None:
+        """Take on a stripe, behind those that are there."""
+        with self._lock:
+            self._sizes.guess(stripe)
+            self._stripes.append(stripe)
+            self._open_window(stripe)
+            for run in stripe.runs:
+                if not run.starved:
+                    self._push(run)
+
+    def arrive(self, feed: StreamFeed, piece: int, views: list[memoryview], lease: object) -> None:
+        """Bytes of one piece are there."""
+        with self._lock:
+            feed.arrived[piece] = (views, lease)
+            if feed in feed.run.starved and feed.fed in feed.arrived:
+                feed.run.starved.discard(feed)
+                if not feed.run.starved:
+                    self._push(feed.run)
+
+    def fail(self, run: ColumnRun, error: BaseException) -> None:
+        """The bytes of a run will not come."""
+        with self._lock:
+            run.error = run.error or error
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._heap.clear()
+            self._stripes.clear()
+
+    def has_work(self) -> bool:
+        """Whether a worker would find something to do."""
+        with self._lock:
+            return self._peek() is not None
+
+    def head(self) -> StripeRun | None:
+        """The stripe whose rows come next."""
+        return self._stripes[0] if self._stripes else None
+
+    @property
+    def stripe_count(self) -> int:
+        return len(self._stripes)
+
+    def hungry(self) -> list[StreamFeed]:
+        """Feeds of the first stripe that its runs cannot go on without and that nobody has asked for."""
+        with self._lock:
+            if not self._stripes:
+                return []
+            return [
+                feed
+                for run in self._stripes[0].runs
+                if not run.busy
+                for feed in run.starved
+                if feed.asked == feed.fed and feed.asked < len(feed.pieces)
+            ]
+
+    def deliver(self) -> tuple[StripeRun, int, int, tuple[Vector, ...]] | None:
+        """The next rows, once all columns have them: stripe, first row and end in it, vectors. None: not yet.
+
+        Raises what made a column fail whose rows come next.
+        """
+        with self._lock:
+            while self._stripes:
+                stripe = self._stripes[0]
+                if stripe.delivered < stripe.row_count:
+                    break
+                self._stripes.popleft()
+            else:
+                return None
+            if stripe.lagging:
+                for run in stripe.runs:
+                    if run.error is not None and run.row < stripe.bounds[0]:
+                        raise run.error
+                return None
+            start = stripe.delivered
+            stop = min([stripe.bounds[0], *(run.segments[0].stop for run in stripe.runs)])
+            vectors = tuple(self._cut(run, start, stop) for run in stripe.runs)
+            stripe.delivered = stop
+            if stop == stripe.bounds[0]:
+                stripe.bounds.popleft()
+                self._open_window(stripe)
+            return stripe, start, stop, vectors
+
+    def _cut(self, run: ColumnRun, start: int, stop: int) -> Vector:
+        segment = run.segments[0]
+        if stop == segment.stop:
+            run.segments.popleft()
+            self._budget.decoded -= segment.size
+        return segment.vector.slice(start - segment.start, stop - segment.start)
+
+    # --- what workers do ---------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Decode until nothing is to be done; for a worker thread."""
+        with self._lock:
+            decompressor = (
+                self._decompressors.pop() if self._decompressors else Decompressor(self._compression)
+            )
+            task = self._next()
+        while task is not None:
+            run, rows, budget = task
+            started = time.perf_counter()
+            error: BaseException | None = None
+            vector: Vector | None = None
+            turn = Turn(decompressor, self._budget.dictionary_limit)
+            try:
+                vector = self._decode(run, rows, budget, turn)
+            except Exception as caught:
+                error = caught
+            spent = time.perf_counter() - started
+            with self._lock:
+                self.decode_s += spent
+                progress = self._finish(run, rows, vector, turn, error)
+                task = self._next()
+            if progress:
+                self._on_progress()
+        with self._lock:
+            self._decompressors.append(decompressor)
+
+    def _decode(self, run: ColumnRun, rows: int, budget: int, turn: Turn) -> Vector | None:
+        """Up to `rows` rows of a run; None when a stream ran dry before that."""
+        for feed in run.feeds:
+            feed.flow()
+        decoder = run.decoder
+        try:
+            ready = decoder.ready(rows, None, budget, turn)
+            if turn.starved:
+                return None
+            if ready == 0:
+                # Not even one row fits its share; it may have all that the user allows.
+                ready = decoder.ready(1, None, self._budget.limit, turn)
+                if turn.starved:
+                    return None
+                if ready == 0:
+                    raise Unsupported(
+                        f"one row decodes to more than {self._budget.limit} bytes; raise memory_limit=",
+                        reason="row_too_large",
+                        column=decoder.type.column_id,
+                    )
+            return decoder.take(ready)
+        except OrcError as error:
+            first = run.stripe.information.first_row + run.row
+            if error.row is not None:
+                error.row += first
+            raise error.locate(stripe=run.stripe.information.index, column=decoder.type.column_id)
+
+    def _finish(
+        self, run: ColumnRun, rows: int, vector: Vector | None, turn: Turn, error: BaseException | None
+    ) -> bool:
+        """Book a worker's result; whether the loop has to look."""
+        run.busy = False
+        if self._closed:
+            return False
+        if error is not None:
+            run.error = error
+            return True
+        if vector is None:
+            return self._park(run, turn)
+        stripe = run.stripe
+        size = vector_bytes(vector)
+        self._sizes.measure(run.index, size, vector.length)
+        self._budget.decoded += size
+        run.segments.append(Segment(run.row, vector, size))
+        first_bound = stripe.bounds[0]
+        lagged = run.row < first_bound
+        run.row += vector.length
+        if vector.length < rows:
+            self._shorten(stripe, run.row)
+        elif lagged and run.row >= first_bound:
+            stripe.lagging -= 1
+        if run.row < stripe.row_count:
+            self._push(run)
+        return stripe.lagging == 0
+
+    def _park(self, run: ColumnRun, turn: Turn) -> bool:
+        starved = set(turn.starved)
+        run.starved = {feed for feed in run.feeds if feed.input in starved and feed.fed not in feed.arrived}
+        if not run.starved:
+            self._push(run)
+            return False
+        return True
+
+    def _shorten(self, stripe: StripeRun, row: int) -> None:
+        """End the window that holds `row` there: rows are larger than was thought."""
+        bounds = [bound for bound in stripe.bounds if bound < row]
+        stripe.bounds = deque([*bounds, row])
+        stripe.count_lagging()
+
+    def _open_window(self, stripe: StripeRun) -> None:
+        """Make sure that there is a window to deliver next."""
+        if not stripe.bounds and stripe.delivered < stripe.row_count:
+            stripe.bounds.append(min(stripe.row_count, stripe.delivered + self._window_rows()))
+        stripe.count_lagging()
+
+    def _window_rows(self) -> int:
+        fitting = self._budget.decoded_window_bytes / max(1.0, self._sizes.row())
+        return max(1, min(self._batch_rows, int(fitting)))
+
+    def _end_of_window(self, run: ColumnRun) -> int:
+        """Where the window ends in which the run stands; opens windows further ahead as needed."""
+        stripe = run.stripe
+        for bound in stripe.bounds:
+            if bound > run.row:
+                return bound
+        bound = min(stripe.row_count, max(run.row, stripe.bounds[-1]) + self._window_rows())
+        stripe.bounds.append(bound)
+        return bound
+
+    def _push(self, run: ColumnRun) -> None:
+        if run.busy or run.queued or run.error is not None or run.row >= run.stripe.row_count:
+            return
+        run.queued = True
+        self._pushes += 1
+        heappush(self._heap, (run.stripe.number, run.row, -run.weight, self._pushes, run))
+
+    def _peek(self) -> ColumnRun | None:
+        """The run to go on with, if it is admitted."""
+        if not self._heap or self._closed:
+            return None
+        run = self._heap[0][-1]
+        stripe = run.stripe
+        if self._budget.decoded < self._budget.decode_limit:
+            return run
+        first = self._stripes[0]
+        return run if stripe is first and run.row < stripe.bounds[0] else None
+
+    def _next(self) -> tuple[ColumnRun, int, int] | None:
+        """Take the next run: how many rows it is to decode, within how many bytes."""
+        run = self._peek()
+        if run is None:
+            return None
+        heappop(self._heap)
+        run.queued = False
+        run.busy = True
+        rows = self._end_of_window(run) - run.row
+        return run, rows, self._column_budget(run, rows)
+
+    def _column_budget(self, run: ColumnRun, rows: int) -> int:
+        """Twice what is expected, but never less than an equal share of a window."""
+        share = self._budget.decoded_window_bytes // len(run.stripe.runs)
+        if run.decoder.is_fixed:
+            return rows * run.decoder.row_bytes
+        measured = self._sizes.is_measured(run.index)
+        expected = int(2 * self._sizes.of(run.index) * rows) if measured else 0
+        return max(share, expected, 1 << 16)

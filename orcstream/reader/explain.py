@@ -1,0 +1,66 @@
+"""A read's plan as a value that prints: waves, requests, bytes.
+
+Knows figures only. Made by `OrcFile.explain`, which plans the read exactly as the stream does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Explanation", "Wave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Requests that do not wait for each other."""
+
+    name: str
+    request_count: int
+    bytes_wanted: int
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a read will ask the store for. `str()` is made for people.
+
+    `window_count` is in how many pieces the stripes are read, at least one each.
+    """
+
+    url: str
+    columns: str
+    row_count: int
+    stripe_count: int
+    window_count: int
+    waves: tuple[Wave, ...]
+
+    @property
+    def hop_count(self) -> int:
+        """How many responses arrive one after the other before the last byte can be asked for."""
+        return sum(1 for wave in self.waves if wave.request_count)
+
+    @property
+    def request_count(self) -> int:
+        return sum(wave.request_count for wave in self.waves)
+
+    @property
+    def bytes_wanted(self) -> int:
+        return sum(wave.bytes_wanted for wave in self.waves)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(wave.bytes_read for wave in self.waves)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.url}",
+            f"  reads     {self.columns}",
+            f"  rows      {self.row_count:,} in {self.stripe_count:,} stripes, {self.window_count:,} windows",
+            f"  hops      {self.hop_count}",
+            "  wave      requests          wanted            read",
+        ]
+        for wave in (*self.waves, Wave("total", self.request_count, self.bytes_wanted, self.bytes_read)):
+            lines.append(
+                f"  {wave.name:<9} {wave.request_count:>8,} {wave.bytes_wanted:>15,} {wave.bytes_read:>15,}"
+            )
+        return "\n".join(lines)

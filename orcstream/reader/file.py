@@ -1,0 +1,515 @@
+"""Opening a file, and the file: its facts, its streams of batches.
+
+Knows how the tail is read and how a stripe's footer becomes decoders; puts user options into the words of
+the layers below. All defaults of reading live here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from orcstream.batch import BatchSchema, ReadResult
+from orcstream.byterange import ByteRange, BytesLike, RangeBuffer, gather
+from orcstream.codec.column import VectorOptions, field_of
+from orcstream.codec.compression import Compression, decompress_metadata
+from orcstream.codec.layout import stream_ranges
+from orcstream.codec.metadata import RowIndex, StatisticsList, parse_row_index, parse_stripe_footer
+from orcstream.codec.stripe import StripeOptions, build_columns
+from orcstream.codec.structure import (
+    Calendar,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
+from orcstream.codec.temporal import UNITS, UTC, ZoneRules
+from orcstream.column_statistics import ColumnStatistics
+from orcstream.errors import ColumnNotFound, FormatError, OrcError, UsageError
+from orcstream.io.options import IoOptions
+from orcstream.io.retry import RetryPolicy
+from orcstream.io.source import open_source
+from orcstream.plan.read import plan_control, plan_requests, plan_windows
+from orcstream.plan.tail import METADATA_CAP_BYTES, Need, Tail, parse_stripe_statistics, plan_tail
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
+from orcstream.reader.decoding import StripeRun
+from orcstream.reader.explain import Explanation, Wave
+from orcstream.reader.session import Session
+from orcstream.reader.stream import BatchStream, Reading, ReadingPlan
+from orcstream.reader.zones import load_zone
+from orcstream.schema import Kind, Schema, Type
+
+__all__ = ["OrcFile", "open"]
+
+DEFAULT_BATCH_ROWS = 1 << 16
+# read() keeps everything anyway: larger batches spare work for each.
+_READ_BATCH_ROWS = 1 << 17
+_CALENDARS = ("auto", "proleptic", "hybrid")
+_ZONED = (Kind.TIMESTAMP,)
+
+Columns = Sequence[str | tuple[str, ...]]
+
+
+def open(
+    url: str | os.PathLike[str] | BytesLike,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    io_options: IoOptions | Mapping[str, Any] | None = None,
+    timezone: str | None = None,
+    default_timezone: str = "UTC",
+    calendar: str = "auto",
+) -> Opening:
+    """Open an ORC file: ``async with open(url) as file``, or ``file = await open(url)`` and ``aclose()``.
+
+    `url` is a path, any URL that fsspec knows, or the bytes of a file. `storage_options` go to fsspec
+    untouched; `io_options` (`IoOptions` or a dictionary) tune requests. TIMESTAMP values are wall clock
+    of the zone that each stripe names; `default_timezone` stands in where none is named, `timezone` overrides
+    it. `calendar` says in which calendar days before 1582-10-15 are stored: "proleptic", "hybrid", or "auto" (what the file
+    says; where it is silent, hybrid for ORC Java's files and proleptic for others', as their writers do).
+
+    Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`.
+    """
+    if calendar not in _CALENDARS:
+        raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
+    for name in (timezone, default_timezone):
+        if name is not None:
+            load_zone(name)
+    options = _FileOptions(timezone, default_timezone, calendar)
+    return Opening(url, storage_options, IoOptions.of(io_options), options)
+
+
+class _FileOptions:
+    """What `open` was told about the file's times."""
+
+    __slots__ = ("calendar", "default_timezone", "timezone")
+
+    def __init__(self, timezone: str | None, default_timezone: str, calendar: str) -> None:
+        self.timezone = timezone
+        self.default_timezone = default_timezone
+        self.calendar = calendar
+
+    def zone(self, written: str | None) -> ZoneRules:
+        return load_zone(self.timezone or written or self.default_timezone)
+
+    def hybrid(self, tail: Tail) -> bool:
+        if self.calendar != "auto":
+            return self.calendar == "hybrid"
+        if tail.footer.calendar is Calendar.UNKNOWN:
+            return tail.footer.writer == 0
+        return tail.footer.calendar is Calendar.JULIAN_GREGORIAN
+
+
+class Opening:
+    """An open under way: await it, or enter it."""
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | BytesLike,
+        storage_options: Mapping[str, Any] | None,
+        io_options: IoOptions,
+        options: _FileOptions,
+    ) -> None:
+        self._url = url
+        self._storage_options = storage_options
+        self._io_options = io_options
+        self._options = options
+        self._file: OrcFile | None = None
+
+    def __await__(self) -> Generator[Any, None, OrcFile]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> OrcFile:
+        self._file = await self._open()
+        return self._file
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            await self._file.aclose()
+
+    async def _open(self) -> OrcFile:
+        source = await open_source(
+            self._url, storage_options=self._storage_options, io_options=self._io_options
+        )
+        session = Session(source, RetryPolicy.of(self._io_options))
+        await session.start()
+        try:
+            tail, cached = await _read_tail(session)
+        except BaseException as error:
+            await session.aclose()
+            if isinstance(error, OrcError):
+                error.locate(url=source.url)
+            raise
+        return OrcFile(session, tail, cached, self._options)
+
+
+async def _read_tail(session: Session) -> tuple[Tail, RangeBuffer]:
+    """The first wave: one suffix read, and one more when the guess was too small."""
+    suffix = await session.fetch_suffix(session.source.cost.tail_bytes)
+    data = memoryview(suffix.data)
+    planned = plan_tail(data, suffix.file_length)
+    while isinstance(planned, Need):
+        (more,) = await session.fetch([planned.range])
+        await session.source.verify()
+        data = memoryview(b"".join([more.view(more.range), data]))
+        planned = plan_tail(data, suffix.file_length)
+    start = suffix.file_length - len(data)
+    return planned, RangeBuffer(ByteRange(start, suffix.file_length), data)
+
+
+class FileStatistics(Mapping[str, ColumnStatistics]):
+    """Statistics over the whole file, by dotted column name; parsed when asked for."""
+
+    def __init__(self, schema: Schema, statistics: StatisticsList) -> None:
+        self._schema = schema
+        self._statistics = statistics
+
+    def __getitem__(self, column: str | tuple[str, ...]) -> ColumnStatistics:
+        found = self._statistics.get(self._schema[column].column_id)
+        if found is None:
+            raise ColumnNotFound(f"the file has no statistics of column {column!r}")
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        for path, type_ in self._schema.walk():
+            if path and self._statistics.get(type_.column_id) is not None:
+                yield ".".join(path)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class OrcFile:
+    """An open ORC file. For use from one event loop; several streams at a time are fine."""
+
+    def __init__(self, session: Session, tail: Tail, cached: RangeBuffer, options: _FileOptions) -> None:
+        self._session = session
+        self._tail = tail
+        self._cached = cached
+        self._options = options
+
+    # --- facts -------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """What was opened, credentials stripped."""
+        return self._session.source.url
+
+    @property
+    def tail(self) -> Tail:
+        """Postscript and footer, as checked values."""
+        return self._tail
+
+    @property
+    def schema(self) -> Schema:
+        return self._tail.footer.schema
+
+    @property
+    def row_count(self) -> int:
+        return self._tail.footer.row_count
+
+    @property
+    def stripes(self) -> tuple[StripeInformation, ...]:
+        return self._tail.footer.stripes
+
+    @property
+    def compression(self) -> Compression:
+        return self._tail.postscript.compression
+
+    @property
+    def user_metadata(self) -> Mapping[str, bytes]:
+        return self._tail.footer.user_metadata
+
+    @property
+    def statistics(self) -> FileStatistics:
+        """Column statistics over the whole file, by dotted name."""
+        return FileStatistics(self.schema, self._tail.footer.statistics)
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def batches(
+        self,
+        *,
+        columns: Columns | None = None,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> BatchStream:
+        """A stream of the rows, as batches of at most `batch_rows`; fewer where rows are large or a stripe ends.
+
+        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. What the
+        read holds at a time stays under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a
+        single core. `timestamp_unit` is "s", "ms", "us" or "ns". With `dictionaries`, text comes as Arrow
+        dictionaries. `invalid_utf8="binary"` gives all text as bytes, unchecked.
+
+        Raises `ColumnNotFound` and other `UsageError`; while reading `FormatError`, `Unsupported`, `SourceError`.
+        """
+        if self._session.is_closed:
+            raise UsageError("the file is closed", url=self.url)
+        vectors = VectorOptions(
+            timestamp_unit=_one_of("timestamp_unit", timestamp_unit, tuple(UNITS)),
+            dictionaries=bool(dictionaries),
+            invalid_utf8=_one_of("invalid_utf8", invalid_utf8, ("error", "binary")),
+        )
+        root = self._select(columns, case_sensitive)
+        threads = (2 if (os.cpu_count() or 1) > 1 else 1) if decode_threads is None else decode_threads
+        plan = ReadingPlan(
+            source=self._session.source,
+            retry=self._session.retry,
+            schema=BatchSchema(field_of("", root, vectors)),
+            stripes=self.stripes,
+            compression=self.compression,
+            cached=self._cached,
+            start_stripe=_StripeStarter(self._tail, root, vectors, self._options).start,
+            batch_rows=_at_least_1("batch_rows", batch_rows),
+            memory_limit=memory_limit,
+            decode_threads=_at_least_1("decode_threads", threads),
+        )
+        return BatchStream(self, Reading(plan), self._session.tasks, self.url)
+
+    async def read(
+        self,
+        *,
+        columns: Columns | None = None,
+        batch_rows: int = _READ_BATCH_ROWS,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> ReadResult:
+        """All rows at once: ``pyarrow.table(await file.read())``. Takes the same as `batches`.
+
+        The result itself is outside `memory_limit`.
+        """
+        stream = self.batches(
+            columns=columns,
+            batch_rows=batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        async with stream:
+            batches = [batch async for batch in stream]
+            return ReadResult(stream.batch_schema, batches)
+
+    async def explain(
+        self,
+        *,
+        columns: Columns | None = None,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        case_sensitive: bool = True,
+    ) -> Explanation:
+        """What reading these columns asks the store for; reads the stripe footers to know it."""
+        root = self._select(columns, case_sensitive)
+        cost = self._session.source.cost
+        budget = MemoryBudget(memory_limit, lambda: None)
+        starter = _StripeStarter(self._tail, root, VectorOptions(), self._options)
+        control = [
+            request
+            for request in plan_control(self.stripes, cost)
+            if request.range.start < self._cached.range.start
+        ]
+        held = [*await self._fetch([request.range for request in control]), self._cached]
+        data_requests = data_wanted = data_read = windows = 0
+        for number, stripe in enumerate(self.stripes):
+            run = starter.start(number, stripe, self._footer_bytes(stripe, held))
+            ranges = [feed.pieces[0] for feed in run.feeds]
+            data_wanted += sum(range_.length for range_ in ranges)
+            planned = plan_windows(ranges, budget.window_bytes)
+            windows += len(planned)
+            for window in planned:
+                missing = [piece.range for piece in window if not _is_held(piece.range, held)]
+                requests = plan_requests(missing, cost)
+                data_requests += len(requests)
+                data_read += sum(request.range.length for request in requests)
+        footers = sum(stripe.footer_length for stripe in self.stripes)
+        return Explanation(
+            url=self.url,
+            columns=str(root),
+            row_count=self.row_count,
+            stripe_count=len(self.stripes),
+            window_count=windows,
+            waves=(
+                Wave("tail", 1, self._tail.postscript.tail_bytes, self._cached.range.length),
+                Wave("control", len(control), footers, sum(request.range.length for request in control)),
+                Wave("data", data_requests, data_wanted, data_read),
+            ),
+        )
+
+    # --- parts of the file, for tools --------------------------------------------------------------
+
+    async def stripe_footer(self, stripe: int) -> StripeFooter:
+        """The directory of one stripe: its streams and encodings."""
+        information = self._stripe(stripe)
+        held = [self._cached]
+        if not _is_held(information.footer_range, held):
+            held = await self._fetch([information.footer_range])
+        return _parse_footer(self._tail, information, self._footer_bytes(information, held))
+
+    async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
+        """The row indexes of one stripe by column id: positions and statistics of its row groups.
+
+        Empty for a file without them; positions are named by `orcstream.codec.layout.positions_of`.
+        """
+        information = self._stripe(stripe)
+        footer = await self.stripe_footer(stripe)
+        wanted = [
+            (stream, range_)
+            for stream, range_ in stream_ranges(information, footer)
+            if stream.kind is StreamKind.ROW_INDEX and stream.variant is None and range_.length
+        ]
+        buffers = await self._fetch([range_ for _, range_ in wanted])
+        indexes: dict[int, RowIndex] = {}
+        for (stream, range_), buffer in zip(wanted, buffers, strict=True):
+            try:
+                data = _decompress(self._tail, buffer.view(range_))
+                indexes[stream.column] = parse_row_index(data)
+            except OrcError as error:
+                raise error.locate(
+                    url=self.url,
+                    stripe=stripe,
+                    column=stream.column,
+                    stream_kind=stream.kind.name,
+                    file_offset=range_.start,
+                )
+        return indexes
+
+    async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
+        """Column statistics of each stripe, as far as the file has them."""
+        metadata = self._tail.metadata
+        try:
+            if metadata is None:
+                (buffer,) = await self._fetch([self._tail.metadata_range])
+                metadata = bytes(buffer.view(buffer.range))
+            return parse_stripe_statistics(self._tail, metadata)
+        except OrcError as error:
+            raise error.locate(url=self.url)
+
+    # --- life time ---------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Stop all streams of this file and give back its connections; may be called again."""
+        await self._session.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None and not session.is_closed:
+            session.request_stop()
+
+    def __repr__(self) -> str:
+        return f"<OrcFile {self.url}: {self.row_count} rows, {len(self.stripes)} stripes>"
+
+    # --- helpers -----------------------------------------------------------------------------------
+
+    def _select(self, columns: Columns | None, case_sensitive: bool) -> Type:
+        try:
+            return self.schema.select(columns, case_sensitive)
+        except OrcError as error:
+            raise error.locate(url=self.url)
+
+    def _stripe(self, stripe: int) -> StripeInformation:
+        if not 0 <= stripe < len(self.stripes):
+            raise UsageError(f"no stripe {stripe}: the file has {len(self.stripes)}", url=self.url)
+        return self.stripes[stripe]
+
+    async def _fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
+        if self._session.is_closed:
+            raise UsageError("the file is closed", url=self.url)
+        buffers = await self._session.fetch(ranges)
+        await self._session.source.verify()
+        return buffers
+
+    @staticmethod
+    def _footer_bytes(stripe: StripeInformation, held: list[RangeBuffer]) -> memoryview:
+        return memoryview(b"".join(gather(stripe.footer_range, sorted(held, key=lambda part: part.range))))
+
+
+class _StripeStarter:
+    """Makes the runs of stripes, for one read."""
+
+    def __init__(self, tail: Tail, root: Type, vectors: VectorOptions, options: _FileOptions) -> None:
+        self._tail = tail
+        self._root = root
+        self._vectors = vectors
+        self._options = options
+        self._has_zoned = _any_kind(root, _ZONED)
+        self._hybrid = options.hybrid(tail)
+
+    def start(self, number: int, stripe: StripeInformation, footer_bytes: memoryview) -> StripeRun:
+        footer = _parse_footer(self._tail, stripe, footer_bytes)
+        postscript = self._tail.postscript
+        placed = stream_ranges(stripe, footer)
+        is_struct = self._root.kind is Kind.STRUCT
+        nullable_root = is_struct and any(
+            stream.column == 0 and stream.kind is StreamKind.PRESENT and range_.length
+            for stream, range_ in placed
+        )
+        try:
+            options = StripeOptions(
+                vectors=self._vectors,
+                compressed=postscript.compression is not Compression.NONE,
+                block_size=postscript.compression_block_size,
+                # Zones that no column needs are not looked up: their names may be unknown.
+                zone=self._options.zone(footer.writer_timezone) if self._has_zoned else UTC,
+                hybrid=self._hybrid,
+                decimal64=postscript.version == (1, 9999),
+            )
+            types = [self._root] if nullable_root or not is_struct else list(self._root.children)
+            columns = build_columns(types, placed, footer.encodings, options)
+        except OrcError as error:
+            raise error.locate(stripe=stripe.index)
+        return StripeRun(number, stripe, columns, whole_root=nullable_root)
+
+
+def _parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:
+    try:
+        footer = _decompress(tail, data)
+    except FormatError as error:
+        raise error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
+    return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
+
+
+def _decompress(tail: Tail, data: memoryview) -> bytes:
+    postscript = tail.postscript
+    return decompress_metadata(
+        data, postscript.compression, postscript.compression_block_size, METADATA_CAP_BYTES
+    )
+
+
+def _any_kind(type_: Type, kinds: Sequence[Kind]) -> bool:
+    return type_.kind in kinds or any(_any_kind(child, kinds) for child in type_.children)
+
+
+def _is_held(wanted: ByteRange, held: Sequence[RangeBuffer]) -> bool:
+    return any(part.range.start <= wanted.start and wanted.stop <= part.range.stop for part in held)
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+    return value
+
+
+def _at_least_1(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"{name} must be at least 1, not {value!r}")
+    return value

@@ -1,0 +1,90 @@
+"""What an open file runs on: its source, and the supervisor task that owns all its tasks.
+
+Knows life times. Must not know ORC. The task group lives in a task of its own, so that a file may be opened in
+one task and closed in another. The session does not know the file object: dropping that one stops this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import anyio.abc
+
+from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.retry import RetryPolicy
+from orcstream.io.scheduler import FetchScheduler, FetchStatistics
+
+__all__ = ["Session"]
+
+
+class Session:
+    """The source of one open file and its tasks."""
+
+    def __init__(self, source: ByteSource, retry: RetryPolicy) -> None:
+        self.source = source
+        self.retry = retry
+        self._loop = asyncio.get_running_loop()
+        self._stop = anyio.Event()
+        self._started = anyio.Event()
+        self._closed = False
+        self._supervisor: asyncio.Task[None] | None = None
+        self.tasks: anyio.abc.TaskGroup
+        self._scheduler: FetchScheduler
+
+    async def start(self) -> None:
+        self._supervisor = asyncio.create_task(self._supervise(), name="orcstream file")
+        try:
+            await self._started.wait()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def _supervise(self) -> None:
+        try:
+            async with anyio.create_task_group() as self.tasks:
+                self._scheduler = FetchScheduler(self.source, self.tasks, retry=self.retry)
+                self._started.set()
+                await self._stop.wait()
+                self.tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.source.aclose()
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        return await self._scheduler.fetch_suffix(length)
+
+    async def fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
+        """Some ranges, concurrently."""
+        tickets = [self._scheduler.submit(range_, 0) for range_ in ranges]
+        try:
+            return [
+                RangeBuffer(range_, await ticket.wait()) for range_, ticket in zip(ranges, tickets, strict=True)
+            ]
+        finally:
+            for ticket in tickets:
+                ticket.cancel()
+
+    def statistics(self) -> FetchStatistics:
+        return self._scheduler.statistics()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def request_stop(self) -> None:
+        """From any thread: end all tasks and close the source, without waiting for it."""
+        self._closed = True
+        try:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        except RuntimeError:
+            pass  # the loop is closed, and its tasks with it
+
+    async def aclose(self) -> None:
+        """End all tasks, close the source, and wait for both."""
+        self._closed = True
+        self._stop.set()
+        if self._supervisor is not None:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([self._supervisor])

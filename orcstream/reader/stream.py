@@ -1,0 +1,304 @@
+"""A stream of batches: fetching, decoding and delivery put together, and their life time.
+
+Knows how the parts meet. The tasks run in the file's supervisor, never in the consumer's task: a stream may
+be opened in one task and left in another, and no `yield` stands inside a task group. Leaving `async with`, the end of
+the rows, closing the file and dropping the stream all stop them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from orcstream.batch import Batch, BatchSchema
+from orcstream.byterange import RangeBuffer
+from orcstream.codec._arrow_c import export_schema
+from orcstream.codec.compression import Compression
+from orcstream.codec.structure import StripeInformation
+from orcstream.errors import OrcError, UsageError
+from orcstream.io.byte_source import ByteSource
+from orcstream.io.retry import RetryPolicy
+from orcstream.io.scheduler import FetchScheduler
+from orcstream.reader.budget import MemoryBudget
+from orcstream.reader.decoding import DecodeQueue, StripeRun
+from orcstream.reader.fetching import Fetcher
+from orcstream.schema import Schema
+
+__all__ = ["BatchStream", "ReadStatistics", "Reading", "ReadingPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStatistics:
+    """What a stream has done so far, measured.
+
+    `hop_count` is how often the store's latency was paid in full, `wait_s` how long the consumer waited for
+    batches, `decode_s` how long workers decoded (of all threads together), `peak_fetched_bytes` the most that was
+    fetched and not yet decompressed at one time. Opening the file is not in these figures.
+    """
+
+    row_count: int
+    batch_count: int
+    stripe_count: int
+    request_count: int
+    retry_count: int
+    hop_count: int
+    bytes_wanted: int
+    bytes_read: int
+    wait_s: float
+    decode_s: float
+    peak_fetched_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingPlan:
+    """All that a stream is to read, and how."""
+
+    source: ByteSource
+    retry: RetryPolicy
+    schema: BatchSchema
+    stripes: Sequence[StripeInformation]
+    compression: Compression
+    cached: RangeBuffer | None
+    start_stripe: Callable[[int, StripeInformation, memoryview], StripeRun]
+    batch_rows: int
+    memory_limit: int
+    decode_threads: int
+
+
+class Reading:
+    """The running part of a stream; it does not know the stream, so that dropping that one can stop this one."""
+
+    def __init__(self, plan: ReadingPlan) -> None:
+        self.plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._scope = anyio.CancelScope()
+        self._finished = anyio.Event()
+        self._progress = anyio.Event()
+        self._work = anyio.Event()
+        self._notified = False
+        self._failure: Exception | None = None
+        self._started = self._stopped = False
+        self.budget = MemoryBudget(plan.memory_limit, self._notify)
+        self.queue = DecodeQueue(
+            compression=plan.compression,
+            batch_rows=plan.batch_rows,
+            column_count=max(1, len(plan.schema.fields)),
+            budget=self.budget,
+            on_progress=self._notify,
+        )
+        self._fetcher: Fetcher | None = None
+        self._scheduler: FetchScheduler | None = None
+        self.row_count = self.batch_count = 0
+        self.wait_s = 0.0
+
+    # --- tasks -------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Fetch and decode until stopped; for the file's supervisor."""
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as tasks:
+                    self._scheduler = FetchScheduler(self.plan.source, tasks, retry=self.plan.retry)
+                    self._fetcher = Fetcher(
+                        scheduler=self._scheduler,
+                        tasks=tasks,
+                        cost=self.plan.source.cost,
+                        budget=self.budget,
+                        queue=self.queue,
+                        stripes=self.plan.stripes,
+                        cached=self.plan.cached,
+                        start_stripe=self.plan.start_stripe,
+                        verify=self.plan.source.verify,
+                        on_failure=self._fail,
+                        on_arrival=self._on_arrival,
+                    )
+                    limiter = anyio.CapacityLimiter(self.plan.decode_threads)
+                    for _ in range(self.plan.decode_threads):
+                        tasks.start_soon(self._decode, limiter)
+                    await self._fetcher.run()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self.queue.close()
+            self._stopped = True
+            self._finished.set()
+            self._progress.set()
+
+    async def _decode(self, limiter: anyio.CapacityLimiter) -> None:
+        while True:
+            if self.queue.has_work():
+                await anyio.to_thread.run_sync(self.queue.work, limiter=limiter)
+            else:
+                await self._work.wait()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._on_arrival()
+
+    def _on_arrival(self) -> None:
+        """Something changed that workers or the consumer may have waited for; on the loop."""
+        self._notified = False
+        if not self._work.is_set():
+            self._work.set()
+            self._work = anyio.Event()
+        self._progress.set()
+        if self._fetcher is not None:
+            self._fetcher.wake()
+
+    def _notify(self) -> None:
+        """`_on_arrival`, from any thread; many calls become one."""
+        if not self._notified and not self._stopped:
+            self._notified = True
+            try:
+                self._loop.call_soon_threadsafe(self._on_arrival)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                self._stopped = True
+
+    # --- the consumer's side -----------------------------------------------------------------------
+
+    def start(self, tasks: anyio.abc.TaskGroup) -> None:
+        if not self._started:
+            self._started = True
+            tasks.start_soon(self.run, name="orcstream read")
+
+    async def next(self) -> Batch | None:
+        """The next batch, or None at the end."""
+        while True:
+            self._progress = anyio.Event()
+            delivery = self.queue.deliver()
+            if delivery is not None:
+                break
+            if self._stopped or self._failure is not None:
+                if self._failure is not None and self.queue.head() is None:
+                    raise self._failure
+                if self._stopped:
+                    raise UsageError("the file was closed while it was read")
+            if self._fetcher is not None and self._fetcher.exhausted and self.queue.head() is None:
+                return None
+            began = self._loop.time()
+            await self._progress.wait()
+            self.wait_s += self._loop.time() - began
+        stripe, start, stop, vectors = delivery
+        if stripe.whole_root:
+            root = vectors[0]
+            vectors = tuple(
+                child.slice(root.offset, root.offset + root.length) for child in root.children
+            )
+        self.row_count += stop - start
+        self.batch_count += 1
+        self._on_arrival()
+        return Batch(self.plan.schema, vectors, stop - start)
+
+    def stop(self) -> None:
+        """Cancel everything that is under way; may be called again."""
+        self.queue.close()
+        self._scope.cancel()
+
+    def stop_from_any_thread(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.stop)
+        except RuntimeError:
+            pass  # the loop is closed, and its tasks with it
+
+    async def wait_stopped(self) -> None:
+        if self._started:
+            with anyio.CancelScope(shield=True):
+                await self._finished.wait()
+
+    def statistics(self) -> ReadStatistics:
+        fetched = self._scheduler.statistics() if self._scheduler is not None else None
+        plan = self._fetcher.plan if self._fetcher is not None else None
+        return ReadStatistics(
+            row_count=self.row_count,
+            batch_count=self.batch_count,
+            stripe_count=plan.stripe_count if plan else 0,
+            request_count=fetched.request_count if fetched else 0,
+            retry_count=fetched.retry_count if fetched else 0,
+            hop_count=fetched.hop_count if fetched else 0,
+            bytes_wanted=plan.wanted_bytes + plan.control_bytes if plan else 0,
+            bytes_read=fetched.byte_count if fetched else 0,
+            wait_s=self.wait_s,
+            decode_s=self.queue.decode_s,
+            peak_fetched_bytes=self.budget.peak_fetched,
+        )
+
+
+class BatchStream:
+    """Batches in row order: ``async for batch in stream``, best inside ``async with ... as stream``.
+
+    Errors are raised at the step that needs the rows concerned. A stream is for one task at a time.
+    """
+
+    def __init__(self, owner: object, reading: Reading, tasks: anyio.abc.TaskGroup, url: str) -> None:
+        self._owner = owner  # the file stays open while one of its streams is in use
+        self._reading = reading
+        self._tasks = tasks
+        self._url = url
+        self._busy = False
+        self._ended = False
+
+    @property
+    def schema(self) -> Schema:
+        """The ORC types of the columns that are read."""
+        return self._reading.plan.schema.schema
+
+    @property
+    def batch_schema(self) -> BatchSchema:
+        """The Arrow fields of the columns that are read."""
+        return self._reading.plan.schema
+
+    @property
+    def stats(self) -> ReadStatistics:
+        """What was done so far."""
+        return self._reading.statistics()
+
+    def __arrow_c_schema__(self) -> object:
+        return export_schema(self.batch_schema.root)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        if self._busy:
+            raise UsageError("two tasks read from one stream; give each its own", url=self._url)
+        if self._ended:
+            raise StopAsyncIteration
+        self._busy = True
+        try:
+            self._reading.start(self._tasks)
+            batch = await self._reading.next()
+        except OrcError as error:
+            raise error.locate(url=self._url)
+        finally:
+            self._busy = False
+        if batch is None:
+            self._ended = True
+            await self.aclose()
+            raise StopAsyncIteration
+        return batch
+
+    async def aclose(self) -> None:
+        """Stop fetching and decoding, and wait until nothing of it is left."""
+        self._ended = True
+        self._reading.stop()
+        await self._reading.wait_stopped()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        reading = getattr(self, "_reading", None)
+        if reading is not None and not self._ended:
+            reading.stop_from_any_thread()

@@ -1,0 +1,125 @@
+"""Zone data, read and brought to arrays.
+
+Knows TZif files (RFC 8536) and where they are: the `tzdata` package, so that every machine reads the same
+rules. The decoders get arrays of transitions. Beyond the last transition that a file lists, its rule for the years to
+come is applied up to `_LAST_YEAR`.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import resources
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from orcstream.codec.temporal import UTC as UTC_RULES
+from orcstream.codec.temporal import ZoneRules
+from orcstream.errors import Unsupported
+
+__all__ = ["load_zone"]
+
+_HEADER = struct.Struct(">4sc15x6l")
+_LAST_YEAR = 2400
+_UTC_NAMES = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z")
+
+
+@lru_cache(maxsize=512)
+def load_zone(name: str) -> ZoneRules:
+    """The rules of a zone by its tz database name, or a fixed offset such as "GMT+08:00".
+
+    Raises `Unsupported` (``unknown_timezone``) for a name that is neither.
+    """
+    if name in _UTC_NAMES:
+        return UTC_RULES
+    fixed = _fixed_offset(name)
+    if fixed is not None:
+        return ZoneRules(name, np.empty(0, np.int64), np.array([fixed], np.int64))
+    return _parse(name, _read(name))
+
+
+def _fixed_offset(name: str) -> int | None:
+    """Java's names of zones without rules: GMT, UTC or nothing, a sign, hours, and minutes after a colon."""
+    text = name.removeprefix("GMT").removeprefix("UTC")
+    if not text or text[0] not in "+-":
+        return None
+    hours, _, minutes = text[1:].partition(":")
+    if not (hours.isascii() and hours.isdigit() and len(hours) <= 2 and int(hours) < 24):
+        return None
+    if minutes and not (minutes.isascii() and minutes.isdigit() and len(minutes) == 2 and int(minutes) < 60):
+        return None
+    seconds = int(hours) * 3600 + int(minutes or 0) * 60
+    return -seconds if text[0] == "-" else seconds
+
+
+def _read(name: str) -> bytes:
+    parts = name.split("/")
+    if all(part and part.replace("_", "a").replace("-", "a").replace("+", "a").isalnum() for part in parts):
+        package = ".".join(["tzdata.zoneinfo", *parts[:-1]])
+        try:
+            return resources.files(package).joinpath(parts[-1]).read_bytes()
+        except (ModuleNotFoundError, FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            pass
+    raise Unsupported(
+        f"the time zone {name!r} is not in the tz database; read with timezone= to say which one is meant",
+        reason="unknown_timezone",
+    )
+
+
+def _parse(name: str, data: bytes) -> ZoneRules:
+    """The 64-bit block of a TZif file, which follows the 32-bit one."""
+    _, _, isut, isstd, leap, times, types, chars = _HEADER.unpack_from(data)
+    second = _HEADER.size + times * 5 + types * 6 + chars + leap * 8 + isstd + isut
+    _, _, _, _, _, times, types, _ = _HEADER.unpack_from(data, second)
+    at = second + _HEADER.size
+    transitions = np.frombuffer(data, ">i8", times, at).astype(np.int64)
+    indices = np.frombuffer(data, np.uint8, times, at + 8 * times)
+    type_table = np.frombuffer(
+        data, np.dtype([("offset", ">i4"), ("dst", "u1"), ("name", "u1")]), types, at + 9 * times
+    )
+    first = type_table["offset"][:1]
+    offsets = np.concatenate([first, type_table["offset"][indices]]).astype(np.int64)
+    return _extended(ZoneRules(name, transitions, offsets), data)
+
+
+def _extended(rules: ZoneRules, data: bytes) -> ZoneRules:
+    """Add the transitions of the rule in the file's last line, found by asking `zoneinfo`."""
+    footer = data.rstrip(b"\n").rpartition(b"\n")[2]
+    if b"," not in footer:  # no daylight saving: the last offset holds for ever
+        return rules
+    zone = ZoneInfo.from_file(io.BytesIO(data))
+    last = int(rules.transitions[-1]) if len(rules.transitions) else 0
+    found: list[tuple[int, int]] = []
+    known = int(rules.offsets[-1])
+    # No period of a rule is shorter than 20 days, so steps of that length miss none.
+    stamp = max(last, 0) + 1
+    stop = int(datetime(_LAST_YEAR, 1, 1, tzinfo=UTC).timestamp())
+    step = 86400 * 20
+    while stamp < stop:
+        after = min(stamp + step, stop)
+        offset = _offset(zone, after)
+        if offset != known:
+            low, high = stamp, after
+            while high - low > 1:
+                middle = (low + high) // 2
+                if _offset(zone, middle) == known:
+                    low = middle
+                else:
+                    high = middle
+            found.append((high, offset))
+            known = offset
+        stamp = after
+    if not found:
+        return rules
+    more = np.array(found, np.int64)
+    return ZoneRules(
+        rules.name, np.concatenate([rules.transitions, more[:, 0]]), np.concatenate([rules.offsets, more[:, 1]])
+    )
+
+
+def _offset(zone: ZoneInfo, stamp: int) -> int:
+    offset = datetime.fromtimestamp(stamp, zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())

@@ -1,0 +1,62 @@
+"""What every test stands on: the event loop's backend, the corpus, the judges, hypothesis' profiles.
+
+ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped and say so; where it
+is set and wrong, they fail. ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from random seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.support import corpus, java_orc
+
+hypothesis.settings.register_profile(
+    "default",
+    derandomize=True,
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+hypothesis.settings.register_profile(
+    "long", max_examples=2000, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
+hypothesis.settings.load_profile(os.environ.get("ORCSTREAM_TEST_PROFILE", "default"))
+
+TIMEOUT_S = 120
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "corpus: needs the corpus of foreign files (ORCSTREAM_CORPUS)")
+    config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def corpus_folder() -> Path:
+    folder = corpus.root()
+    if folder is None:
+        pytest.skip(f"{corpus.VARIABLE} is not set")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """The Java judge can be used, or somebody said that it need not."""
+    if os.environ.get("ORCSTREAM_WITHOUT_JAVA") == "1":
+        pytest.skip("ORCSTREAM_WITHOUT_JAVA=1")
+    problem = java_orc.missing()
+    assert problem is None, problem

@@ -1,0 +1,29 @@
+"""What every test of a foreign writer does with the file: the bytes are the truth, and two readers swear to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+
+from tests.support import compare, reading
+from tests.support.reference.types import T
+
+
+async def check(path: Path, type_: T, expected: list[object]) -> None:
+    """Read the file in every way with our reader; each gives the expected rows."""
+    wanted = [compare.arrow_shape(type_, row) for row in expected]
+    whole = await reading.read_table(path)
+    compare.assert_same_rows(type_, compare.table_rows(type_, whole), wanted)
+    for options in ({"batch_rows": 7}, {"batch_rows": 701}, {"memory_limit": 1 << 20}, {"decode_threads": 1}):
+        rows = await reading.read_batches(path, **options)
+        reading.assert_same_table(type_, rows, whole)
+    names = type_.names[::-2]
+    indexes = [type_.names.index(name) for name in names]
+    part = T("struct", tuple(type_.children[i] for i in indexes), names)
+    table = await reading.read_batches(path, columns=[(name,) for name in names])
+    reading.assert_same_table(part, table, whole.select(indexes))
+
+
+def run(path: Path, type_: T, expected: list[object]) -> None:
+    anyio.run(check, path, type_, expected)

@@ -1,0 +1,39 @@
+"""What holds for every file: a length that a person can hold in mind, and a head that says what it is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.meta.tree import ROOT, source_files
+
+LONGEST = 650
+FOLDERS = ("orcstream", "tests", "bench", "examples", "scripts", "proto")
+SOURCES = source_files(*FOLDERS)
+
+
+def _label(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_all_folders_are_looked_at() -> None:
+    # A folder that is left out of an sdist is absent there; the package and the tests never are.
+    assert {"orcstream", "tests"} <= {path.relative_to(ROOT).parts[0] for path in SOURCES}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_label)
+def test_files_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.suffix in (".py", ".pyx")], ids=_label)
+def test_files_say_what_they_are(path: Path) -> None:
+    text = path.read_text()
+    if path.suffix == ".pyx":
+        # Compiler directives and comments may stand before it.
+        code = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        assert code[0].startswith(('"""', 'r"""'))
+    elif text.strip():
+        assert ast.get_docstring(ast.parse(text))

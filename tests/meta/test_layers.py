@@ -1,0 +1,213 @@
+"""The layers of docs/design.md: who may import whom, and what the pure ones must not touch.
+
+The table below is the whole truth: an import that it does not list fails, and so does an entry that no
+import uses any more, so it can't rot. Rules about the outside world are each tried on a text that breaks
+them before they are trusted with the package.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.meta.tree import PACKAGE, imports_of, module_name, source_files
+
+# From the bottom up. Imports go to layers further down only; units of one layer never import each other.
+LAYERS = (
+    ("errors",),
+    ("byterange",),
+    ("schema", "column_statistics", "_proto"),
+    ("codec",),
+    ("plan", "io"),
+    ("batch",),
+    ("reader",),
+    ("orcstream",),
+    ("blocking",),
+    ("cli",),
+    ("__main__",),
+)
+
+# What each unit uses of the others. `orcstream` is the package's __init__: its public names.
+MAY_IMPORT = {
+    "errors": set(),
+    "byterange": {"errors"},
+    "schema": {"errors"},
+    "column_statistics": {"errors", "schema"},
+    "_proto": set(),
+    "codec": {"errors", "byterange", "schema", "column_statistics", "_proto"},
+    "plan": {"errors", "byterange", "schema", "codec"},
+    "io": {"errors", "byterange"},
+    "batch": {"errors", "schema", "codec"},
+    "reader": {"errors", "byterange", "schema", "column_statistics", "codec", "plan", "io", "batch"},
+    "orcstream": {"errors", "schema", "column_statistics", "batch", "reader"},
+    "blocking": {"errors", "orcstream"},
+    "cli": {"errors", "orcstream"},
+    "__main__": {"cli"},
+}
+
+# Modules that are part of a unit without being named like it.
+PART_OF = {"batch_values": "batch"}
+
+# Modules that only one module may import.
+ONLY_FOR = {"orcstream._proto": "orcstream.codec.metadata"}
+
+# Pure layers: no waiting, no threads, no clock, no randomness, no files, no network.
+PURE = ("codec", "plan", "schema", "byterange", "column_statistics", "errors")
+IMPURE_MODULES = (
+    "aiohttp",
+    "anyio",
+    "asyncio",
+    "concurrent",
+    "fsspec",
+    "io",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "s3fs",
+    "secrets",
+    "shutil",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "zoneinfo",
+)
+IMPURE_SYNTAX = (
+    "async def f(): pass",
+    "async def f(x):\n    await x",
+    "async def f(x):\n    async for _ in x: pass",
+    "async def f(x):\n    async with x: pass",
+    "open('name')",
+    "import datetime\ndatetime.datetime.now()",
+    "import datetime\ndatetime.date.today()",
+)
+# The package never needs pyarrow: Arrow goes out through the PyCapsule protocol.
+NEVER_MODULES = ("pyarrow",)
+
+
+def _unit(module: str) -> str:
+    parts = module.split(".")
+    if len(parts) == 1:
+        return "orcstream"
+    return PART_OF.get(parts[1], parts[1])
+
+
+SOURCES = source_files("orcstream") + sorted((PACKAGE / "_proto").glob("*.py"))
+MODULES = frozenset(module_name(path) for path in SOURCES)
+
+
+def _internal(path: Path) -> Iterator[tuple[str, int]]:
+    for found in imports_of(path.read_text(), path.suffix, MODULES):
+        if found.module.split(".")[0] == "orcstream":
+            yield found.module, found.line
+
+
+def _impurities(source: str, suffix: str) -> list[str]:
+    """What a pure layer may not have, in words."""
+    named = {found.module.split(".")[0] for found in imports_of(source, suffix)}
+    troubles = [f"imports {name}" for name in sorted(named & set(IMPURE_MODULES))]
+    if suffix in (".pyx", ".pxd"):
+        return troubles
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            troubles.append(f"line {node.lineno} is asynchronous")
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if isinstance(node.func, ast.Name) and node.func.id == "open":
+                troubles.append(f"line {node.lineno} opens a file")
+            elif called in ("now", "today", "utcnow"):
+                troubles.append(f"line {node.lineno} asks the clock")
+    return troubles
+
+
+def _async_generators(source: str) -> list[int]:
+    """Lines of `yield` in asynchronous functions: a task group may not be left through one."""
+    lines = []
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.AsyncFunctionDef):
+            lines += [n.lineno for n in ast.walk(function) if isinstance(n, ast.Yield | ast.YieldFrom)]
+    return lines
+
+
+def test_the_table_is_in_order() -> None:
+    rank = {unit: index for index, layer in enumerate(LAYERS) for unit in layer}
+    assert set(rank) == set(MAY_IMPORT)
+    upward = [(u, v) for u, below in MAY_IMPORT.items() for v in below if rank[v] >= rank[u]]
+    assert not upward
+
+
+def test_every_module_belongs_to_a_unit() -> None:
+    units = {_unit(module) for module in MODULES}
+    assert units - set(MAY_IMPORT) == set(), "a new unit needs a place in LAYERS and MAY_IMPORT"
+    assert set(MAY_IMPORT) - units == set(), "units that are no more"
+    assert set(PART_OF) <= {module.split(".")[1] for module in MODULES if "." in module}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_imports_follow_the_table(path: Path) -> None:
+    unit = _unit(module_name(path))
+    allowed = MAY_IMPORT[unit] | ({unit} if unit != "orcstream" else set())
+    wrong = [f"{module} (line {line})" for module, line in _internal(path) if _unit(module) not in allowed]
+    assert not wrong, f"{unit} may import {sorted(allowed)}"
+    assert not [found for found in imports_of(path.read_text(), path.suffix) if found.module[0] == "."]
+
+
+def test_every_entry_of_the_table_is_used() -> None:
+    used = {(_unit(module_name(path)), _unit(module)) for path in SOURCES for module, _ in _internal(path)}
+    stale = [(u, v) for u, below in MAY_IMPORT.items() for v in sorted(below) if (u, v) not in used]
+    assert not stale
+
+
+@pytest.mark.parametrize("package", sorted(ONLY_FOR))
+def test_private_modules_have_one_user(package: str) -> None:
+    users = {
+        module_name(path)
+        for path in SOURCES
+        for module, _ in _internal(path)
+        if (module + ".").startswith(package + ".") and not module_name(path).startswith(package)
+    }
+    assert users == {ONLY_FOR[package]}
+
+
+@pytest.mark.parametrize("unit", PURE)
+def test_pure_layers_are_pure(unit: str) -> None:
+    paths = [path for path in SOURCES if _unit(module_name(path)) == unit]
+    assert paths
+    troubles = {module_name(p): found for p in paths if (found := _impurities(p.read_text(), p.suffix))}
+    assert not troubles
+
+
+@pytest.mark.parametrize("name", IMPURE_MODULES)
+def test_impure_imports_are_noticed(name: str) -> None:
+    for text in (f"import {name}", f"from {name} import x", f"def f():\n    import {name}.y"):
+        assert _impurities(text, ".py")
+        assert _impurities(text, ".pyx")
+    assert _impurities(f"cimport {name}", ".pyx")
+    assert _impurities(f"from {name} cimport x", ".pxd")
+
+
+@pytest.mark.parametrize("text", IMPURE_SYNTAX)
+def test_impure_syntax_is_noticed(text: str) -> None:
+    assert _impurities(text, ".py")
+
+
+def test_nothing_needs_pyarrow() -> None:
+    users = {
+        module_name(path)
+        for path in SOURCES
+        for found in imports_of(path.read_text(), path.suffix)
+        if found.module.split(".")[0] in NEVER_MODULES
+    }
+    assert not users
+
+
+def test_reader_has_no_async_generator() -> None:
+    assert _async_generators("async def f():\n    yield 1") == [2]
+    paths = [path for path in SOURCES if _unit(module_name(path)) == "reader" and path.suffix == ".py"]
+    assert paths
+    assert not {module_name(p): lines for p in paths if (lines := _async_generators(p.read_text()))}

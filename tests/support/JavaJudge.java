@@ -1,0 +1,303 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.math.RoundingMode;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.TimeZone;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hive.common.type.HiveDecimal;
+import org.apache.hadoop.hive.ql.exec.vector.BytesColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.ColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.DateColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.DecimalColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.DoubleColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.ListColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.LongColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.MapColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.StructColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.TimestampColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.UnionColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
+import org.apache.orc.OrcFile;
+import org.apache.orc.Reader;
+import org.apache.orc.RecordReader;
+import org.apache.orc.TypeDescription;
+import org.apache.orc.TypeDescription.Category;
+import org.apache.orc.Writer;
+import org.apache.orc.impl.SerializationUtils;
+
+/**
+ * Writes and reads ORC files with the Java reference implementation, for tests.
+ *
+ * A row is one line of JSON, the same both ways: integers and dates (days) as numbers; floating point as text;
+ * decimals and strings as text; binary as base64; a timestamp as [seconds, nanos] since 1970 (wall clock, or UTC
+ * for an instant); a list as an array; a map as an array of [key, value]; a struct as an array in field order; a
+ * union as [tag, value].
+ */
+public final class JavaJudge {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private JavaJudge() {}
+
+  private static Configuration configuration(Map<String, String> options) {
+    Configuration conf = new Configuration(false);
+    conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem"); // leaves no checksum files beside
+    options.forEach(conf::set);
+    return conf;
+  }
+
+  /** Writes `lines`; `zone` becomes the JVM's zone, which is the only way to choose the writer's. */
+  public static void write(
+      String path, String schemaText, String lines, Map<String, String> options, String zone, int batchRows)
+      throws Exception {
+    TimeZone.setDefault(TimeZone.getTimeZone(zone));
+    TypeDescription schema = TypeDescription.fromString(schemaText);
+    OrcFile.WriterOptions writerOptions =
+        OrcFile.writerOptions(configuration(options)).setSchema(schema).overwrite(true);
+    if (options.containsKey("orc.compress.size")) {
+      writerOptions.enforceBufferSize();
+    }
+    VectorizedRowBatch batch = schema.createRowBatch(batchRows);
+    proleptic(batch.cols);
+    try (Writer writer = OrcFile.createWriter(new Path(path), writerOptions)) {
+      for (String line : (Iterable<String>) lines.lines()::iterator) {
+        JsonNode node = JSON.readTree(line);
+        int row = batch.size++;
+        if (schema.getCategory() == Category.STRUCT) {
+          for (int i = 0; i < batch.cols.length; i++) {
+            put(batch.cols[i], row, schema.getChildren().get(i), node.get(i));
+          }
+        } else {
+          put(batch.cols[0], row, schema, node);
+        }
+        if (batch.size == batch.getMaxSize()) {
+          writer.addRowBatch(batch);
+          batch.reset();
+          proleptic(batch.cols);
+        }
+      }
+      if (batch.size > 0) {
+        writer.addRowBatch(batch);
+      }
+    }
+  }
+
+  /** What is put in counts days and seconds in the proleptic calendar; the writer converts to the file's. */
+  private static void proleptic(ColumnVector... vectors) {
+    for (ColumnVector vector : vectors) {
+      if (vector instanceof DateColumnVector) {
+        ((DateColumnVector) vector).changeCalendar(true, false);
+      } else if (vector instanceof TimestampColumnVector) {
+        ((TimestampColumnVector) vector).changeCalendar(true, false);
+      } else if (vector instanceof StructColumnVector) {
+        proleptic(((StructColumnVector) vector).fields);
+      } else if (vector instanceof UnionColumnVector) {
+        proleptic(((UnionColumnVector) vector).fields);
+      } else if (vector instanceof ListColumnVector) {
+        proleptic(((ListColumnVector) vector).child);
+      } else if (vector instanceof MapColumnVector) {
+        proleptic(((MapColumnVector) vector).keys, ((MapColumnVector) vector).values);
+      }
+    }
+  }
+
+  private static void put(ColumnVector vector, int row, TypeDescription type, JsonNode node) throws Exception {
+    if (node.isNull()) {
+      vector.noNulls = false;
+      vector.isNull[row] = true;
+      return;
+    }
+    switch (type.getCategory()) {
+      case BOOLEAN:
+        ((LongColumnVector) vector).vector[row] = node.booleanValue() ? 1 : 0;
+        break;
+      case BYTE: case SHORT: case INT: case LONG: case DATE:
+        ((LongColumnVector) vector).vector[row] = node.longValue();
+        break;
+      case FLOAT: case DOUBLE:
+        ((DoubleColumnVector) vector).vector[row] = Double.parseDouble(node.textValue());
+        break;
+      case STRING: case CHAR: case VARCHAR:
+        ((BytesColumnVector) vector).setVal(row, node.textValue().getBytes(StandardCharsets.UTF_8));
+        break;
+      case BINARY:
+        ((BytesColumnVector) vector).setVal(row, Base64.getDecoder().decode(node.textValue()));
+        break;
+      case DECIMAL:
+        ((DecimalColumnVector) vector).set(row, HiveDecimal.create(node.textValue()));
+        break;
+      case TIMESTAMP: case TIMESTAMP_INSTANT:
+        putTimestamp((TimestampColumnVector) vector, row, type, node);
+        break;
+      case LIST: {
+        ListColumnVector list = (ListColumnVector) vector;
+        list.offsets[row] = list.childCount;
+        list.lengths[row] = node.size();
+        list.childCount += node.size();
+        list.child.ensureSize(list.childCount, true);
+        for (int i = 0; i < node.size(); i++) {
+          put(list.child, (int) list.offsets[row] + i, type.getChildren().get(0), node.get(i));
+        }
+        break;
+      }
+      case MAP: {
+        MapColumnVector map = (MapColumnVector) vector;
+        map.offsets[row] = map.childCount;
+        map.lengths[row] = node.size();
+        map.childCount += node.size();
+        map.keys.ensureSize(map.childCount, true);
+        map.values.ensureSize(map.childCount, true);
+        for (int i = 0; i < node.size(); i++) {
+          put(map.keys, (int) map.offsets[row] + i, type.getChildren().get(0), node.get(i).get(0));
+          put(map.values, (int) map.offsets[row] + i, type.getChildren().get(1), node.get(i).get(1));
+        }
+        break;
+      }
+      case STRUCT:
+        for (int i = 0; i < node.size(); i++) {
+          put(((StructColumnVector) vector).fields[i], row, type.getChildren().get(i), node.get(i));
+        }
+        break;
+      case UNION: {
+        UnionColumnVector union = (UnionColumnVector) vector;
+        int tag = node.get(0).intValue();
+        union.tags[row] = tag;
+        put(union.fields[tag], row, type.getChildren().get(tag), node.get(1));
+        break;
+      }
+      default:
+        throw new IllegalArgumentException("cannot write " + type);
+    }
+  }
+
+  private static void putTimestamp(TimestampColumnVector vector, int row, TypeDescription type, JsonNode node) {
+    int nanos = node.get(1).intValue();
+    long millis = node.get(0).longValue() * 1000 + nanos / 1_000_000;
+    if (type.getCategory() == Category.TIMESTAMP) {
+      millis = SerializationUtils.convertFromUtc(TimeZone.getDefault(), millis);
+    }
+    vector.time[row] = millis;
+    vector.nanos[row] = nanos;
+  }
+
+  /** Every row; timestamps come as wall clock of the writer's zone. */
+  public static String read(String path) throws Exception {
+    TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
+    OrcFile.ReaderOptions options =
+        OrcFile.readerOptions(configuration(Map.of())).useUTCTimestamp(true).convertToProlepticGregorian(true);
+    StringBuilder out = new StringBuilder();
+    try (Reader reader = OrcFile.createReader(new Path(path), options)) {
+      TypeDescription schema = reader.getSchema();
+      try (RecordReader rows = reader.rows()) {
+        VectorizedRowBatch batch = schema.createRowBatch();
+        while (rows.nextBatch(batch)) {
+          for (int row = 0; row < batch.size; row++) {
+            if (schema.getCategory() == Category.STRUCT) {
+              fields(out, batch.cols, row, schema.getChildren());
+            } else {
+              get(out, batch.cols[0], row, schema);
+            }
+            out.append('\n');
+          }
+        }
+      }
+    }
+    return out.toString();
+  }
+
+  private static void fields(StringBuilder out, ColumnVector[] vectors, int row, List<TypeDescription> types)
+      throws Exception {
+    out.append('[');
+    for (int i = 0; i < vectors.length; i++) {
+      out.append(i > 0 ? "," : "");
+      get(out, vectors[i], row, types.get(i));
+    }
+    out.append(']');
+  }
+
+  private static void text(StringBuilder out, String value) throws Exception {
+    out.append(JSON.writeValueAsString(value));
+  }
+
+  private static void get(StringBuilder out, ColumnVector vector, int at, TypeDescription type) throws Exception {
+    int row = vector.isRepeating ? 0 : at;
+    if (!vector.noNulls && vector.isNull[row]) {
+      out.append("null");
+      return;
+    }
+    List<TypeDescription> children = type.getChildren();
+    switch (type.getCategory()) {
+      case BOOLEAN:
+        out.append(((LongColumnVector) vector).vector[row] != 0);
+        break;
+      case BYTE: case SHORT: case INT: case LONG: case DATE:
+        out.append(((LongColumnVector) vector).vector[row]);
+        break;
+      case FLOAT: case DOUBLE:
+        text(out, Double.toString(((DoubleColumnVector) vector).vector[row]));
+        break;
+      case STRING: case CHAR: case VARCHAR: {
+        BytesColumnVector bytes = (BytesColumnVector) vector;
+        text(out, new String(bytes.vector[row], bytes.start[row], bytes.length[row], StandardCharsets.UTF_8));
+        break;
+      }
+      case BINARY: {
+        BytesColumnVector bytes = (BytesColumnVector) vector;
+        byte[] value =
+            Arrays.copyOfRange(bytes.vector[row], bytes.start[row], bytes.start[row] + bytes.length[row]);
+        text(out, Base64.getEncoder().encodeToString(value));
+        break;
+      }
+      case DECIMAL: {
+        HiveDecimal value = ((DecimalColumnVector) vector).vector[row].getHiveDecimal();
+        text(out, value.bigDecimalValue().setScale(type.getScale(), RoundingMode.UNNECESSARY).toPlainString());
+        break;
+      }
+      case TIMESTAMP: case TIMESTAMP_INSTANT: {
+        TimestampColumnVector time = (TimestampColumnVector) vector;
+        out.append('[').append(Math.floorDiv(time.time[row], 1000L)).append(',').append(time.nanos[row]).append(']');
+        break;
+      }
+      case LIST: {
+        ListColumnVector list = (ListColumnVector) vector;
+        out.append('[');
+        for (int i = 0; i < list.lengths[row]; i++) {
+          out.append(i > 0 ? "," : "");
+          get(out, list.child, (int) list.offsets[row] + i, children.get(0));
+        }
+        out.append(']');
+        break;
+      }
+      case MAP: {
+        MapColumnVector map = (MapColumnVector) vector;
+        out.append('[');
+        for (int i = 0; i < map.lengths[row]; i++) {
+          out.append(i > 0 ? ",[" : "[");
+          get(out, map.keys, (int) map.offsets[row] + i, children.get(0));
+          out.append(',');
+          get(out, map.values, (int) map.offsets[row] + i, children.get(1));
+          out.append(']');
+        }
+        out.append(']');
+        break;
+      }
+      case STRUCT:
+        fields(out, ((StructColumnVector) vector).fields, row, children);
+        break;
+      case UNION: {
+        UnionColumnVector union = (UnionColumnVector) vector;
+        int tag = union.tags[row];
+        out.append('[').append(tag).append(',');
+        get(out, union.fields[tag], row, children.get(tag));
+        out.append(']');
+        break;
+      }
+      default:
+        throw new IllegalArgumentException("cannot read " + type);
+    }
+  }
+}

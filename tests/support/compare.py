@@ -1,0 +1,168 @@
+"""Neutral values out of Arrow data, and exact comparison of neutral values.
+
+The neutral form is the one of `tests.support.reference`. Comparison follows the type: floating point values by
+their bits (every NaN equals every other), decimals by value and scale, timestamps to the nanosecond, unions by
+tag. Nothing is approximate; a difference is told by its path.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+
+from tests.support.reference.types import T, Union
+
+UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+class Printed(float):
+    """A 32-bit float that some program printed with seven digits: it stands for all that print the same."""
+
+
+def difference(type_: T, actual: object, expected: object, path: str = "value") -> str | None:
+    """The first difference in words, or None."""
+    if actual is None or expected is None:
+        return None if actual is expected else f"{path}: {actual!r} is not {expected!r}"
+    kind = type_.kind
+    if kind in ("float", "double"):
+        return _float_difference(actual, expected, path)
+    if kind == "decimal":
+        same = isinstance(actual, Decimal) and actual.as_tuple() == _decimal(expected).as_tuple()
+        return None if same else f"{path}: {actual!r} is not {expected!r}"
+    if kind == "struct":
+        assert isinstance(actual, tuple) and isinstance(expected, tuple), path
+        pairs = zip(type_.children, type_.names, actual, expected, strict=True)
+        found = (difference(t, a, e, f"{path}.{name}") for t, name, a, e in pairs)
+        return next(filter(None, found), None)
+    if kind == "uniontype":
+        assert isinstance(actual, Union) and isinstance(expected, Union), path
+        if actual.tag != expected.tag:
+            return f"{path}: tag {actual.tag} is not {expected.tag}"
+        return difference(type_.children[actual.tag], actual.value, expected.value, f"{path}<{actual.tag}>")
+    if kind in ("array", "map"):
+        assert isinstance(actual, list) and isinstance(expected, list), path
+        if len(actual) != len(expected):
+            return f"{path}: {len(actual)} items, not {len(expected)}"
+        item = type_.children[0]
+        if kind == "map":
+            item = T("struct", type_.children, ("key", "value"))
+        found = (
+            difference(item, a, e, f"{path}[{i}]")
+            for i, (a, e) in enumerate(zip(actual, expected, strict=True))
+        )
+        return next(filter(None, found), None)
+    same = type(actual) is type(expected) and actual == expected
+    return None if same else f"{path}: {_short(actual)} is not {_short(expected)}"
+
+
+def _decimal(value: object) -> Decimal:
+    assert isinstance(value, Decimal), value
+    return value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 200 else f"{text[:150]}... ({len(text)} characters)"
+
+
+def _float_difference(actual: object, expected: object, path: str) -> str | None:
+    assert isinstance(actual, float) and isinstance(expected, float), path
+    both_nan = math.isnan(actual) and math.isnan(expected)
+    if both_nan or struct.pack("<d", actual) == struct.pack("<d", expected):
+        return None
+    if isinstance(expected, Printed) and f"{actual:.7g}" == f"{expected:.7g}":
+        return None
+    return f"{path}: {actual!r} is not {expected!r}"
+
+
+def assert_same_rows(type_: T, actual: Sequence[object], expected: Sequence[object]) -> None:
+    """Fail with the first row that differs."""
+    found = zip(actual, expected, strict=False)
+    for row, (a, e) in enumerate(found):
+        text = difference(type_, a, e, f"row {row}")
+        assert text is None, text
+    assert len(actual) == len(expected), f"{len(actual)} rows, not {len(expected)}"
+
+
+def arrow_shape(type_: T, value: object, unit: str = "ns") -> object:
+    """`value` as Arrow can hold it: a null union is a null in child 0; timestamps cut to `unit`."""
+    if type_.kind == "uniontype":
+        tag, inner = value if isinstance(value, Union) else (0, None)
+        return Union(tag, arrow_shape(type_.children[tag], inner, unit))
+    if value is None:
+        return None
+    if type_.kind.startswith("timestamp"):
+        assert isinstance(value, int)
+        return value // UNIT_NANOS[unit] * UNIT_NANOS[unit]
+    if type_.kind == "struct":
+        assert isinstance(value, tuple)
+        return tuple(arrow_shape(t, v, unit) for t, v in zip(type_.children, value, strict=True))
+    if type_.kind == "array":
+        assert isinstance(value, list)
+        return [arrow_shape(type_.children[0], item, unit) for item in value]
+    if type_.kind == "map":
+        assert isinstance(value, list)
+        key, item = type_.children
+        return [(arrow_shape(key, k, unit), arrow_shape(item, v, unit)) for k, v in value]
+    return value
+
+
+def table_rows(type_: T, table: pa.Table) -> list[object]:
+    """A table's rows in neutral form; a root that is no struct is the table's only column."""
+    if type_.kind != "struct":
+        (column,) = table.columns
+        return column_values(type_, column)
+    columns = [column_values(t, c) for t, c in zip(type_.children, table.columns, strict=True)]
+    return list(zip(*columns, strict=True)) if columns else [() for _ in range(table.num_rows)]
+
+
+def column_values(type_: T, column: pa.ChunkedArray) -> list[object]:
+    out: list[object] = []
+    for chunk in column.chunks:
+        out += array_values(type_, chunk)
+    return out
+
+
+def array_values(type_: T, array: pa.Array) -> list[object]:
+    """An array's values in neutral form, read without Python's dates and times, which hold less."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = type_.kind
+    if kind == "struct":
+        fields = [array_values(t, a) for t, a in zip(type_.children, array.flatten(), strict=True)]
+        rows: list[object] = list(zip(*fields, strict=True)) if fields else [()] * len(array)
+        return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
+    if kind in ("array", "map"):
+        return _list_values(type_, array)
+    if kind == "uniontype":
+        children = [array_values(t, array.field(i)) for i, t in enumerate(type_.children)]
+        tags = array.type_codes.to_pylist()
+        dense = array.type.mode == "dense"
+        offsets = array.offsets.to_pylist() if dense else range(len(array))
+        return [Union(tag, children[tag][at]) for tag, at in zip(tags, offsets, strict=True)]
+    if kind.startswith("timestamp"):
+        factor = UNIT_NANOS[array.type.unit]
+        numbers = array.view(pa.int64()).to_pylist()
+        return [None if number is None else number * factor for number in numbers]
+    if kind == "date":
+        return list(array.view(pa.int32()).to_pylist())
+    if kind == "char":
+        return [None if text is None else text.rstrip(" ") for text in array.to_pylist()]
+    return list(array.to_pylist())
+
+
+def _list_values(type_: T, array: pa.Array) -> list[object]:
+    if type_.kind == "map":
+        keys, values = (
+            array_values(t, a) for t, a in zip(type_.children, (array.keys, array.items), strict=True)
+        )
+        items: list[object] = list(zip(keys, values, strict=True))
+    else:
+        items = array_values(type_.children[0], array.values)
+    offsets = array.offsets.to_pylist()
+    valid = array.is_valid().to_pylist()
+    return [items[offsets[i] : offsets[i + 1]] if valid[i] else None for i in range(len(array))]

@@ -1,0 +1,103 @@
+"""What pyarrow and pyorc read and write, in neutral form. Both wrap the C++ implementation of ORC.
+
+pyorc gets converters of our own: its default ones cut nanoseconds and know no years beyond Python's. It shows
+neither a union's tag nor whether a map held a key twice.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyorc
+from pyarrow import orc
+
+from tests.support import compare
+from tests.support.reference.types import T
+from tests.support.reference.values import EXACT, NANOS
+
+UTC = zoneinfo.ZoneInfo("UTC")
+
+
+def pyarrow_rows(path: Path, type_: T) -> list[object]:
+    return compare.table_rows(type_, orc.read_table(path))
+
+
+class _Timestamp:
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, _zone: object) -> int:
+        return seconds * NANOS + nanoseconds
+
+    @staticmethod
+    def to_orc(value: int, _zone: object) -> tuple[int, int]:
+        return value // NANOS, value % NANOS
+
+
+class _Day:
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(value: int) -> int:
+        return value
+
+
+CONVERTERS: dict[Any, Any] = {
+    pyorc.TypeKind.TIMESTAMP: _Timestamp,
+    pyorc.TypeKind.TIMESTAMP_INSTANT: _Timestamp,
+    pyorc.TypeKind.DATE: _Day,
+}
+
+
+def pyorc_rows(path: Path, type_: T) -> list[object]:
+    with path.open("rb") as file:
+        reader = pyorc.Reader(file, converters=CONVERTERS, timezone=UTC)
+        return [_from_pyorc(type_, row) for row in reader]
+
+
+def _from_pyorc(type_: T, value: Any) -> object:
+    if value is None:
+        return None
+    kind = type_.kind
+    if kind == "struct":
+        return tuple(_from_pyorc(t, v) for t, v in zip(type_.children, value, strict=True))
+    if kind == "array":
+        return [_from_pyorc(type_.children[0], item) for item in value]
+    if kind == "map":
+        key, item = type_.children
+        return [(_from_pyorc(key, k), _from_pyorc(item, v)) for k, v in value.items()]
+    if kind == "decimal":
+        assert type_.scale is not None
+        return Decimal(value).quantize(Decimal(1).scaleb(-type_.scale), context=EXACT)
+    if kind == "char":
+        return str(value).rstrip(" ")
+    assert kind != "uniontype", "pyorc does not tell a union's tag"
+    return value
+
+
+def to_pyorc(type_: T, value: Any) -> Any:
+    """A neutral value as pyorc's writer takes it."""
+    if value is None:
+        return None
+    if type_.kind == "struct":
+        return tuple(to_pyorc(t, v) for t, v in zip(type_.children, value, strict=True))
+    if type_.kind == "array":
+        return [to_pyorc(type_.children[0], item) for item in value]
+    if type_.kind == "map":
+        key, item = type_.children
+        return {to_pyorc(key, k): to_pyorc(item, v) for k, v in value}
+    return value
+
+
+def write_pyorc(
+    path: Path, type_: T, rows: Sequence[object], *, timezone: zoneinfo.ZoneInfo = UTC, **options: Any
+) -> None:
+    with path.open("wb") as file:
+        writer = pyorc.Writer(file, str(type_), converters=CONVERTERS, timezone=timezone, **options)
+        for row in rows:
+            writer.write(to_pyorc(type_, row))
+        writer.close()

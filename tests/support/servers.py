@@ -1,0 +1,217 @@
+"""Servers on the loopback: an HTTP server of ranges on threads, and moto's S3 as a process of its own.
+
+Neither runs in the event loop of the test, so each serves asynchronous and blocking callers alike.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+__all__ = ["MotoServer", "RangeServer", "moto_server", "range_server", "start_moto"]
+
+RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+
+@dataclass
+class RangeServer:
+    """What the server serves and how well it behaves; change it between requests.
+
+    `statuses` are answered first, one a request, before anything is served. `gate` holds every request
+    until it is set.
+    """
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    statuses: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    etag: str | None = "strong"  # or "weak", or None
+    modified: str | None = None
+    ranges: bool = True
+    suffix_ranges: bool | None = True  # None: answered with the whole object
+    length: bool = True  # whether Content-Range and 416 say how long the object is
+    cut: int = 0  # this many bytes of a body are kept back and the connection is closed
+    conditions: bool = True  # whether If-Match is honoured
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def serve(self, name: str, data: bytes) -> str:
+        self.files[f"/{name}"] = data
+        return f"{self.url}/{name}"
+
+    @property
+    def ranges_asked(self) -> list[str]:
+        return [headers.get("Range", "") for _, _, headers in self.requests]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        config = self.server.config
+        config.requests.append((self.command, self.path, dict(self.headers.items())))
+        config.gate.wait(60)
+        if config.statuses:
+            status, headers = config.statuses.pop(0)
+            self._answer(status, b"no", headers)
+            return
+        data = config.files.get(self.path.partition("?")[0])
+        if data is None:
+            self._answer(404, b"no such thing", {})
+            return
+        headers = dict(config.headers)
+        etag = f'"{hashlib.md5(data).hexdigest()}"'
+        if config.etag:
+            headers["ETag"] = etag if config.etag == "strong" else f"W/{etag}"
+        if config.modified:
+            headers["Last-Modified"] = config.modified
+        if config.conditions and self.headers.get("If-Match") not in (None, headers.get("ETag")):
+            self._answer(412, b"", headers)
+            return
+        match = RANGE.fullmatch(self.headers.get("Range", ""))
+        if match is None or not config.ranges or (not match[1] and config.suffix_ranges is None):
+            self._answer(200, data, headers)
+            return
+        if match[1]:
+            start, stop = int(match[1]), min(int(match[2] or len(data)) + 1, len(data))
+        else:
+            start, stop = max(0, len(data) - int(match[2])), len(data)
+        total = str(len(data)) if config.length else "*"
+        if start >= stop or not (match[1] or config.suffix_ranges):
+            self._answer(416, b"", headers | {"Content-Range": f"bytes */{total}"})
+            return
+        self._answer(206, data[start:stop], headers | {"Content-Range": f"bytes {start}-{stop - 1}/{total}"})
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        cut = self.server.config.cut if status in (200, 206) else 0
+        try:
+            self.wfile.write(body[: max(0, len(body) - cut)])
+        except ConnectionError:
+            self.close_connection = True
+        if cut:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    config: RangeServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients of these tests hang up in the middle."""
+
+
+@contextmanager
+def run_range_server() -> Iterator[RangeServer]:
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.config = RangeServer(url=f"http://127.0.0.1:{server.server_address[1]}")
+        server.config.gate.set()
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server.config
+        finally:
+            server.config.gate.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def range_server() -> Iterator[RangeServer]:
+    with run_range_server() as server:
+        yield server
+
+
+@dataclass(frozen=True)
+class MotoServer:
+    """An S3 store; `options` are the storage options that reach it, `client` is boto3's."""
+
+    endpoint: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "key": "testing",
+            "secret": "testing",
+            "endpoint_url": self.endpoint,
+            "client_kwargs": {"region_name": "us-east-1"},
+        }
+
+    @functools.cached_property
+    def client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+            region_name="us-east-1",
+            config=Config(s3={"addressing_style": "path"}),
+        )
+
+    def put(self, bucket: str, key: str, data: bytes) -> str:
+        """Store an object, in a bucket that is made on the way; answers its URL."""
+        self.client.create_bucket(Bucket=bucket)
+        self.client.put_object(Bucket=bucket, Key=key, Body=data)
+        return f"s3://{bucket}/{key}"
+
+
+@functools.cache
+def start_moto() -> MotoServer:
+    """The one server of this process, started by whoever asks first and stopped at exit."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def stop() -> None:
+        process.kill()
+        process.wait()
+
+    atexit.register(stop)
+    endpoint = f"http://127.0.0.1:{port}"
+    deadline_s = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=5):
+                return MotoServer(endpoint)
+        except (urllib.error.URLError, ConnectionError):
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)  # a process of its own can only be polled
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> MotoServer:
+    return start_moto()

@@ -1,0 +1,279 @@
+"""The schema's text form, its numbering, and selection by name."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
+from orcstream.schema import MAX_DEPTH, Kind, Schema
+
+EVERYTHING = (
+    "struct<b:boolean,t:tinyint,s:smallint,i:int,l:bigint,f:float,d:double,str:string,bin:binary,"
+    "ts:timestamp,tz:timestamp with local time zone,day:date,dec:decimal(10,2),old:decimal,c:char(5),"
+    "v:varchar(7),list:array<int>,m:map<string,struct<x:int,y:array<double>>>,u:uniontype<int,string>,"
+    "`odd ``name`:int,empty:struct<>,g:geometry(OGC:CRS84),e:geography(EPSG:4326,KARNEY)>"
+)
+
+
+def select(text: str, columns: list[str | tuple[str, ...]] | None, *, case_sensitive: bool = True) -> str:
+    return str(Schema.parse(text).select(columns, case_sensitive))
+
+
+def test_text_round_trip() -> None:
+    schema = Schema.parse(EVERYTHING)
+    assert str(schema) == EVERYTHING
+    assert Schema.parse(str(schema)) == schema
+    assert {node.kind for _, node in schema.walk()} == set(Kind)
+
+
+def test_column_ids_are_pre_order() -> None:
+    schema = Schema.parse("struct<a:array<int>,m:map<int,struct<x:int>>,z:int>")
+    walked = [(".".join(path), int(node.column_id), int(node.last_column_id)) for path, node in schema.walk()]
+    assert walked == [
+        ("", 0, 7),
+        ("a", 1, 2),
+        ("a._elem", 2, 2),
+        ("m", 3, 6),
+        ("m._key", 4, 4),
+        ("m._value", 5, 6),
+        ("m._value.x", 6, 6),
+        ("z", 7, 7),
+    ]
+    assert schema.column_count == 8
+    assert [node.column_id for node in schema.types] == list(range(8))
+
+
+def test_schema_is_a_collection_of_top_level_fields() -> None:
+    schema = Schema.parse("struct<a:int,b:struct<x:int>>")
+    assert schema.names == tuple(schema) == ("a", "b")
+    assert len(schema) == 2
+    assert "b.x" in schema
+    assert "b.y" not in schema
+    assert str(schema["b"]) == "struct<x:int>"
+    assert schema["b", "x"].column_id == 3
+    assert Schema.parse("int").names == ()
+    assert not list(Schema.parse("int"))
+    assert Schema.parse("struct<>")  # an empty collection, but a schema
+
+
+def test_values() -> None:
+    schema = Schema.parse(EVERYTHING)
+    same = Schema.parse(EVERYTHING)
+    assert schema == same
+    assert hash(schema) == hash(same)
+    assert schema != Schema.parse("struct<b:boolean>")
+    assert pickle.loads(pickle.dumps(schema)) == schema
+    assert copy.deepcopy(schema.root) == schema.root
+    projected = schema.select(["m._value.y", "i"])
+    assert pickle.loads(pickle.dumps(projected)) == projected
+    assert projected != schema.root
+    with pytest.raises(AttributeError):
+        schema.root = projected
+    with pytest.raises(AttributeError):
+        del schema.root
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        (" STRUCT < a : INT , `b c` : Array< String > > ", "struct<a:int,`b c`:array<string>>"),
+        ("struct<a.b:int,c-d:int,é:int>", "struct<`a.b`:int,`c-d`:int,`é`:int>"),
+        ("timestamp  with local\ttime zone", "timestamp with local time zone"),
+        ("decimal(5)", "decimal(5,0)"),
+        ("geometry", "geometry(OGC:CRS84)"),  # as ORC Java prints its default
+        ("geography", "geography(OGC:CRS84,SPHERICAL)"),
+        ("geography(EPSG:1, karney)", "geography(EPSG:1,KARNEY)"),
+        ("struct<1a:int,``:int>", "struct<1a:int,``:int>"),
+    ],
+)
+def test_lenient_text(text: str, canonical: str) -> None:
+    assert str(Schema.parse(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "problem"),
+    [
+        ("", 0, "expected a type"),
+        ("struct<a:long>", 9, "did you mean 'bigint'"),
+        ("struct<a:strng>", 9, "did you mean 'string'"),
+        ("timestamp with time zone", 0, "did you mean 'timestamp with local time zone'"),
+        ("struct<a int>", 9, "expected ':'"),
+        ("struct<a:int", 12, "expected '>'"),
+        ("struct<a:int,>", 13, "expected a field name"),
+        ("struct<`a:int>", 14, "has no end"),
+        ("int>", 3, "expected the end"),
+        ("array<int,int>", 14, "array has 1 type, not 2"),
+        ("map<int>", 8, "map has 2 types, not 1"),
+        ("uniontype<" + ",".join(["int"] * 257) + ">", 1038, "1 to 256 types"),
+        ("decimal(39,0)", 8, "a precision from 1 to 38"),
+        ("decimal(5,6)", 10, "a scale from 0 to 5"),
+        ("char", 4, "expected '('"),
+        ("varchar(0)", 8, "a length from 1"),
+        ("geography(X, FLAT)", 13, "an algorithm"),
+        ("geometry()", 9, "reference system"),
+    ],
+)
+def test_bad_text(text: str, position: int, problem: str) -> None:
+    with pytest.raises(SchemaMismatch) as caught:
+        Schema.parse(text)
+    assert f"position {position}," in caught.value.message
+    assert problem in caught.value.message
+
+
+def test_text_must_be_text() -> None:
+    with pytest.raises(UsageError, match="must be str"):
+        Schema.parse(b"int")  # type: ignore[arg-type]  # what the test is about
+
+
+def test_depth() -> None:
+    def nested(levels: int) -> str:
+        return "array<" * (levels - 1) + "int" + ">" * (levels - 1)
+
+    schema = Schema.parse(nested(MAX_DEPTH))
+    assert str(schema) == nested(MAX_DEPTH)
+    assert pickle.loads(pickle.dumps(schema)) == schema
+    assert hash(schema) == hash(Schema.parse(nested(MAX_DEPTH)))
+    assert repr(schema.root)
+    with pytest.raises(Unsupported) as caught:
+        Schema.parse(nested(MAX_DEPTH + 1))
+    assert caught.value.reason == "schema_too_deep"
+
+
+NESTED = "struct<a:struct<x:int,y:int,z:int>,b:int,c:array<struct<p:int,q:int>>>"
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (None, NESTED),
+        ([], "struct<>"),
+        (["b", "a"], "struct<b:int,a:struct<x:int,y:int,z:int>>"),
+        (["a.y", "b", "a.x"], "struct<a:struct<y:int,x:int>,b:int>"),
+        (["b", "b", ("b",)], "struct<b:int>"),
+        (["a.x", "a"], "struct<a:struct<x:int,y:int,z:int>>"),
+        (["a", "a.x"], "struct<a:struct<x:int,y:int,z:int>>"),
+        (["c._elem.q"], "struct<c:array<struct<q:int>>>"),
+        (["c._elem"], "struct<c:array<struct<p:int,q:int>>>"),
+        ([("a", "z"), "b"], "struct<a:struct<z:int>,b:int>"),
+    ],
+)
+def test_select(columns: list[str | tuple[str, ...]] | None, expected: str) -> None:
+    assert select(NESTED, columns) == expected
+
+
+def test_select_keeps_the_file_s_column_ids() -> None:
+    root = Schema.parse(NESTED).select(["c._elem.q", "a.y"])
+    ids = [(int(node.column_id), int(node.last_column_id)) for _, node in root.walk()]
+    assert ids == [(0, 9), (6, 9), (7, 9), (9, 9), (1, 4), (3, 3)]
+
+
+def test_select_in_maps_and_unions() -> None:
+    text = "struct<m:map<struct<k:int,l:int>,struct<x:int,y:int>>,u:uniontype<int,struct<x:int>>>"
+    pruned = "struct<m:map<struct<k:int,l:int>,struct<y:int>>>"
+    assert select(text, ["m._value.y"]) == pruned
+    assert select(text, ["m._key.l"]) == "struct<m:map<struct<l:int>,struct<x:int,y:int>>>"
+    assert select(text, ["m._key.l", "m._value.x"]) == "struct<m:map<struct<l:int>,struct<x:int>>>"
+    assert select(text, ["m._key"]) == "struct<m:map<struct<k:int,l:int>,struct<x:int,y:int>>>"
+    assert select(text, ["u._union_1.x"]) == "struct<u:uniontype<int,struct<x:int>>>"
+    with pytest.raises(ColumnNotFound):
+        select(text, ["u._union_2"])
+
+
+def test_select_names_that_hold_dots() -> None:
+    text = "struct<col.dot:bigint,col:struct<dot:int,b.c:int>,a.b:struct<c.d:int>>"
+    assert select(text, ["col.dot"]) == "struct<`col.dot`:bigint>"
+    assert select(text, [("col", "dot")]) == "struct<col:struct<dot:int>>"
+    assert select(text, ["col.b.c"]) == "struct<col:struct<`b.c`:int>>"
+    assert select(text, ["a.b.c.d"]) == "struct<`a.b`:struct<`c.d`:int>>"
+
+
+def test_select_case() -> None:
+    text = "struct<Name:int,Inner:struct<X:int>>"
+    assert select(text, ["name", "INNER.x"], case_sensitive=False) == "struct<Name:int,Inner:struct<X:int>>"
+    with pytest.raises(ColumnNotFound, match="did you mean 'Name'"):
+        select(text, ["name"])
+    both = "struct<a:int,A:string>"
+    assert select(both, ["A"], case_sensitive=False) == "struct<A:string>"
+    with pytest.raises(UsageError, match="ambiguous"):
+        select("struct<aB:int,Ab:string>", ["AB"], case_sensitive=False)
+    with pytest.raises(UsageError, match="ambiguous"):
+        select("struct<a:int,a:string>", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("amuont", "no column 'amuont': the file has 'amount', 'inner'; did you mean 'amount'?"),
+        ("inner.vlaue", "no column 'inner.vlaue': 'inner' has 'value'; did you mean 'value'?"),
+        ("amount.x", "no column 'amount.x': 'amount' is a int and has no fields"),
+        (("inner", "X"), "no column ('inner', 'X'): 'inner' has 'value'"),
+        ("", "no column '': the file has 'amount', 'inner'"),
+        ("inner.", "no column 'inner.': 'inner' has 'value'"),
+    ],
+)
+def test_unknown_column(column: str | tuple[str, ...], message: str) -> None:
+    schema = Schema.parse("struct<amount:int,inner:struct<value:int>>")
+    with pytest.raises(ColumnNotFound) as caught:
+        schema.select([column])
+    assert caught.value.message == message
+    with pytest.raises(ColumnNotFound):
+        schema[column]
+
+
+def test_select_refuses_what_it_cannot_mean() -> None:
+    schema = Schema.parse("struct<a:int>")
+    with pytest.raises(UsageError, match=r"write \['a'\]"):
+        schema.select("a")
+    for column in ((), 3, ("a", 1)):
+        with pytest.raises(UsageError, match="a column is a name"):
+            schema.select([column])  # type: ignore[list-item]  # what the test is about
+    scalar = Schema.parse("timestamp")
+    assert scalar.select(None) is scalar.root
+    for columns in (["a"], []):
+        with pytest.raises(UsageError, match="root is a timestamp"):
+            scalar.select(columns)
+
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+types = st.recursive(
+    st.sampled_from(["int", "string", "decimal(3,1)", "char(2)", "timestamp with local time zone"]),
+    lambda inner: st.one_of(
+        inner.map(lambda child: f"array<{child}>"),
+        st.tuples(inner, inner).map(lambda pair: f"map<{pair[0]},{pair[1]}>"),
+        st.lists(inner, min_size=1, max_size=3).map(lambda all_: f"uniontype<{','.join(all_)}>"),
+        st.dictionaries(names, inner, max_size=4).map(
+            lambda fields: (
+                "struct<" + ",".join(f"`{n.replace('`', '``')}`:{t}" for n, t in fields.items()) + ">"
+            )
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(types)
+def test_any_schema_round_trips(text: str) -> None:
+    schema = Schema.parse(text)
+    assert Schema.parse(str(schema)) == schema
+    assert pickle.loads(pickle.dumps(schema)) == schema
+
+
+@given(types)
+def test_selecting_every_path_selects_everything(text: str) -> None:
+    schema = Schema.parse(f"struct<r:{text}>")
+    assert schema.select([path for path, _ in schema.walk() if path]) == schema.root
+    for path, node in schema.walk():
+        if path:
+            assert schema[path] == node
+
+
+@given(st.text())
+def test_any_text_parses_or_is_a_schema_mismatch(text: str) -> None:
+    with contextlib.suppress(SchemaMismatch, Unsupported):
+        Schema.parse(text)
