@@ -113,6 +113,14 @@ async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: 
     return S3Source(bucket, key, version, lease, cost, shown)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Signature:
+    """A signed URL. Compared by identity: signing twice within a second gives the same text."""
+
+    url: yarl.URL
+    made_s: float
+
+
 class S3Source:
     """One object; every request carries the ETag of the first answer."""
 
@@ -136,8 +144,7 @@ class S3Source:
         self._ranges = RangeClient(lease.client.session, self._pin, {"allow_redirects": False})
         self._clock = clock
         self._signing = anyio.Lock()
-        self._signed: yarl.URL | None = None
-        self._signed_at_s = 0.0
+        self._signature: _Signature | None = None
         self._proxy: str | None = None
         self._signs: bool | None = None  # None: not tried yet
 
@@ -177,17 +184,17 @@ class S3Source:
         """The answer to a signed URL, or to a call through s3fs; errors are those of `ByteSource`."""
         if self._signs is not False:
             try:
-                url, is_fresh = await self._sign(None)
-                if url is not None:
+                signature, is_fresh = await self._sign(None)
+                if signature is not None:
                     try:
-                        return await self._note(True, signed(url))
+                        return await self._note(True, signed(signature.url))
                     except HttpStatus as error:
                         if error.status != 403 or is_fresh:
                             raise
                     # Signed by credentials that have ended since.
-                    url, _ = await self._sign(url)
-                    if url is not None:
-                        return await self._note(True, signed(url))
+                    signature, _ = await self._sign(signature)
+                    if signature is not None:
+                        return await self._note(True, signed(signature.url))
             except HttpStatus as error:
                 if self._signs or error.status not in FALL_BACK_STATUS:
                     raise _refused(error.status, error.message, self.url) from None
@@ -199,19 +206,26 @@ class S3Source:
         self._signs = signs
         return result
 
-    async def _sign(self, refused: yarl.URL | None) -> tuple[yarl.URL | None, bool]:
-        """A URL for the object and whether it is new; None where requests cannot be signed ahead."""
+    async def _sign(self, refused: _Signature | None) -> tuple[_Signature | None, bool]:
+        """A signature other than `refused` and whether it is new; None where none can be made ahead.
+
+        Of requests that were refused together, the first has a new one made and the others use it.
+        """
         async with self._signing:
-            age_s = self._clock() - self._signed_at_s
-            if self._signed is not None and self._signed is not refused and age_s < RENEWED_AFTER_S:
-                return self._signed, False
+            current = self._signature
+            if (
+                current is not None
+                and current is not refused
+                and self._clock() - current.made_s < RENEWED_AFTER_S
+            ):
+                return current, False
             text = await self._guard(self._presign)
             if text is None:
                 self._signs = False
                 return None, True
-            self._signed, self._signed_at_s = yarl.URL(text, encoded=True), self._clock()
-            self._proxy = get_environ_proxies(text).get(self._signed.scheme)
-            return self._signed, True
+            self._signature = _Signature(yarl.URL(text, encoded=True), self._clock())
+            self._proxy = get_environ_proxies(text).get(self._signature.url.scheme)
+            return self._signature, True
 
     async def _presign(self) -> str | None:
         filesystem = self._filesystem

@@ -41,9 +41,10 @@ async def open_source(
         from orcstream.io.memory import BytesSource
 
         return BytesSource(url, tune(CostModel.memory()))
-    url = os.fspath(url)
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
     if not isinstance(url, str):
-        raise UsageError(f"a URL must be text, not {type(url).__name__}")
+        raise UsageError(f"a URL must be text, a path or bytes, not {type(url).__name__}")
     options = dict(storage_options or {})
     shown = strip_credentials(url)
     protocol = protocol_of(url)
@@ -74,10 +75,10 @@ async def open_source(
 
 
 def _is_chain(url: str) -> bool:
-    """Whether the part before the first ``::`` is a URL or names a protocol; else it is an odd file name."""
+    """Whether the part before the first ``::`` is a file system over another; else it is an odd file name."""
     first = url.partition("::")[0]
     if "://" in first:
-        return True
+        return protocol_of(first) not in ("file", "local", "memory")
     from fsspec.registry import known_implementations, registry
 
     return first in known_implementations or first in registry

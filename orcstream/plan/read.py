@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from orcstream.byterange import ByteRange, CostModel, Request, coalesce
 from orcstream.codec.structure import StripeInformation
 
-__all__ = ["Piece", "plan_control", "plan_requests", "plan_windows"]
+__all__ = ["CONTROL_STRIPES", "Piece", "control_count", "plan_control", "plan_requests", "plan_windows"]
+
+# Stripes whose footers are asked for together, once the first ones are known.
+CONTROL_STRIPES = 64
 
 # Gaps may add this share to what is wanted; more requests are the lesser evil then.
 _WASTE_SHARE = 0.1
@@ -34,12 +37,24 @@ class Piece:
     range: ByteRange
 
 
-def plan_control(stripes: Sequence[StripeInformation], cost: CostModel) -> list[Request]:
-    """Requests for the footers of `stripes`; members are places in that list."""
-    wanted = [
-        stripe.range if stripe.range.length <= cost.gap_bytes else stripe.footer_range for stripe in stripes
-    ]
-    return coalesce(wanted, gap_bytes=min(cost.gap_bytes, cost.part_bytes), max_bytes=cost.part_bytes)
+def control_count(first: int, cost: CostModel) -> int:
+    """How many stripes' footers to ask for together, from stripe `first` on.
+
+    The first rows should not wait for more footers than can be fetched at once.
+    """
+    return cost.request_cap if first == 0 else CONTROL_STRIPES
+
+
+def plan_control(
+    stripes: Sequence[StripeInformation], cost: CostModel, window_bytes: int
+) -> list[Request]:
+    """Requests for the footers of `stripes`; members are places in that list.
+
+    What comes along with the footers, whole stripes included, is at most about `window_bytes`.
+    """
+    gap_bytes = min(cost.gap_bytes, window_bytes // max(1, len(stripes)))
+    wanted = [stripe.range if stripe.range.length <= gap_bytes else stripe.footer_range for stripe in stripes]
+    return coalesce(wanted, gap_bytes=gap_bytes, max_bytes=cost.part_bytes)
 
 
 def plan_windows(streams: Sequence[ByteRange], window_bytes: int) -> list[list[Piece]]:

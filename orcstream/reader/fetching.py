@@ -18,14 +18,18 @@ import anyio.abc
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cover, gather
 from orcstream.codec.structure import StripeInformation
 from orcstream.io.scheduler import FetchScheduler, FetchTicket
-from orcstream.plan.read import Piece, plan_control, plan_requests, plan_windows
+from orcstream.plan.read import (
+    CONTROL_STRIPES,
+    Piece,
+    control_count,
+    plan_control,
+    plan_requests,
+    plan_windows,
+)
 from orcstream.reader.budget import Lease, MemoryBudget
 from orcstream.reader.decoding import DecodeQueue, StreamFeed, StripeRun
 
 __all__ = ["Fetcher", "FetchPlan"]
-
-# Stripes whose footers are asked for together, and how few known ones are left when the next are.
-_CONTROL_STRIPES = 64
 
 
 @dataclass(slots=True)
@@ -59,6 +63,13 @@ class _Known:
 
     stripe: StripeRun
     held: list[tuple[RangeBuffer, Lease | None]]
+
+    def at_hand(self, wanted: ByteRange) -> tuple[RangeBuffer, Lease | None] | None:
+        """The buffer that came along and has these bytes."""
+        for buffer, lease in self.held:
+            if buffer.range.start <= wanted.start and wanted.stop <= buffer.range.stop:
+                return buffer, lease
+        return None
 
 
 @dataclass(slots=True)
@@ -128,32 +139,34 @@ class Fetcher:
             await self._wake.wait()
 
     def _ask(self) -> None:
-        more = self._next_control < len(self._stripes) and self._queue.stripe_count < _CONTROL_STRIPES
+        more = self._next_control < len(self._stripes) and self._queue.stripe_count < CONTROL_STRIPES
         if more and not self._control_running and len(self._windows) < 4:
             self._ask_control()
-        while self._windows and self._fits(self._windows[0]):
-            window = self._windows.popleft()
+        while self._windows:
+            window = self._windows[0]
             feeds = window.known.stripe.feeds
             pieces = [piece for piece in window.pieces if _is_next(feeds[piece.stream], piece)]
+            if not self._fits(window.known, pieces):
+                break
+            self._windows.popleft()
             self._ask_pieces(window.known, pieces, window.number)
         for feed in self._queue.hungry():
             known = self._known[feed.run.stripe]
             piece = Piece(known.stripe.feeds.index(feed), feed.pieces[feed.asked])
             self._ask_pieces(known, [piece], 0)
 
-    def _fits(self, window: _Window) -> bool:
-        return self._budget.fits(sum(piece.range.length for piece in window.pieces))
+    def _fits(self, known: _Known, pieces: Sequence[Piece]) -> bool:
+        missing = sum(piece.range.length for piece in pieces if known.at_hand(piece.range) is None)
+        return missing == 0 or self._budget.fits(missing)
 
     # --- the control wave --------------------------------------------------------------------------
 
     def _ask_control(self) -> None:
         self._control_running = True
         start = self._next_control
-        # The first rows should not wait for more footers than can be fetched at once.
-        count = self._cost.request_cap if start == 0 else _CONTROL_STRIPES
-        group = self._stripes[start : start + count]
+        group = self._stripes[start : start + control_count(start, self._cost)]
         self._next_control += len(group)
-        requests = plan_control(group, self._cost)
+        requests = plan_control(group, self._cost, self._budget.window_bytes)
         fetches = [self._submit(request, start) for request in requests]
         self._tasks.start_soon(self._receive_control, start, group, fetches)
 
@@ -207,12 +220,11 @@ class Fetcher:
             feed = feeds[piece.stream]
             number = feed.asked
             feed.asked += 1
-            for buffer, lease in known.held:
-                if buffer.range.start <= piece.range.start and piece.range.stop <= buffer.range.stop:
-                    self._queue.arrive(feed, number, [buffer.view(piece.range)], lease)
-                    break
-            else:
+            held = known.at_hand(piece.range)
+            if held is None:
                 missing.append((feed, number, piece.range))
+            else:
+                self._queue.arrive(feed, number, [held[0].view(piece.range)], held[1])
         requests = plan_requests([range_ for _, _, range_ in missing], self._cost)
         fetches = [self._submit(request, known.stripe.number, window) for request in requests]
         if fetches:
@@ -221,7 +233,7 @@ class Fetcher:
             self._on_arrival()
         if all(feed.asked == len(feed.pieces) for feed in feeds):
             known.held.clear()
-            del self._known[known.stripe]
+            self._known.pop(known.stripe, None)
 
     async def _receive(
         self, missing: list[tuple[StreamFeed, int, ByteRange]], fetches: list[_Fetch]

@@ -30,7 +30,7 @@ from orcstream.errors import ColumnNotFound, FormatError, OrcError, UsageError
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import open_source
-from orcstream.plan.read import plan_control, plan_requests, plan_windows
+from orcstream.plan.read import control_count, plan_control, plan_requests, plan_windows
 from orcstream.plan.tail import METADATA_CAP_BYTES, Need, Tail, parse_stripe_statistics, plan_tail
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
 from orcstream.reader.decoding import StripeRun
@@ -315,11 +315,13 @@ class OrcFile:
         cost = self._session.source.cost
         budget = MemoryBudget(memory_limit, lambda: None)
         starter = _StripeStarter(self._tail, root, VectorOptions(), self._options)
-        control = [
-            request
-            for request in plan_control(self.stripes, cost)
-            if request.range.start < self._cached.range.start
-        ]
+        control = []
+        first = 0
+        while first < len(self.stripes):
+            group = self.stripes[first : first + control_count(first, cost)]
+            first += len(group)
+            control += plan_control(group, cost, budget.window_bytes)
+        control = [request for request in control if request.range.start < self._cached.range.start]
         held = [*await self._fetch([request.range for request in control]), self._cached]
         data_requests = data_wanted = data_read = windows = 0
         for number, stripe in enumerate(self.stripes):

@@ -122,6 +122,7 @@ class Reading:
                     limiter = anyio.CapacityLimiter(self.plan.decode_threads)
                     for _ in range(self.plan.decode_threads):
                         tasks.start_soon(self._decode, limiter)
+                    self._on_arrival()
                     await self._fetcher.run()
         except Exception as error:
             self._fail(error)

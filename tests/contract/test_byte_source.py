@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -60,58 +61,74 @@ KINDS = [
 ]
 
 
+def local_store(folder: Path, kind: str) -> Store:
+    count = itertools.count(1)
+
+    def put(name: str, data: bytes) -> str:
+        path = folder / "a b%20c" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        # Two writes within one tick of the kernel's clock would have the same time.
+        time_ns = next(count) * 10**9
+        os.utime(path, ns=(time_ns, time_ns))
+        return str(path) if kind == "local" else f"file://{path}"
+
+    return Store(put)
+
+
+def memory_store() -> Store:
+    def put(name: str, data: bytes) -> str:
+        MemoryFileSystem().pipe_file(f"/contract/{name}", data)
+        return f"memory://contract/{name}"
+
+    return Store(put)
+
+
+def http_store(server: RangeServer, kind: str) -> Store:
+    server.ranges = kind != "http_whole"
+    server.suffix_ranges = kind != "http_no_suffix"
+    server.etag = {"http_weak_etag": "weak", "http_no_etag": None}.get(kind, "strong")
+    count = itertools.count(10)
+
+    def put(name: str, data: bytes) -> str:
+        server.modified = f"Sat, 21 Nov 2020 07:00:{next(count)} GMT"
+        return server.serve(name, data)
+
+    return Store(put)
+
+
+def s3_store(moto: MotoServer, kind: str) -> Store:
+    # Anything about proxies makes the source leave every request to s3fs.
+    options = moto.options | ({"config_kwargs": {"proxies": {}}} if kind == "s3_called" else {})
+    return Store(lambda name, data: moto.put("contract", f"a b/ü+{name}", data), options)
+
+
+def filesystem_store(prefix: str) -> Store:
+    def put(name: str, data: bytes) -> str:
+        path = f"contract/{name}"
+        FILES[path] = (data, FILES.get(path, (b"", 0))[1] + 1)
+        return prefix + path
+
+    return Store(put)
+
+
+FILESYSTEMS = {
+    "loop_filesystem": "looptest://",
+    "thread_filesystem": "threadtest://",
+    "chain": "simplecache::threadtest://",
+}
+
+
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     kind: str = request.param
-    if kind in ("local", "file_url"):
-
-        def put_file(name: str, data: bytes) -> str:
-            path = tmp_path / "a b%20c" / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(data)
-            return str(path) if kind == "local" else f"file://{path}"
-
-        return Store(put_file)
-    if kind == "memory":
-
-        def put_memory(name: str, data: bytes) -> str:
-            MemoryFileSystem().pipe_file(f"/contract/{name}", data)
-            return f"memory://contract/{name}"
-
-        return Store(put_memory)
     if kind.startswith("http"):
-        server: RangeServer = request.getfixturevalue("range_server")
-        if kind == "http_weak_etag":
-            server.etag = "weak"
-        if kind == "http_no_etag":
-            server.etag = None
-
-            def put_dated(name: str, data: bytes) -> str:
-                server.modified = f"Sat, 21 Nov 2020 07:00:{len(server.requests):02} GMT"
-                return server.serve(name, data)
-
-            return Store(put_dated)
-        if kind == "http_no_suffix":
-            server.suffix_ranges, server.length = False, True
-        if kind == "http_whole":
-            server.ranges = False
-        return Store(server.serve)
+        return http_store(request.getfixturevalue("range_server"), kind)
     if kind.startswith("s3"):
-        moto: MotoServer = request.getfixturevalue("moto_server")
-        options = moto.options
-        if kind == "s3_called":
-            options["config_kwargs"] = {"proxies": {}}
-        return Store(lambda name, data: moto.put("contract", f"a b/ü+{name}", data), options)
-    protocol = {"loop_filesystem": "looptest://", "thread_filesystem": "threadtest://"}.get(
-        kind, "simplecache::threadtest://"
-    )
-
-    def put_entry(name: str, data: bytes) -> str:
-        path = f"contract/{name}"
-        FILES[path] = (data, FILES.get(path, (b"", 0))[1] + 1)
-        return protocol + path
-
-    return Store(put_entry)
+        return s3_store(request.getfixturevalue("moto_server"), kind)
+    if kind in FILESYSTEMS:
+        return filesystem_store(FILESYSTEMS[kind])
+    return memory_store() if kind == "memory" else local_store(tmp_path, kind)
 
 
 async def test_fetch_suffix_answers_end_length_and_fingerprint(store: Store) -> None:
@@ -184,19 +201,26 @@ async def test_missing_file(store: Store) -> None:
     assert caught.value.filename == url
 
 
+async def fetch_and_verify(source: ByteSource) -> None:
+    await source.fetch(ByteRange(3, 33))
+    await source.verify()
+
+
 @pytest.mark.parametrize("other", [DATA[::-1], DATA[:-1], DATA + b"x"], ids=["content", "shorter", "longer"])
-async def test_a_file_replaced_meanwhile_is_noticed(store: Store, other: bytes) -> None:
+async def test_a_file_replaced_meanwhile_is_noticed(
+    store: Store, other: bytes, request: pytest.FixtureRequest
+) -> None:
     url = store.put("a.orc", DATA)
     async with store.open(url) as source:
         await source.fetch_suffix(10)
         store.put("a.orc", other)
-        try:
-            data = bytes(await source.fetch(ByteRange(0, 1000)))
-            await source.verify()
-        except SourceChanged:
+        if "http_whole" in request.node.callspec.params.values():
+            # Came whole with the first answer, so all that is handed out is of one version.
+            assert bytes(await source.fetch(ByteRange(0, 1000))) == DATA[:1000]
             return
-    # What a store cannot tell apart must at least have been read before the change.
-    assert data == DATA[:1000]
+        with pytest.raises(SourceChanged) as caught:
+            await fetch_and_verify(source)
+        assert caught.value.url == source.url
 
 
 async def test_pin_holds_a_source_to_a_version_known_from_elsewhere(store: Store) -> None:
@@ -211,8 +235,7 @@ async def test_pin_holds_a_source_to_a_version_known_from_elsewhere(store: Store
     async with store.open(url) as source:
         source.pin(suffix.file_length + 1, suffix.fingerprint)
         with pytest.raises(SourceChanged):
-            await source.fetch(ByteRange(3, 33))
-            await source.verify()
+            await fetch_and_verify(source)
 
 
 async def test_aclose_leaves_nothing_and_may_be_called_again(store: Store) -> None:

@@ -14,7 +14,7 @@ from orcstream.io.byte_source import ByteSource, Transient
 from orcstream.io.memory import BytesSource
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy, is_transient
-from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.scheduler import FetchScheduler, FetchTicket
 from tests.support.faulty import Fault, FaultySource, GatedSource, LatencySource
 from tests.support.recording import RecordingSource
 
@@ -201,7 +201,7 @@ async def test_an_attempt_that_takes_too_long_is_a_failure() -> None:
 
 
 async def test_one_failure_harms_no_other_request_and_waits_for_its_reader() -> None:
-    source = FaultySource(memory(), [PermissionError(13, "no")], only=lambda range: range == part(2))
+    source = FaultySource(memory(), [PermissionError(13, "no")], only=lambda asked: asked == part(2))
     async with anyio.create_task_group() as group:
         scheduler = make(source, group)
         tickets = [scheduler.submit(part(number), number) for number in range(6)]
@@ -265,7 +265,7 @@ async def test_close_cancels_everything_and_wakes_who_waits() -> None:
             group.start_soon(wait, number)
         await anyio.wait_all_tasks_blocked()
         await scheduler.aclose()
-        assert sorted(range.start for range in gated.cancelled) == [0, 100]
+        assert sorted(one.start for one in gated.cancelled) == [0, 100]
         assert scheduler.bytes_in_flight == scheduler.queued_count == 0
         with pytest.raises(UsageError, match="closed"):
             scheduler.submit(part(9), 9)
@@ -279,7 +279,7 @@ async def test_cancelling_the_group_cancels_the_requests_and_wakes_who_waits() -
     gated = GatedSource(memory())
     async with anyio.create_task_group() as outer:
         ready = anyio.Event()
-        tickets = []
+        tickets: list[FetchTicket] = []
 
         async def serve() -> None:
             async with anyio.create_task_group() as group:

@@ -83,7 +83,7 @@ class GatedSource(WrappedSource):
 
 
 class LatencySource(WrappedSource):
-    """Answers `latency_s` after it was asked, then sends at `bandwidth` bytes per second, all requests together.
+    """Answers `latency_s` after it was asked, then sends `bandwidth` bytes per second in all.
 
     Time is what `sleep` makes of it: real for a benchmark, counted for a test.
     """

@@ -14,7 +14,7 @@ import orcstream
 from tests.support import compare
 from tests.support.reference.types import T
 
-OPEN_OPTIONS = frozenset({"default_timezone", "storage_options", "keys", "io_options"})
+OPEN_OPTIONS = frozenset({"timezone", "default_timezone", "calendar", "storage_options", "io_options"})
 
 
 def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

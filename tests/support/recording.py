@@ -65,7 +65,7 @@ class RecordingSource(WrappedSource):
 
     @property
     def byte_count(self) -> int:
-        return sum(range.length for range in self.ranges)
+        return sum(one.length for one in self.ranges)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         self._begin()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import boto3
+import botocore.session
 import pytest
 from botocore.config import Config
 
@@ -35,8 +35,8 @@ RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 class RangeServer:
     """What the server serves and how well it behaves; change it between requests.
 
-    `statuses` are answered first, one a request, before anything is served. `gate` holds every request
-    until it is set.
+    `statuses` are answered first, one a request in the order of arrival, before anything is served. `gate`
+    holds every answer until it is set.
     """
 
     url: str = ""
@@ -52,6 +52,13 @@ class RangeServer:
     cut: int = 0  # this many bytes of a body are kept back and the connection is closed
     conditions: bool = True  # whether If-Match is honoured
     gate: threading.Event = field(default_factory=threading.Event)
+    arrived: threading.Condition = field(default_factory=threading.Condition)
+
+    def wait_for_requests(self, count: int) -> None:
+        """Block until `count` requests have arrived; call it on a thread."""
+        with self.arrived:
+            if not self.arrived.wait_for(lambda: len(self.requests) >= count, timeout=60):
+                raise TimeoutError(f"{len(self.requests)} requests arrived, not {count}")
 
     def serve(self, name: str, data: bytes) -> str:
         self.files[f"/{name}"] = data
@@ -68,11 +75,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         config = self.server.config
-        config.requests.append((self.command, self.path, dict(self.headers.items())))
+        with config.arrived:
+            config.requests.append((self.command, self.path, dict(self.headers.items())))
+            refusal = config.statuses.pop(0) if config.statuses else None
+            config.arrived.notify_all()
         config.gate.wait(60)
-        if config.statuses:
-            status, headers = config.statuses.pop(0)
-            self._answer(status, b"no", headers)
+        if refusal is not None:
+            self._answer(refusal[0], b"no", refusal[1])
             return
         data = config.files.get(self.path.partition("?")[0])
         if data is None:
@@ -100,8 +109,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(416, b"", headers | {"Content-Range": f"bytes */{total}"})
             return
         self._answer(206, data[start:stop], headers | {"Content-Range": f"bytes {start}-{stop - 1}/{total}"})
-
-    do_HEAD = do_GET
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -153,7 +160,7 @@ def range_server() -> Iterator[RangeServer]:
 
 @dataclass(frozen=True)
 class MotoServer:
-    """An S3 store; `options` are the storage options that reach it, `client` is boto3's."""
+    """An S3 store; `options` are the storage options that reach it, `client` is botocore's."""
 
     endpoint: str
 
@@ -168,7 +175,7 @@ class MotoServer:
 
     @functools.cached_property
     def client(self) -> Any:
-        return boto3.client(
+        return botocore.session.get_session().create_client(
             "s3",
             endpoint_url=self.endpoint,
             aws_access_key_id="testing",

@@ -1,6 +1,10 @@
+"""Arithmetic on byte ranges: what is asked for, what comes back, and how it is found again."""
+
 from __future__ import annotations
 
 import array
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -62,7 +66,7 @@ def test_every_range_is_gathered_from_consecutive_requests(
 @given(st.lists(byte_ranges, max_size=25), st.integers(0, 40))
 def test_coalesce_merges_all_that_fits(ranges: list[ByteRange], gap_bytes: int) -> None:
     requests = coalesce(ranges, gap_bytes=gap_bytes, max_bytes=10_000)
-    for one, two in zip(requests, requests[1:], strict=False):
+    for one, two in pairwise(requests):
         assert two.range.start - one.range.stop > gap_bytes
     assert all(len(numbers) <= 1 for numbers in cover(len(ranges), requests))
 
@@ -158,16 +162,6 @@ def test_presets_read_larger_gaps_from_farther_stores() -> None:
     "changed", [{"request_cap": 0}, {"part_bytes": 0}, {"tail_bytes": 0}, {"bandwidth": 0}]
 )
 def test_cost_model_refuses_senseless_numbers(changed: dict[str, int]) -> None:
-    numbers = {
-        **{
-            "latency_s": 0,
-            "bandwidth": 1,
-            "request_cap": 1,
-            "request_cpu_s": 0,
-            "part_bytes": 1,
-            "tail_bytes": 1,
-        },
-        **changed,
-    }
+    sound = CostModel(0.0, 1.0, 1, 0.0, 1, 1)
     with pytest.raises(ValueError, match="no cost model"):
-        CostModel(**numbers)
+        replace(sound, **changed)

@@ -55,6 +55,7 @@ def test_schema_is_a_collection_of_top_level_fields() -> None:
     assert len(schema) == 2
     assert "b.x" in schema
     assert "b.y" not in schema
+    assert 3 not in schema
     assert str(schema["b"]) == "struct<x:int>"
     assert schema["b", "x"].column_id == 3
     assert Schema.parse("int").names == ()
@@ -73,6 +74,10 @@ def test_values() -> None:
     projected = schema.select(["m._value.y", "i"])
     assert pickle.loads(pickle.dumps(projected)) == projected
     assert projected != schema.root
+    assert schema.root != EVERYTHING
+    assert repr(Schema.parse("struct<a:int>")) == "Schema.parse('struct<a:int>')"
+    with pytest.raises(UsageError, match="pre-order"):
+        Schema(projected)
     with pytest.raises(AttributeError):
         schema.root = projected
     with pytest.raises(AttributeError):

@@ -203,6 +203,8 @@ def test_magic_may_stand_at_the_start_only() -> None:
     assert isinstance(read(data, len(data) - 1), Tail)
     with pytest.raises(NotOrcFile, match="no 'ORC'"):
         read(build(body=b"XYZ", magic=None))
+    with pytest.raises(NotOrcFile, match="no magic in the postscript, and the footer has no types"):
+        read(build(pb.Footer(), magic=None))
     with pytest.raises(NotOrcFile, match="magic is 'ORX'"):
         read(build(magic="ORX"))
 
@@ -410,6 +412,18 @@ def test_hostile_encryption_of_stripes(stripe: dict[str, Any]) -> None:
     footer = pb.Footer(types=struct(3), encryption=encryption, stripes=[pb.StripeInformation(**stripe)])
     with pytest.raises(CorruptTail):
         read(build(footer))
+
+
+def test_hostile_masks() -> None:
+    encryption = pb.Encryption(mask=[pb.DataMask(name="nullify", columns=[2])])
+    with pytest.raises(CorruptTail, match="the mask 'nullify'"):
+        read(build(pb.Footer(types=struct(3), encryption=encryption)))
+
+
+def test_more_bytes_than_the_file_has() -> None:
+    data = build()
+    with pytest.raises(CorruptTail, match="bytes at the end of a file of 3"):
+        plan_tail(memoryview(data), 3)
 
 
 def test_unknown_calendar() -> None:

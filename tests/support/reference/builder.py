@@ -44,6 +44,8 @@ class Options:
     footer_extra: list[wire.Field] = field(default_factory=list)
     postscript_extra: list[wire.Field] = field(default_factory=list)
     metadata: bytes | None = None
+    types: list[bytes] | None = None
+    """The footer's types as messages, if they shall not be the tree's."""
 
 
 class FileBuilder:
@@ -105,7 +107,7 @@ class FileBuilder:
                 (1, len(o.header)),
                 (2, len(self._body)),
                 *wire.repeated(3, stripes),
-                *wire.repeated(4, list(_types(self.type_, 0))),
+                *wire.repeated(4, _types(self.type_, 0) if o.types is None else o.types),
                 (6, rows if o.row_count is None else o.row_count),
                 *wire.repeated(7, statistics),
                 (8, o.stride),

@@ -1,0 +1,290 @@
+"""The command line: `orcstream meta`, `cat` and `plan`.
+
+Knows the package's public names and how their values look as text. Must not know what lies under them.
+Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
+an error is one line on standard error that names the URL; the exit status is 2 for a call that has to be
+changed, 1 for everything else that fails, and 141 where the reader of the output left early, as if the
+signal for that had ended the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from decimal import Decimal
+from importlib import metadata
+from typing import Any
+
+import anyio
+import numpy as np
+
+import orcstream
+from orcstream.cli_text import csv_format, csv_row, json_format, json_row
+from orcstream.schema import Kind
+
+__all__ = ["main"]
+
+# As far as is known who they are; the specification lists them at "File Tail".
+_WRITERS = ("ORC Java", "ORC C++", "Presto", "Scritchley Go", "Trino", "cuDF")
+_SIGPIPE_STATUS = 141
+_SIGINT_STATUS = 130
+# Enough for each hand-over to be cheap, few enough for the output to flow.
+_BATCH_ROWS = 1 << 14
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; answers the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        anyio.run(_run, options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered has no reader; Python would complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _SIGPIPE_STATUS
+    except KeyboardInterrupt:
+        return _SIGINT_STATUS
+    except (orcstream.OrcError, OSError, ImportError) as error:
+        print("orcstream:", " ".join(str(error).split()), file=sys.stderr)
+        return 2 if isinstance(error, orcstream.UsageError) else 1
+    return 0
+
+
+# --- what was asked for ------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="orcstream",
+        description="Looks into ORC files: on this machine, in object stores, on web servers.",
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    meta = _command(commands, "meta", _meta, "schema, rows, stripes, compression, writer and statistics")
+    meta.add_argument("--json", action="store_true", help="as one JSON object")
+
+    cat = _command(commands, "cat", _cat, "the rows, as they arrive")
+    _add_columns(cat)
+    cat.add_argument("--limit", type=_count, metavar="N", help="stop after N rows")
+    cat.add_argument(
+        "--format", choices=("json", "csv"), default="json", help="one JSON value a line, or CSV"
+    )
+    cat.add_argument(
+        "--timestamp-unit",
+        choices=("s", "ms", "us", "ns"),
+        default="ns",
+        help="of times; ns reaches from 1677 to 2262 only",
+    )
+
+    plan = _command(commands, "plan", _plan, "what reading would ask the store for, without reading")
+    _add_columns(plan)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Callable[..., Awaitable[None]], purpose: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=purpose, description=f"Prints {purpose}."
+    )
+    command.set_defaults(run=run)
+    command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
+    command.add_argument(
+        "--storage-options",
+        type=_json_object,
+        metavar="JSON",
+        help="what fsspec's file system takes, such as '{\"anon\": true}'",
+    )
+    return command
+
+
+def _add_columns(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--columns",
+        type=_columns,
+        metavar="a,b.c",
+        help="names, dots for fields; `backquotes` around names that hold dots or commas",
+    )
+
+
+def _version() -> str:
+    try:
+        return f"orcstream {metadata.version('orcstream')}"
+    except metadata.PackageNotFoundError:
+        return "orcstream, not installed"
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no count of rows")
+    return int(text)
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("must be a JSON object")
+    return value
+
+
+def _columns(text: str) -> list[str | tuple[str, ...]]:
+    """The columns named: commas between them, dots in them, but not within backquotes."""
+    columns: list[str | tuple[str, ...]] = []
+    path: list[str] = []
+    name, quoted = "", False
+    for character in text + ",":
+        if character == "`":
+            quoted = not quoted
+        elif quoted or character not in ".,":
+            name += character
+        else:
+            path.append(name)
+            name = ""
+            if character == ",":
+                columns.append(tuple(path) if any("." in part for part in path) else ".".join(path))
+                path = []
+    if quoted:
+        raise argparse.ArgumentTypeError("a backquote has no partner")
+    return columns if text else []
+
+
+async def _run(options: argparse.Namespace) -> None:
+    async with orcstream.open(options.url, storage_options=options.storage_options) as file:
+        await options.run(file, options)
+
+
+def _write(lines: Iterable[str]) -> None:
+    """Lines to standard output: always UTF-8, and at once."""
+    sys.stdout.buffer.write("".join(line + "\n" for line in lines).encode())
+    sys.stdout.buffer.flush()
+
+
+# --- meta and plan -----------------------------------------------------------------------------------------
+
+
+async def _plan(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
+    _write([str(await file.explain(columns=options.columns))])
+
+
+async def _meta(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
+    facts = _facts(file)
+    if options.json:
+        _write([json.dumps(facts, ensure_ascii=False)])
+        return
+    stripes, statistics = facts.pop("stripes"), facts.pop("statistics")
+    user_metadata = facts.pop("user_metadata")
+    _write(f"{name.replace('_', ' ') + ':':<24}{value}" for name, value in facts.items() if value is not None)
+    _write(f"user metadata:          {name} = {value}" for name, value in user_metadata.items())
+    _write([f"stripes:                {len(stripes)}"])
+    _write(
+        f"  {number}: rows {stripe['rows']:,} from {stripe['first_row']:,}, {stripe['bytes']:,} bytes "
+        f"at {stripe['file_offset']:,}"
+        for number, stripe in enumerate(stripes)
+    )
+    _write(["statistics:"])
+    _write(
+        f"  {column}: " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in known.items())
+        for column, known in statistics.items()
+    )
+
+
+def _facts(file: orcstream.OrcFile) -> dict[str, Any]:
+    postscript, footer = file.tail.postscript, file.tail.footer
+    known = 0 <= footer.writer < len(_WRITERS)
+    return {
+        "url": file.url,
+        "rows": file.row_count,
+        "schema": str(file.schema),
+        "file_bytes": file.tail.file_length,
+        "format_version": ".".join(map(str, postscript.version)),
+        "compression": file.compression.name,
+        "compression_block_size": postscript.compression_block_size,
+        "writer": _WRITERS[footer.writer] if known else f"number {footer.writer}",
+        "writer_version": postscript.writer_version,
+        "software_version": footer.software_version,
+        "calendar": footer.calendar.name,
+        "row_index_stride": footer.row_index_stride,
+        "encrypted": footer.encryption is not None,
+        "user_metadata": {name: _text(value) for name, value in file.user_metadata.items()},
+        "stripes": [
+            {
+                "file_offset": stripe.offset,
+                "bytes": stripe.range.length,
+                "first_row": stripe.first_row,
+                "rows": stripe.row_count,
+            }
+            for stripe in file.stripes
+        ],
+        "statistics": {column: _known(statistics) for column, statistics in file.statistics.items()},
+    }
+
+
+def _known(statistics: Any) -> dict[str, Any]:
+    """What a writer recorded about a column, as JSON has it."""
+    found = {name: value for name, value in dataclasses.asdict(statistics).items() if value not in (None, ())}
+    kind = found.get("kind")
+    for name, value in found.items():
+        if kind in ("date", "timestamp") and name in ("minimum", "maximum"):
+            found[name] = _day(value) if kind == "date" else _nanoseconds(value)
+        elif isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+            found[name] = str(value)
+    return found
+
+
+def _day(days: int) -> str:
+    return str(np.datetime64(days, "D"))
+
+
+def _nanoseconds(count: int) -> str:
+    try:
+        return str(np.datetime64(count, "ns"))
+    except OverflowError:  # outside 1677 to 2262
+        return str(np.datetime64(count // 1000, "us"))
+
+
+def _text(value: bytes) -> str:
+    """Most user metadata is text; what is not comes in base64."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(value).decode()
+
+
+# --- cat ---------------------------------------------------------------------------------------------------
+
+
+async def _cat(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
+    left = file.row_count if options.limit is None else min(options.limit, file.row_count)
+    async with file.batches(
+        columns=options.columns,
+        timestamp_unit=options.timestamp_unit,
+        # The first rows need not wait for more than was asked for.
+        batch_rows=max(1, min(left, _BATCH_ROWS)),
+    ) as stream:
+        root = stream.schema.root
+        is_struct = root.kind is Kind.STRUCT
+        names = root.field_names if is_struct else ("value",)
+        types = root.children if is_struct else (root,)
+        if options.format == "csv":
+            _write([csv_row(names)])
+            formats, row = [csv_format(type_) for type_ in types], ",".join
+        else:
+            formats = [json_format(type_) for type_ in types]
+            row = json_row(names) if is_struct else "".join
+        while left:
+            batch = (await anext(stream)).slice(0, left)
+            columns = [
+                list(map(format_, batch.column(index).to_pylist())) for index, format_ in enumerate(formats)
+            ]
+            _write(map(row, zip(*columns, strict=True) if columns else [()] * batch.num_rows))
+            left -= batch.num_rows

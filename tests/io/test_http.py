@@ -1,0 +1,263 @@
+"""HTTP servers that know ranges, half of them, or none; that fail, lie and hang."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from orcstream.byterange import ByteRange
+from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported
+from orcstream.io.byte_source import Transient
+from orcstream.io.clients import leased_clients
+from orcstream.io.http import HttpSource
+from orcstream.io.source import open_source
+from tests.support.servers import RangeServer, range_server
+
+__all__ = ["range_server"]  # a fixture
+
+DATA = bytes(range(256)) * 100
+LARGE = bytes(2 << 20)
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[HttpSource]:
+    source = await open_source(url, storage_options=options, io_options=None)
+    assert isinstance(source, HttpSource)
+    try:
+        yield source
+    finally:
+        await source.aclose()
+
+
+async def test_a_tail_is_one_request_and_ranges_are_conditional(range_server: RangeServer) -> None:
+    async with opened(range_server.serve("a", DATA)) as source:
+        await source.fetch_suffix(100)
+        await source.fetch(ByteRange(7, 20))
+    assert range_server.ranges_asked == ["bytes=-100", "bytes=7-19"]
+    first, second = (headers for _, _, headers in range_server.requests)
+    assert "If-Match" not in first
+    assert second["If-Match"] == source.fingerprint
+    assert first["Accept-Encoding"] == "identity"
+
+
+async def test_a_refused_suffix_costs_one_more_request_when_the_refusal_says_the_length(
+    range_server: RangeServer,
+) -> None:
+    range_server.suffix_ranges = False
+    async with opened(range_server.serve("a", DATA)) as source:
+        assert bytes((await source.fetch_suffix(100)).data) == DATA[-100:]
+    assert range_server.ranges_asked == ["bytes=-100", "bytes=25500-25599"]
+
+
+@pytest.mark.parametrize("status", [400, 416, 501])
+async def test_a_refused_suffix_without_length_asks_for_the_first_byte(
+    range_server: RangeServer, status: int
+) -> None:
+    range_server.statuses = [(status, {})]
+    async with opened(range_server.serve("a", DATA)) as source:
+        assert bytes((await source.fetch_suffix(100)).data) == DATA[-100:]
+    assert range_server.ranges_asked == ["bytes=-100", "bytes=0-0", "bytes=25500-25599"]
+
+
+async def test_a_suffix_answered_with_a_large_whole_is_asked_again_as_a_range(
+    range_server: RangeServer,
+) -> None:
+    range_server.suffix_ranges = None
+    async with opened(range_server.serve("a", LARGE)) as source:
+        assert len((await source.fetch_suffix(100)).data) == 100
+    assert range_server.ranges_asked == ["bytes=-100", f"bytes={len(LARGE) - 100}-{len(LARGE) - 1}"]
+
+
+async def test_no_ranges_of_a_large_object_is_unsupported(range_server: RangeServer) -> None:
+    range_server.ranges = False
+    async with opened(range_server.serve("a", LARGE)) as source:
+        with pytest.raises(Unsupported) as caught:
+            await source.fetch_suffix(100)
+    assert caught.value.reason == "no_range_requests"
+
+
+async def test_a_small_object_that_comes_whole_is_asked_for_once(range_server: RangeServer) -> None:
+    range_server.ranges = False
+    async with opened(range_server.serve("a", DATA)) as source:
+        assert bytes((await source.fetch_suffix(100)).data) == DATA[-100:]
+        assert bytes(await source.fetch(ByteRange(5, 50))) == DATA[5:50]
+    assert len(range_server.requests) == 1
+
+
+async def test_a_length_nobody_says_is_unsupported(range_server: RangeServer) -> None:
+    range_server.length = False
+    async with opened(range_server.serve("a", DATA)) as source:
+        with pytest.raises(Unsupported) as caught:
+            await source.fetch_suffix(100)
+    assert caught.value.reason == "no_range_requests"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (401, PermissionError),
+        (403, PermissionError),
+        (404, FileNotFoundError),
+        (410, FileNotFoundError),
+        (412, SourceChanged),
+        (416, ShortRead),
+        (418, SourceError),
+        (408, Transient),
+        (429, Transient),
+        (500, Transient),
+        (503, Transient),
+        (504, Transient),
+    ],
+)
+async def test_statuses(range_server: RangeServer, status: int, expected: type[Exception]) -> None:
+    async with opened(range_server.serve("a", DATA)) as source:
+        await source.fetch_suffix(100)
+        range_server.statuses = [(status, {"Retry-After": "7"})]
+        with pytest.raises(expected) as caught:
+            await source.fetch(ByteRange(0, 10))
+        assert type(caught.value) is expected
+        if isinstance(caught.value, Transient):
+            assert caught.value.retry_after_s == 7
+        assert bytes(await source.fetch(ByteRange(0, 10))) == DATA[:10], "the source is still good"
+
+
+async def test_a_retry_after_that_is_a_date_is_ignored(range_server: RangeServer) -> None:
+    range_server.statuses = [(503, {"Retry-After": "Sat, 21 Nov 2020 07:00:00 GMT"})]
+    async with opened(range_server.serve("a", DATA)) as source:
+        with pytest.raises(Transient) as caught:
+            await source.fetch_suffix(100)
+    assert caught.value.retry_after_s == 0
+
+
+async def test_a_body_cut_short_may_be_tried_again(range_server: RangeServer) -> None:
+    async with opened(range_server.serve("a", DATA)) as source:
+        await source.fetch_suffix(100)
+        range_server.cut = 10
+        with pytest.raises((Transient, ShortRead)):
+            await source.fetch(ByteRange(0, 1000))
+        range_server.cut = 0
+        assert bytes(await source.fetch(ByteRange(0, 1000))) == DATA[:1000]
+
+
+async def test_a_server_that_ignores_conditions_is_caught_by_its_answer(range_server: RangeServer) -> None:
+    range_server.conditions = False
+    async with opened(range_server.serve("a", DATA)) as source:
+        await source.fetch_suffix(100)
+        range_server.serve("a", DATA[::-1])
+        with pytest.raises(SourceChanged):
+            await source.fetch(ByteRange(0, 10))
+
+
+@pytest.mark.parametrize(
+    "content_range",
+    [
+        "",
+        "bytes 0-9",
+        "bytes */25600",
+        "lines 0-9/25600",
+        "bytes 9-0/25600",
+        "bytes 0-9/5",
+        "bytes 5-4/25600",
+    ],
+)
+async def test_a_senseless_content_range_is_an_error(range_server: RangeServer, content_range: str) -> None:
+    url = range_server.serve("a", DATA)
+    range_server.statuses = [(206, {"Content-Range": content_range})]
+    async with opened(url) as source:
+        with pytest.raises(SourceError, match="Content-Range"):
+            await source.fetch(ByteRange(0, 10))
+
+
+@pytest.mark.parametrize(
+    ("content_range", "what"),
+    [("bytes 3-4/25600", "asked for"), ("bytes 0-0/25600", "announced")],
+    ids=["elsewhere", "body longer than announced"],
+)
+async def test_another_range_than_asked_for_is_a_short_read(
+    range_server: RangeServer, content_range: str, what: str
+) -> None:
+    url = range_server.serve("a", DATA)
+    range_server.statuses = [(206, {"Content-Range": content_range})]  # with a body of two bytes
+    async with opened(url) as source:
+        with pytest.raises(ShortRead, match=what):
+            await source.fetch(ByteRange(0, 2))
+
+
+async def test_an_encoded_object_is_unsupported(range_server: RangeServer) -> None:
+    range_server.headers = {"Content-Encoding": "gzip"}
+    async with opened(range_server.serve("a", DATA)) as source:
+        with pytest.raises(Unsupported) as caught:
+            await source.fetch_suffix(10)
+    assert caught.value.reason == "content_encoding"
+
+
+async def test_no_server_is_worth_another_attempt() -> None:
+    async with opened("http://127.0.0.1:9/a") as source:
+        with pytest.raises(Transient) as caught:
+            await source.fetch_suffix(10)
+    assert caught.value.url == "http://127.0.0.1:9/a"
+
+
+async def test_credentials_are_used_but_never_shown(range_server: RangeServer) -> None:
+    url = (
+        range_server.serve("a", DATA).replace("http://", "http://user:hunter2@")
+        + "?X-Amz-Signature=abc&part=1"
+    )
+    async with opened(url) as source:
+        await source.fetch_suffix(10)
+        range_server.files.clear()
+        with pytest.raises(FileNotFoundError) as caught:
+            await source.fetch(ByteRange(0, 10))
+    _, path, headers = range_server.requests[0]
+    assert headers["Authorization"].startswith("Basic ")
+    assert path == "/a?X-Amz-Signature=abc&part=1"
+    assert str(caught.value.filename) == source.url == f"{range_server.url}/a?part=1"
+    assert caught.value.__cause__ is None
+
+
+async def test_redirects_without_end_do_not_show_the_url(range_server: RangeServer) -> None:
+    url = range_server.serve("a", DATA) + "?token=hunter2"
+    range_server.statuses = [(302, {"Location": url})] * 30
+    async with opened(url) as source:
+        with pytest.raises(SourceError) as caught:
+            await source.fetch_suffix(10)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+async def test_storage_options_mean_what_they_mean_to_fsspec(range_server: RangeServer) -> None:
+    url = range_server.serve("a", DATA)
+    options = {
+        "headers": {"X-Own": "1", "Range": "bytes=0-1"},
+        "client_kwargs": {"headers": {"X-Client": "2"}},
+    }
+    async with opened(url, **options) as source:
+        await source.fetch_suffix(10)
+    headers = range_server.requests[0][2]
+    assert (headers["X-Own"], headers["X-Client"], headers["Range"]) == ("1", "2", "bytes=-10")
+
+
+async def test_cancelling_in_the_middle_leaves_no_request_and_no_session(range_server: RangeServer) -> None:
+    async with opened(range_server.serve("a", DATA)) as source:
+        await source.fetch_suffix(10)
+        session = source._lease.client.session
+        connector: Any = session.connector
+        range_server.gate.clear()
+        async with anyio.create_task_group() as group:
+            group.start_soon(source.fetch, ByteRange(0, 10))
+            await anyio.to_thread.run_sync(range_server.wait_for_requests, 2)
+            assert len(connector._acquired) == 1
+            group.cancel_scope.cancel()
+        assert len(connector._acquired) == 0
+        range_server.gate.set()
+        assert bytes(await source.fetch(ByteRange(0, 10))) == DATA[:10]
+    assert session.closed
+    assert leased_clients() == 0
+    del source, session, connector
+    gc.collect()

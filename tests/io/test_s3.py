@@ -1,0 +1,273 @@
+"""S3 beyond the contract: what is signed, when signed URLs are given up, and how refusals are told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from orcstream.byterange import ByteRange
+from orcstream.errors import ShortRead, SourceChanged, SourceError, UsageError
+from orcstream.io.byte_source import Transient
+from orcstream.io.clients import leased_clients
+from orcstream.io.s3 import RENEWED_AFTER_S, S3Source, lease_s3
+from orcstream.io.source import open_source
+from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
+
+__all__ = ["moto_server", "range_server"]  # fixtures
+
+DATA = bytes(range(256)) * 100
+
+
+@asynccontextmanager
+async def opened(url: str, options: Mapping[str, Any]) -> AsyncIterator[S3Source]:
+    source = await open_source(url, storage_options=options, io_options=None)
+    assert isinstance(source, S3Source)
+    try:
+        yield source
+    finally:
+        await source.aclose()
+
+
+def options_of(server: RangeServer, **more: Any) -> dict[str, Any]:
+    """The HTTP server taken for an S3 store: it serves /bucket/key, whatever the signature."""
+    client = {"region_name": "us-east-1"}
+    return {"key": "AKIAKEY", "secret": "hunter2", "endpoint_url": server.url, "client_kwargs": client} | more
+
+
+def query_of(server: RangeServer, number: int) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(server.requests[number][1]).query)
+
+
+async def test_one_signature_serves_all_requests(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        assert bytes((await source.fetch_suffix(10)).data) == DATA[-10:]
+        assert bytes(await source.fetch(ByteRange(3, 33))) == DATA[3:33]
+    assert len({path for _, path, _ in range_server.requests}) == 1
+    assert query_of(range_server, 0)["X-Amz-Algorithm"] == ["AWS4-HMAC-SHA256"]
+    tail, part = (headers for _, _, headers in range_server.requests)
+    assert "Authorization" not in tail
+    assert (tail["Range"], part["Range"], part["If-Match"]) == ("bytes=-10", "bytes=3-32", source.fingerprint)
+
+
+async def test_an_explicit_signature_version_is_kept(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    options = options_of(range_server, config_kwargs={"signature_version": "s3"})
+    async with opened("s3://bucket/a", options) as source:
+        await source.fetch_suffix(10)
+    assert "AWSAccessKeyId" in query_of(range_server, 0)
+
+
+async def test_anonymous_requests_carry_no_signature(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", {"anon": True, "endpoint_url": range_server.url}) as source:
+        await source.fetch_suffix(10)
+    assert query_of(range_server, 0) == {}
+    assert "Authorization" not in range_server.requests[0][2]
+
+
+async def test_a_version_is_asked_for_by_name(moto_server: MotoServer) -> None:
+    url = moto_server.put("versioned", "a", b"")
+    moto_server.client.put_bucket_versioning(
+        Bucket="versioned", VersioningConfiguration={"Status": "Enabled"}
+    )
+    old = moto_server.client.put_object(Bucket="versioned", Key="a", Body=DATA)["VersionId"]
+    moto_server.put("versioned", "a", b"new")
+    async with opened(f"{url}?versionId={old}", moto_server.options) as source:
+        assert bytes((await source.fetch_suffix(10)).data) == DATA[-10:]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"requester_pays": True}, {"config_kwargs": {"proxies": {}}}],
+    ids=["signed header", "proxies of botocore"],
+)
+async def test_what_cannot_be_signed_ahead_goes_through_s3fs(
+    range_server: RangeServer, more: dict[str, Any]
+) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server, **more)) as source:
+        assert bytes((await source.fetch_suffix(10)).data) == DATA[-10:]
+        assert bytes(await source.fetch(ByteRange(3, 33))) == DATA[3:33]
+    for _, path, headers in range_server.requests:
+        assert path.partition("?")[0] == "/bucket/a"
+        assert "X-Amz-Signature" not in path
+        assert headers["Authorization"].startswith("AWS4-HMAC-SHA256")
+    assert range_server.requests[1][2]["If-Match"] == source.fingerprint
+
+
+async def test_parameters_of_writing_do_not_hinder_signing(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    options = options_of(range_server, s3_additional_kwargs={"ServerSideEncryption": "AES256"})
+    async with opened("s3://bucket/a", options) as source:
+        await source.fetch_suffix(10)
+    assert "X-Amz-Signature" in query_of(range_server, 0)
+
+
+@pytest.mark.parametrize("status", [301, 307, 400, 403])
+async def test_a_refused_signature_gives_way_to_s3fs_for_good(range_server: RangeServer, status: int) -> None:
+    range_server.serve("bucket/a", DATA)
+    # A suffix that is refused with 400 is asked for in two more ways first.
+    range_server.statuses = [(status, {})] * (2 if status == 400 else 1)
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        assert bytes((await source.fetch_suffix(10)).data) == DATA[-10:]
+        assert bytes(await source.fetch(ByteRange(3, 33))) == DATA[3:33]
+    signed = ["X-Amz-Signature" in path for _, path, _ in range_server.requests]
+    assert signed == [True] * (len(signed) - 2) + [False, False]
+
+
+async def test_refused_by_both_ways_is_a_permission_error(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    range_server.statuses = [(403, {}), (403, {})]
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        with pytest.raises(PermissionError) as caught:
+            await source.fetch_suffix(10)
+        assert caught.value.filename == "s3://bucket/a"
+        await source.fetch_suffix(10)  # nothing was concluded from a refusal of both
+
+
+async def test_a_signature_that_ended_is_renewed_once(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        await source.fetch_suffix(10)
+        signature = source._signature
+        range_server.statuses = [(403, {})]
+        assert bytes(await source.fetch(ByteRange(3, 33))) == DATA[3:33]
+        assert source._signature is not signature
+        range_server.statuses = [(403, {}), (403, {})]
+        with pytest.raises(PermissionError):
+            await source.fetch(ByteRange(3, 33))
+    assert len(range_server.requests) == 5
+
+
+async def test_requests_refused_together_share_one_new_signature(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        await source.fetch_suffix(10)
+        made: list[object] = []
+        presign = source._presign
+
+        async def counted() -> str | None:
+            made.append(1)
+            return await presign()
+
+        source._presign = counted  # type: ignore[method-assign]
+        range_server.gate.clear()
+        range_server.statuses = [(403, {})] * 4
+        async with anyio.create_task_group() as group:
+            for start in range(4):
+                group.start_soon(source.fetch, ByteRange(start, start + 1))
+            await anyio.to_thread.run_sync(range_server.wait_for_requests, 5)
+            range_server.gate.set()
+    assert len(made) == 1
+    assert len(range_server.requests) == 9
+
+
+async def test_signatures_are_renewed_before_they_end(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    now = [0.0]
+    lease = await lease_s3(options_of(range_server))
+    async with opened("s3://bucket/a", options_of(range_server)) as other:
+        source = S3Source("bucket", "a", None, lease, other.cost, "s3://bucket/a", clock=lambda: now[0])
+        signatures = []
+        for now[0] in (0.0, RENEWED_AFTER_S - 1, RENEWED_AFTER_S + 1):
+            await source.fetch_suffix(10)
+            signatures.append(source._signature)
+        await source.aclose()
+    assert signatures[0] is signatures[1] is not signatures[2]
+
+
+@pytest.mark.parametrize("more", [{}, {"config_kwargs": {"proxies": {}}}], ids=["signed", "called"])
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(404, FileNotFoundError), (412, SourceChanged), (416, ShortRead), (500, Transient), (503, Transient)],
+)
+async def test_statuses(
+    range_server: RangeServer, more: dict[str, Any], status: int, expected: type[Exception]
+) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server, **more)) as source:
+        await source.fetch_suffix(10)
+        before = len(range_server.requests)
+        range_server.statuses = [(status, {})]
+        with pytest.raises(expected) as caught:
+            await source.fetch(ByteRange(0, 10))
+        assert type(caught.value) is expected
+        assert len(range_server.requests) == before + 1, "attempts are the scheduler's business"
+
+
+async def test_a_body_cut_short_in_a_call_may_be_tried_again(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    options = options_of(range_server, config_kwargs={"proxies": {}})
+    async with opened("s3://bucket/a", options) as source:
+        await source.fetch_suffix(10)
+        range_server.cut = 5
+        with pytest.raises((Transient, ShortRead)):
+            await source.fetch(ByteRange(0, 100))
+        range_server.cut = 0
+        assert bytes(await source.fetch(ByteRange(0, 100))) == DATA[:100]
+
+
+async def test_secrets_are_not_shown(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        await source.fetch_suffix(10)
+        range_server.statuses = [(418, {})]
+        with pytest.raises(SourceError) as caught:
+            await source.fetch(ByteRange(0, 10))
+    assert "Signature" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "s3:///key"])
+async def test_a_url_without_bucket_or_key_is_a_usage_error(moto_server: MotoServer, url: str) -> None:
+    with pytest.raises(UsageError):
+        await open_source(url, storage_options=moto_server.options, io_options=None)
+    assert leased_clients() == 0
+
+
+async def test_cancelling_in_the_middle_leaves_no_request_and_no_session(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        await source.fetch_suffix(10)
+        session = source._lease.client.session
+        connector: Any = session.connector
+        range_server.gate.clear()
+        async with anyio.create_task_group() as group:
+            group.start_soon(source.fetch, ByteRange(0, 10))
+            await anyio.to_thread.run_sync(range_server.wait_for_requests, 2)
+            group.cancel_scope.cancel()
+        assert len(connector._acquired) == 0
+        range_server.gate.set()
+    assert session.closed
+    assert leased_clients() == 0
+
+
+async def test_a_thousand_opens_share_one_client(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    sources: list[S3Source] = []
+
+    async def open_one() -> None:
+        source = await open_source("s3://bucket/a", storage_options=options_of(range_server), io_options=None)
+        assert isinstance(source, S3Source)
+        sources.append(source)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(1000):
+            group.start_soon(open_one)
+    assert leased_clients() == 1
+    assert len({id(source._lease.client) for source in sources}) == 1
+    session = sources[0]._lease.client.session
+    assert bytes((await sources[0].fetch_suffix(10)).data) == DATA[-10:]
+    closed = []
+    for source in sources:
+        await source.aclose()
+        closed.append(session.closed)
+    assert closed == [False] * 999 + [True]
+    assert leased_clients() == 0
