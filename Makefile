@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 # Targets of `go install`, at the versions the benchmark was written against.
 VERSITYGW := .cache/bin/versitygw
 VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
-KERNELS := $(wildcard orcstream/codec/*.pyx orcstream/codec/*.pxd)
+KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -83,5 +83,5 @@ format: venv ## let ruff rewrite what it can
 clean: ## remove what was built, generated and cached
 	rm -rf $(VENV) .cache build dist *.egg-info bench/data
 	rm -rf .hypothesis .pytest_cache .mypy_cache .ruff_cache
-	rm -f orcstream/codec/*.c orcstream/codec/*.so
+	find orcstream \( -name '*.c' -o -name '*.so' \) -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

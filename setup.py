@@ -20,7 +20,7 @@ extensions = [
         extra_compile_args=ARGS,
         extra_link_args=["-fsanitize=address"] if SANITIZE else [],
     )
-    for path in sorted(glob("orcstream/codec/*.pyx"))
+    for path in sorted(glob("orcstream/**/*.pyx", recursive=True))
 ]
 
 # Guarded, since cythonize may start processes that import this file.

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t
 
-from orcstream.codec._buffer cimport Buffer
+from orcstream._buffer cimport Buffer
 
 
 cdef class InputStream:

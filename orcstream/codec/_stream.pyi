@@ -1,6 +1,6 @@
 from typing_extensions import Buffer as ReadableBuffer
 
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec.compression import Decompress
 
 class InputStream:

@@ -12,7 +12,7 @@ from cpython.buffer cimport PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.string cimport memcpy, memmove
 
-from orcstream.codec._buffer cimport Buffer, allocate
+from orcstream._buffer cimport Buffer, allocate
 
 from orcstream.errors import CorruptStream, FormatError
 

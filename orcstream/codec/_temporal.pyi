@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 
 def dates(days: Buffer, count: int, hybrid: bool) -> Buffer: ...
 def timestamps(

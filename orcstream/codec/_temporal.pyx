@@ -7,7 +7,7 @@ that cannot be represented, or -1. Specification: "Timestamp Columns", "Date Col
 
 from libc.stdint cimport INT32_MIN, int64_t, uint64_t
 
-from orcstream.codec._buffer cimport Buffer, allocate
+from orcstream._buffer cimport Buffer, allocate
 
 cdef extern from *:
     ctypedef long long int128 "__int128"

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-from orcstream.codec._buffer cimport Buffer
+from orcstream._buffer cimport Buffer
 from orcstream.codec._stream cimport InputStream
 
 

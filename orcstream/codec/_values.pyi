@@ -1,4 +1,4 @@
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec._stream import InputStream
 from orcstream.codec.compression import Decompress
 

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from orcstream.codec._bits cimport BAD_PATCH, BAD_VARINT, FULL, MORE, Cursor
-from orcstream.codec._buffer cimport Buffer, allocate
+from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec._rle_v1 cimport decode_bytes, decode_v1
 from orcstream.codec._rle_v2 cimport decode_v2
 from orcstream.codec._stream cimport InputStream

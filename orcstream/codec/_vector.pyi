@@ -1,4 +1,4 @@
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec._values import Values
 
 def count_ones(mask: Buffer, count: int) -> int: ...

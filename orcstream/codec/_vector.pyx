@@ -9,7 +9,7 @@ caller knows the names.
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from orcstream.codec._buffer cimport Buffer, allocate
+from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec._values cimport Values
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, ByteValues, IntValues
 from orcstream.codec._vector import (

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, Values
 from orcstream.codec._vector import count_ones, merge_masks, pack_bits, rows_within, spread

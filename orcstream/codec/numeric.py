@@ -5,7 +5,7 @@ Know the encoding tables of these types. Specification: "Column Encodings".
 
 from __future__ import annotations
 
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec._temporal import decimals, widen
 from orcstream.codec._values import BoolValues, IntValues, Values, Varint128Values
 from orcstream.codec._vector import narrow, pack_bits

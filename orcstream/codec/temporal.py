@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec._temporal import dates, timestamps
 from orcstream.codec._values import BoolValues, IntValues
 from orcstream.codec.decoder import FixedDecoder

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from orcstream.codec._buffer import Buffer
+from orcstream._buffer import Buffer
 from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, IntValues, RawValues
 from orcstream.codec._vector import (

@@ -18,6 +18,7 @@ async def check(path: Path, type_: T, expected: list[object]) -> None:
     for options in ({"batch_rows": 7}, {"batch_rows": 701}, {"memory_limit": 1 << 20}, {"decode_threads": 1}):
         rows = await reading.read_batches(path, **options)
         reading.assert_same_table(type_, rows, whole)
+    compare.assert_same_rows(type_, await reading.read_python_rows(path, type_), wanted)
     if type_.kind != "struct":
         return
     names = type_.names[::-2]

@@ -202,6 +202,17 @@ async def test_statuses(
         assert len(range_server.requests) == before + 1, "attempts are the scheduler's business"
 
 
+async def test_s3fs_does_not_try_again_by_itself(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server, config_kwargs={"proxies": {}})) as source:
+        await source.fetch_suffix(10)
+        range_server.refusal = b"<Error><Code>SlowDown</Code></Error>"  # what s3fs would try five times
+        range_server.statuses = [(503, {})]
+        with pytest.raises(Transient):
+            await source.fetch(ByteRange(0, 10))
+    assert len(range_server.requests) == 2
+
+
 async def test_a_body_cut_short_in_a_call_may_be_tried_again(range_server: RangeServer) -> None:
     range_server.serve("bucket/a", DATA)
     options = options_of(range_server, config_kwargs={"proxies": {}})

@@ -126,6 +126,37 @@ async def test_closing_a_local_file_frees_its_descriptor_and_ends_its_use(tmp_pa
         await source.fetch(ByteRange(0, 1))
 
 
+async def test_a_read_that_the_system_answers_in_parts_is_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Linux answers at most 2 GiB at once; here the limit is 1000 bytes.
+    path = tmp_path / "a.orc"
+    path.write_bytes(DATA)
+    counts: list[int] = []
+    preadv = os.preadv
+
+    def at_most(descriptor: int, views: list[memoryview], at: int) -> int:
+        counts.append(preadv(descriptor, [views[0][:1000]], at))
+        return counts[-1]
+
+    monkeypatch.setattr(os, "preadv", at_most)
+    source = await open_plain(path)
+    assert bytes(await source.fetch(ByteRange(7, 2500))) == DATA[7:2500]
+    assert counts == [1000, 1000, 493]
+    await source.aclose()
+
+
+async def test_closing_a_local_file_is_finished_when_it_is_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    path.write_bytes(DATA)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names, not paths
+    source = await open_plain(path)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await source.aclose()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
 async def test_asynchronous_file_systems_are_made_in_the_running_loop_shared_and_closed() -> None:
     FILES["loop/a"] = (DATA, 1)
     LoopFileSystem.made.clear()

@@ -5,14 +5,16 @@ The only module of the tests' support that imports `orcstream`.
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import orcstream
 from tests.support import compare
-from tests.support.reference.types import T
+from tests.support.reference.types import T, Union
 
 OPEN_OPTIONS = frozenset({"timezone", "default_timezone", "calendar", "storage_options", "io_options"})
 
@@ -45,6 +47,42 @@ async def read_batches(path: Path | str, **options: Any) -> pa.Table:
         if batches:
             return pa.Table.from_batches(batches)
         return pa.table(await file.read(**reading))
+
+
+async def read_python_rows(path: Path | str, type_: T, **options: Any) -> list[object]:
+    """Rows by way of `to_pylist`, which needs no Arrow: for what Arrow cannot hold, and to test it."""
+    opening, reading = split(options)
+    rows: list[object] = []
+    async with orcstream.open(str(path), **opening) as file, file.batches(**reading) as stream:
+        async for batch in stream:
+            rows += [from_python(type_, row) for row in batch.to_pylist()]
+    return rows
+
+
+def from_python(type_: T, value: Any) -> object:
+    """A value of `to_pylist` in neutral form."""
+    if value is None:
+        return None
+    kind = type_.kind
+    if kind == "struct":
+        assert tuple(value) == type_.names
+        return tuple(from_python(t, v) for t, v in zip(type_.children, value.values(), strict=True))
+    if kind == "array":
+        return [from_python(type_.children[0], item) for item in value]
+    if kind == "map":
+        key, item = type_.children
+        return [(from_python(key, k), from_python(item, v)) for k, v in value]
+    if kind == "uniontype":
+        return Union(value.tag, from_python(type_.children[value.tag], value.value))
+    if isinstance(value, np.datetime64):
+        return int(value.astype("datetime64[D]" if kind == "date" else "datetime64[ns]").astype(np.int64))
+    if kind == "date":
+        return int(value.toordinal() - 719_163)
+    if kind.startswith("timestamp"):
+        assert (value.tzinfo is None) == (kind == "timestamp")
+        since = value.replace(tzinfo=datetime.UTC) - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
+    return str(value).rstrip(" ") if kind == "char" else value
 
 
 async def read_rows(path: Path | str, type_: T, **options: Any) -> list[object]:

@@ -43,6 +43,7 @@ class RangeServer:
     files: dict[str, bytes] = field(default_factory=dict)
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     statuses: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    refusal: bytes = b"no"  # the body that goes with `statuses`
     headers: dict[str, str] = field(default_factory=dict)
     etag: str | None = "strong"  # or "weak", or None
     modified: str | None = None
@@ -81,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
             config.arrived.notify_all()
         config.gate.wait(60)
         if refusal is not None:
-            self._answer(refusal[0], b"no", refusal[1])
+            self._answer(refusal[0], config.refusal, refusal[1])
             return
         data = config.files.get(self.path.partition("?")[0])
         if data is None:

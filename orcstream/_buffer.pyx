@@ -1,7 +1,7 @@
-"""Memory for vectors: 64-byte aligned blocks that are recycled when their last user lets go.
+"""Memory for bytes fetched and vectors decoded: 64-byte aligned blocks, recycled when their last user lets go.
 
-Knows nothing of columns. Fresh memory costs a page fault for every 4 KiB, which is more than decoding it;
-so blocks go to a pool by size class when they are freed, up to `RETAINED_BYTES`, and the next vector
+Knows nothing of what it holds. Fresh memory costs a page fault for every 4 KiB, which is more than decoding it;
+so blocks go to a pool by size class when they are freed, up to a limit, and the next user
 takes them from there, warm. The pool is one for the process: a vector outlives the read that made it. Each block is
 `SLACK` bytes longer than asked for, so that kernels may load 8 bytes at a time anywhere in it.
 """
@@ -13,8 +13,6 @@ from libc.string cimport memset
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** pointer, size_t alignment, size_t size)
-
-DEF_RETAINED = 256 * 1024 * 1024
 
 cdef enum:
     SLACK = 64
@@ -28,7 +26,7 @@ cdef enum:
 cdef void* _pool[CLASSES][SLOTS]
 cdef int _pooled[CLASSES]
 cdef Py_ssize_t _retained = 0
-cdef Py_ssize_t _retain_limit = DEF_RETAINED
+cdef Py_ssize_t _retain_limit = 512 * 1024 * 1024
 cdef cython.pymutex _lock
 
 

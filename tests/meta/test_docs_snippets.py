@@ -1,0 +1,109 @@
+"""Every Python block of the documentation runs, or says why not: `<!-- not run: why -->` above it.
+
+Blocks are written as for a notebook, where `await` may stand anywhere. Each runs on its own, in a folder with
+the file trips.orc, and with an S3 store that has it as s3://bucket/trips.orc. What a block prints is held
+against the block of `text` that follows it, where one does.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from tests.meta.tree import ROOT, project_files
+from tests.support.servers import MotoServer, moto_server
+
+__all__ = ["moto_server"]
+
+FENCE = re.compile(
+    r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?"
+    r"^```(?P<language>\w+)\n(?P<code>.*?)^```\n"
+    r"(?:\n```text\n(?P<printed>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Snippet:
+    label: str
+    code: str
+    reason: str | None
+    printed: str | None
+
+
+def _snippets() -> Iterator[Snippet]:
+    for path in project_files():
+        if path.suffix != ".md":
+            continue
+        text = path.read_text()
+        for found in FENCE.finditer(text):
+            if found["language"] in ("python", "py"):
+                line = text.count("\n", 0, found.start("code"))
+                label = f"{path.relative_to(ROOT)}:{line}"
+                yield Snippet(label, found["code"], found["reason"], found["printed"])
+
+
+SNIPPETS = list(_snippets())
+
+
+def trips() -> pa.Table:
+    """12,000 rows, so that there are several row groups."""
+    count = 12_000
+    return pa.table(
+        {
+            "id": pa.array(range(count)),
+            "city": pa.array(["Aachen", "Berlin", "Celle", None]).take(
+                pa.array([i % 4 for i in range(count)])
+            ),
+            "amount": pa.array([i % 100 / 4 for i in range(count)]),
+            "started": pa.array([1_700_000_000 + 60 * i for i in range(count)], pa.timestamp("s")).cast(
+                pa.timestamp("ns")
+            ),
+            "stop": pa.array([{"name": "Markt", "wait_s": i % 90} for i in range(count)]),
+        }
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path, moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    orc.write_table(trips(), str(tmp_path / "trips.orc"), compression="zstd")
+    moto_server.put("bucket", "trips.orc", (tmp_path / "trips.orc").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto_server.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+def test_there_are_snippets() -> None:
+    assert any(snippet.label.startswith("README.md:") for snippet in SNIPPETS)
+    assert any(snippet.printed for snippet in SNIPPETS)
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(
+    "snippet", [s for s in SNIPPETS if s.reason is None], ids=[s.label for s in SNIPPETS if s.reason is None]
+)
+def test_snippet_runs(snippet: Snippet, capsys: pytest.CaptureFixture[str]) -> None:
+    code = compile(snippet.code, snippet.label, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    if code.co_flags & inspect.CO_COROUTINE:
+
+        async def run() -> None:
+            await eval(code, names)
+
+        asyncio.run(run())
+    else:
+        exec(code, names)
+    if snippet.printed is not None:
+        assert capsys.readouterr().out == snippet.printed

@@ -1,0 +1,73 @@
+"""docs/api.md documents every public name, its parameters and its members, and nothing that is not there.
+
+A heading in it is `name`, `name(parameters)` or `Class.member(parameters)`; what is in backquotes is held
+against the package. Errors are listed in a table.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+import orcstream
+import orcstream.errors
+from tests.meta.tree import ROOT
+
+API = (ROOT / "docs" / "api.md").read_text()
+HEADING = re.compile(r"^#{2,4} `([\w.]+)(?:\(([^)`]*)\))?`", re.MULTILINE)
+HEADINGS = {match[1]: match[2] for match in HEADING.finditer(API)}
+# Classes whose attributes are values, told by their dataclass or enum; they are documented in prose.
+CLASSES = ("OrcFile", "BatchStream", "Batch", "Column", "ReadResult", "Schema")
+
+
+def _public_members(owner: type) -> set[str]:
+    return {name for name in vars(owner) if not name.startswith("_")}
+
+
+def _resolve(dotted: str) -> Any:
+    found: Any = orcstream
+    for name in dotted.split("."):
+        found = inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name)
+    return found.__func__ if isinstance(found, classmethod | staticmethod) else found
+
+
+def test_all_is_sorted_and_there() -> None:
+    assert sorted(orcstream.__all__) == list(orcstream.__all__)
+    for name in orcstream.__all__:
+        assert hasattr(orcstream, name)
+
+
+def test_every_public_name_is_documented() -> None:
+    documented = {name for name in HEADINGS if "." not in name}
+    errors = {name for name in orcstream.__all__ if name in orcstream.errors.__all__}
+    assert documented == set(orcstream.__all__) - errors
+
+
+def test_every_error_is_in_the_table() -> None:
+    listed = set(re.findall(r"^\| `(\w+)` ", API, re.MULTILINE))
+    assert listed == set(orcstream.errors.__all__)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_member_is_documented(name: str) -> None:
+    documented = {heading.split(".")[1] for heading in HEADINGS if heading.startswith(name + ".")}
+    listed = re.search(rf"^#+ `{name}`\n(.*?)(?=^#)", API, re.MULTILINE | re.DOTALL)
+    assert listed
+    documented |= set(re.findall(r"^- `(\w+)`", listed[1], re.MULTILINE))
+    assert documented == _public_members(getattr(orcstream, name))
+
+
+@pytest.mark.parametrize("heading", sorted(name for name, given in HEADINGS.items() if given is not None))
+def test_parameters_are_those_of_the_code(heading: str) -> None:
+    parameters = inspect.signature(_resolve(heading)).parameters.values()
+    own = [p for p in parameters if p.name not in ("self", "cls")]
+    written: list[str] = []
+    for parameter in own:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in written:
+            written.append("*")
+        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        written.append(parameter.name + default.replace("'", '"'))
+    assert HEADINGS[heading] == ", ".join(written)
