@@ -1,26 +1,36 @@
-"""orcstream: an asynchronous streaming I/O engine for Apache ORC."""
+"""orcstream: an asynchronous streaming I/O engine for Apache ORC.
 
-from orcstream.batch import Batch, Column, ReadResult, UnionValue
-from orcstream.errors import (
-    ColumnNotFound,
-    CorruptStream,
-    CorruptStripe,
-    CorruptTail,
-    FormatError,
-    NotOrcFile,
-    OrcError,
-    RetriesExhausted,
-    ShortRead,
-    SourceChanged,
-    SourceError,
-    Unsupported,
-    UsageError,
-)
-from orcstream.io.options import IoOptions
-from orcstream.reader.explain import Explanation
-from orcstream.reader.file import OrcFile, open
-from orcstream.reader.stream import BatchStream, ReadStatistics
-from orcstream.schema import Schema
+Re-exports only. Names are imported when they are first used, so that `import orcstream` costs next to
+nothing where only a schema or an error class is needed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orcstream.batch import Batch, Column, ReadResult, UnionValue
+    from orcstream.errors import (
+        ColumnNotFound,
+        CorruptStream,
+        CorruptStripe,
+        CorruptTail,
+        FormatError,
+        NotOrcFile,
+        OrcError,
+        RetriesExhausted,
+        ShortRead,
+        SourceChanged,
+        SourceError,
+        Unsupported,
+        UsageError,
+    )
+    from orcstream.io.options import IoOptions
+    from orcstream.reader.explain import Explanation
+    from orcstream.reader.file import OrcFile, open  # noqa: A004  # the name users expect
+    from orcstream.reader.stream import BatchStream, ReadStatistics
+    from orcstream.schema import Schema
 
 __all__ = [
     "Batch",
@@ -48,3 +58,42 @@ __all__ = [
     "UsageError",
     "open",
 ]
+
+_HOMES = {
+    "Batch": "orcstream.batch",
+    "BatchStream": "orcstream.reader.stream",
+    "Column": "orcstream.batch",
+    "ColumnNotFound": "orcstream.errors",
+    "CorruptStream": "orcstream.errors",
+    "CorruptStripe": "orcstream.errors",
+    "CorruptTail": "orcstream.errors",
+    "Explanation": "orcstream.reader.explain",
+    "FormatError": "orcstream.errors",
+    "IoOptions": "orcstream.io.options",
+    "NotOrcFile": "orcstream.errors",
+    "OrcError": "orcstream.errors",
+    "OrcFile": "orcstream.reader.file",
+    "ReadResult": "orcstream.batch",
+    "ReadStatistics": "orcstream.reader.stream",
+    "RetriesExhausted": "orcstream.errors",
+    "Schema": "orcstream.schema",
+    "ShortRead": "orcstream.errors",
+    "SourceChanged": "orcstream.errors",
+    "SourceError": "orcstream.errors",
+    "UnionValue": "orcstream.batch",
+    "Unsupported": "orcstream.errors",
+    "UsageError": "orcstream.errors",
+    "open": "orcstream.reader.file",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

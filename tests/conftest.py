@@ -14,9 +14,13 @@ import pytest
 
 from tests.support import corpus, java_orc
 
+# Failures are not shrunk by default: a run must end in time, and the seed is in the report. "long" shrinks.
+_PHASES = tuple(phase for phase in hypothesis.Phase if phase.name not in ("shrink", "explain"))
 hypothesis.settings.register_profile(
     "default",
     derandomize=True,
+    phases=_PHASES,
+    print_blob=True,
     max_examples=50,
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),

@@ -42,9 +42,7 @@ class Vector:
         if start == 0 and stop == self.length:
             return self
         nulls = 0 if self.null_count == 0 else -1
-        return Vector(
-            stop - start, self.buffers, nulls, self.offset + start, self.children, self.dictionary
-        )
+        return Vector(stop - start, self.buffers, nulls, self.offset + start, self.children, self.dictionary)
 
 
 def vector_bytes(vector: Vector) -> int:

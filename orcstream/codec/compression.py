@@ -50,7 +50,7 @@ class Decompressor:
 
     def __init__(self, compression: Compression) -> None:
         self.compression = compression
-        self._into = _INTO[compression]()
+        self._into = _INTO[compression]() if compression is not Compression.NONE else _no_codec
 
     def __call__(self, chunk: memoryview, out: memoryview) -> int:
         try:
@@ -64,11 +64,8 @@ class Decompressor:
             ) from error
 
 
-def _none() -> Decompress:
-    def into(chunk: memoryview, out: memoryview) -> int:
-        raise CorruptStream("a compressed chunk in a file without compression")
-
-    return into
+def _no_codec(chunk: memoryview, _: memoryview) -> int:
+    raise CorruptStream(f"a compressed chunk of {len(chunk)} bytes in a file without compression")
 
 
 def _zlib() -> Decompress:
@@ -93,7 +90,8 @@ def _snappy() -> Decompress:
 def _lzo() -> Decompress:
     def into(chunk: memoryview, out: memoryview) -> int:
         source = bytes(chunk)
-        # The first refuses output beyond a bound but does not say how long it is, the second the other way round.
+        # The first refuses output beyond a bound but does not say how long it is, the second the other
+        # way round.
         lzokay.decompress(source, len(out))
         data = lzallright.LZOCompressor.decompress(source, len(out))
         out[: len(data)] = data
@@ -133,7 +131,6 @@ def _brotli() -> Decompress:
 
 
 _INTO: dict[Compression, Callable[[], Decompress]] = {
-    Compression.NONE: _none,
     Compression.ZLIB: _zlib,
     Compression.SNAPPY: _snappy,
     Compression.LZO: _lzo,
@@ -143,9 +140,7 @@ _INTO: dict[Compression, Callable[[], Decompress]] = {
 }
 
 
-def decompress_metadata(
-    data: memoryview, compression: Compression, block_size: int, cap_bytes: int
-) -> bytes:
+def decompress_metadata(data: memoryview, compression: Compression, block_size: int, cap_bytes: int) -> bytes:
     """A whole footer, metadata section or index stream, decompressed; at most `cap_bytes` of it.
 
     Raises `CorruptStream` for bad framing or data, `Unsupported` (``metadata_too_large``) over the cap.

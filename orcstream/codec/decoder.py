@@ -1,10 +1,11 @@
 """What all column decoders have in common: rows, masks, budgets, and streams that run dry.
 
 A column decoder turns the value streams of one column (and its children) into vectors, some rows at a
-time. It is asked twice: `ready(n)` decodes ahead as far as it must to say how many of the next n rows can be
-had, given the bytes fed so far and a budget for decoded bytes; `take(k)` then hands out k of them. Nothing is
-lost between the two: values decoded ahead stay pending in their streams. So a window can end at any row,
-children are sized after their parents' lengths are decoded, and a stream that runs dry is named in the turn, fed, and asked again.
+time. It is asked twice: `ready(n)` decodes ahead as far as it must to say how many of the next n rows
+can be had, given the bytes fed so far and a budget for decoded bytes; `take(k)` then hands out k of
+them. Nothing is lost between the two: values decoded ahead stay pending in their streams. So a window
+can end at any row, children are sized after their parents' lengths are decoded, and a stream that runs
+dry is named in the turn, fed, and asked again.
 
 Rows are counted in the parent's space and carry the parent's mask, so that a null struct needs no second
 pass over its children. Must not know stripes, files or threads.
@@ -68,8 +69,8 @@ class ColumnDecoder(ABC):
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         """How many of the next `count` rows can be taken; fewer when a stream ran dry or the budget ends.
 
-        `parent` has one byte a row, 0 where the parent is null and this column has no row in the file; None is
-        all ones. `budget` bounds the decoded bytes.
+        `parent` has one byte a row, 0 where the parent is null and this column has no row in the file;
+        None is all ones. `budget` bounds the decoded bytes.
         """
 
     @abstractmethod

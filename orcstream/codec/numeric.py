@@ -30,7 +30,10 @@ class BooleanDecoder(FixedDecoder):
 
 
 class PlainDecoder(FixedDecoder):
-    """Values that stand in their stream as Arrow wants them: bytes, 64-bit integers, floating point numbers."""
+    """Values that stand in their stream as Arrow wants them.
+
+    Bytes, 64-bit integers, floating point numbers.
+    """
 
     def __init__(self, type_: Type, present: BoolValues | None, values: Values, *, row_bytes: int) -> None:
         super().__init__(type_, present, [values], row_bytes=row_bytes)

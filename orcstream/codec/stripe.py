@@ -1,8 +1,8 @@
 """From a stripe's footer to its column decoders: which streams each needs, and where they lie.
 
-Knows the encoding tables: which streams, in which run length encoding, make up a column of which type. Must
-not know how bytes are fetched or fed: each decoder's input streams are listed with their file ranges, and are empty
-at first. Specification: "Column Encodings", "Stripe Footer".
+Knows the encoding tables: which streams, in which run length encoding, make up a column of which type.
+Must not know how bytes are fetched or fed: each decoder's input streams are listed with their file
+ranges, and are empty at first. Specification: "Column Encodings", "Stripe Footer".
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _BYTES = (Kind.BINARY, Kind.GEOMETRY, Kind.GEOGRAPHY)
 class StripeOptions:
     """How streams of a file are to be understood.
 
-    `hybrid` says that days before 1582-10-15 are Julian ones; `decimal64` that decimals of up to 18 digits are
-    plain integers (UNSTABLE-PRE-2.0; writers differ in the encoding they name, so that does not decide).
+    `hybrid` says that days before 1582-10-15 are Julian ones; `decimal64` that decimals of up to 18
+    digits are plain integers (UNSTABLE-PRE-2.0; writers differ in the encoding they name, so that does
+    not decide).
     """
 
     vectors: VectorOptions
@@ -117,9 +118,7 @@ class _Builder:
             )
         allowed = _DIRECT + _DICTIONARY if type_.kind in _TEXT else _DIRECT
         if encoding.kind not in allowed:
-            raise CorruptStripe(
-                f"{type_} cannot be encoded as {encoding.kind.name}", column=type_.column_id
-            )
+            raise CorruptStripe(f"{type_} cannot be encoded as {encoding.kind.name}", column=type_.column_id)
         present = None
         if (type_.column_id, StreamKind.PRESENT) in self._index:
             present = BoolValues(self._input(type_, StreamKind.PRESENT))
@@ -149,10 +148,10 @@ class _Builder:
     def _children(self, type_: Type) -> list[ColumnDecoder]:
         return [self.build(child) for child in type_.children]
 
-    def boolean(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
+    def boolean(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         return BooleanDecoder(type_, present, BoolValues(self._input(type_, StreamKind.DATA)))
 
-    def byte(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
+    def byte(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         return PlainDecoder(type_, present, ByteValues(self._input(type_, StreamKind.DATA)), row_bytes=1)
 
     def integer(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
@@ -161,7 +160,7 @@ class _Builder:
             return PlainDecoder(type_, present, values, row_bytes=8)
         return IntegerDecoder(type_, present, values)
 
-    def floating(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
+    def floating(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         width = 4 if type_.kind is Kind.FLOAT else 8
         values = RawValues(self._input(type_, StreamKind.DATA), item_bytes=width)
         return PlainDecoder(type_, present, values, row_bytes=width)
@@ -198,9 +197,7 @@ class _Builder:
         lengths = self._integers(type_, StreamKind.LENGTH, encoding, signed=False)
         data = RawValues(self._input(type_, data_kind), item_bytes=1)
         if encoding.kind in _DIRECT:
-            return TextDecoder(
-                type_, present, lengths, data, validate=validate, dictionaries=dictionaries
-            )
+            return TextDecoder(type_, present, lengths, data, validate=validate, dictionaries=dictionaries)
         return DictionaryDecoder(
             type_,
             present,
@@ -212,14 +209,14 @@ class _Builder:
             dictionaries=dictionaries,
         )
 
-    def struct(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
+    def struct(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         return StructDecoder(type_, present, self._children(type_))
 
     def list(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         lengths = self._integers(type_, StreamKind.LENGTH, encoding, signed=False)
         return ListDecoder(type_, present, lengths, self._children(type_))
 
-    def union(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
+    def union(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         tags = ByteValues(self._input(type_, StreamKind.DATA))
         return UnionDecoder(type_, present, tags, self._children(type_))
 

@@ -24,13 +24,17 @@ __all__ = ["UNITS", "UTC", "DateDecoder", "TimestampDecoder", "ZoneRules"]
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-# 2015-01-01 00:00:00 UTC, in seconds since 1970; stored seconds count from that wall clock in the writer's zone.
+# 2015-01-01 00:00:00 UTC, in seconds since 1970; stored seconds count from that wall clock in the
+# writer's zone.
 _EPOCH_2015 = 1_420_070_400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneRules:
-    """A time zone as arrays: `offsets[i]` seconds east of UTC hold from `transitions[i - 1]` up to `transitions[i]`."""
+    """A time zone as arrays.
+
+    `offsets[i]` seconds east of UTC hold from `transitions[i - 1]` up to `transitions[i]`.
+    """
 
     name: str
     transitions: NDArray[np.int64]

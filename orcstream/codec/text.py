@@ -1,20 +1,19 @@
 """Decoders of strings and binaries, direct and from a dictionary.
 
-Know lengths, offsets, dictionaries and UTF-8. A dictionary is loaded once for its stripe and is bounded by
-the turn's limit. CHAR values are given as they are stored (writers differ in whether they pad). Specification: "String, Char,
-and VarChar Columns", "Binary Columns".
+Know lengths, offsets, dictionaries and UTF-8. A dictionary is loaded once for its stripe and is bounded
+by the turn's limit. CHAR values are given as they are stored (writers differ in whether they pad).
+Specification: "String, Char, and VarChar Columns", "Binary Columns".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from orcstream._buffer import Buffer
 from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, IntValues, RawValues
 from orcstream.codec._vector import (
+    count_up,
     fit_entries,
     fit_lengths,
     gather_entries,
@@ -46,7 +45,7 @@ class _TextColumn(ColumnDecoder):
         bad = invalid_utf8(offsets, count, data)
         if bad >= 0:
             raise FormatError(
-                f"text that is no UTF-8 in {'row' if rows else 'dictionary entry'} {bad} of what was decoded; "
+                f"no UTF-8: {'row' if rows else 'dictionary entry'} {bad} of what was decoded; "
                 'read it with invalid_utf8="binary"',
                 column=self.type.column_id,
                 row=bad if rows else None,
@@ -100,12 +99,7 @@ class TextDecoder(_TextColumn):
             return Vector(count, (validity, offsets, data), nulls)
         # A dictionary of its own values, so that a column keeps one type where stripes differ in encoding.
         entries = Vector(values, (None, offsets_of(lengths, None, values), data), 0)
-        own = np.arange(values, dtype=np.int32)
-        if mask is not None:
-            present = np.frombuffer(mask, np.uint8, count).astype(bool)
-            own = np.zeros(count, np.int32)
-            own[present] = np.arange(values, dtype=np.int32)
-        return Vector(count, (validity, own), nulls, dictionary=entries)
+        return Vector(count, (validity, count_up(mask, count)), nulls, dictionary=entries)
 
 
 class DictionaryDecoder(_TextColumn):
@@ -161,24 +155,24 @@ class DictionaryDecoder(_TextColumn):
         self._check_limit(4 * (self._size + 1), turn)
         if turn.values(self._lengths, self._size) < self._size:
             return False
-        _, total, bad = fit_lengths(self._lengths, None, self._size, MAX_VECTOR_BYTES)
+        limit = min(turn.dictionary_limit, MAX_VECTOR_BYTES)
+        entries, total, bad = fit_lengths(self._lengths, None, self._size, limit)
         if bad >= 0:
             raise self._located(CorruptStream("a negative length"), self._lengths)
-        lengths = self._lengths.peek(self._size)
-        self._check_limit(int(np.frombuffer(lengths, np.int64).sum()) + 4 * self._size, turn)
+        self._check_limit(4 * self._size + (total if entries == self._size else limit), turn)
         if turn.values(self._entries, total) < total:
             return False
-        self._lengths.drop(self._size)
-        offsets, data = offsets_of(lengths, None, self._size), self._entries.take(total)
+        offsets = offsets_of(self._lengths.take(self._size), None, self._size)
+        data = self._entries.take(total)
         self._check_text(offsets, self._size, data, rows=False)
         self._loaded = offsets, data
         return True
 
     def _check_limit(self, size: int, turn: Turn) -> None:
-        if not 0 <= size <= turn.dictionary_limit:
+        if size > turn.dictionary_limit:
             message = (
-                f"a dictionary of {size} bytes is over the limit of {turn.dictionary_limit} bytes; "
-                "raise memory_limit="
+                f"a dictionary of {self._size} entries and {size} bytes or more is over the limit of "
+                f"{turn.dictionary_limit} bytes, half of memory_limit; raise memory_limit="
             )
             raise self._located(Unsupported(message, reason="dictionary_too_large"), self._entries)
 

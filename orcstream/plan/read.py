@@ -2,11 +2,12 @@
 
 Knows ranges and a cost model. Must not fetch, and must not know types or encodings. All functions are pure.
 
-The control wave (`plan_control`) asks for stripe footers; a stripe that is no longer than the gap worth reading is asked for
-whole, so that files of many tiny stripes are read in few large requests and no second hop. The data
-wave reads each stripe in windows (`plan_windows`): the next piece of every stream it needs, together no
-longer than a share of the memory budget. Decoders keep what they do not need yet, so pieces need not end at
-a row: no index is read for a scan. `plan_requests` turns the pieces of a window into requests.
+The control wave (`plan_control`) asks for stripe footers; a stripe that is no longer than the gap worth
+reading is asked for whole, so that files of many tiny stripes are read in few large requests and no
+second hop. The data wave reads each stripe in windows (`plan_windows`): the next piece of every stream
+it needs, together no longer than a share of the memory budget. Decoders keep what they do not need yet,
+so pieces need not end at a row: no index is read for a scan. `plan_requests` turns the pieces of a
+window into requests.
 """
 
 from __future__ import annotations
@@ -45,9 +46,7 @@ def control_count(first: int, cost: CostModel) -> int:
     return cost.request_cap if first == 0 else CONTROL_STRIPES
 
 
-def plan_control(
-    stripes: Sequence[StripeInformation], cost: CostModel, window_bytes: int
-) -> list[Request]:
+def plan_control(stripes: Sequence[StripeInformation], cost: CostModel, window_bytes: int) -> list[Request]:
     """Requests for the footers of `stripes`; members are places in that list.
 
     What comes along with the footers, whole stripes included, is at most about `window_bytes`.

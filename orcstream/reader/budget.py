@@ -1,9 +1,10 @@
 """The memory of one stream: who may take how much, and who is told when some is given back.
 
-Knows bytes and shares of a limit. Must not know what they hold. Three kinds are counted apart, because they would
-block each other if they shared one purse: bytes fetched and not yet decompressed, bytes decoded and not yet
-delivered, and dictionaries. What is left of the limit is for chunks under decompression. All methods are safe
-from any thread; a fetched buffer is given back when its last view dies, wherever that happens.
+Knows bytes and shares of a limit. Must not know what they hold. Three kinds are counted apart, because
+they would block each other if they shared one purse: bytes fetched and not yet decompressed, bytes
+decoded and not yet delivered, and dictionaries. What is left of the limit is for chunks under
+decompression. All methods are safe from any thread; a fetched buffer is given back when its last view
+dies, wherever that happens.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class MemoryBudget:
     """See the module. `on_release` is called, from any thread, when fetched bytes are given back."""
 
     def __init__(self, limit: int, on_release: Callable[[], None]) -> None:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < _LEAST_LIMIT:
+        if type(limit) is not int or limit < _LEAST_LIMIT:
             raise UsageError(f"memory_limit must be at least {_LEAST_LIMIT} bytes, not {limit!r}")
         self.limit = limit
         self.fetch_limit = limit // 2

@@ -3,12 +3,12 @@
 Knows column decoders, windows of rows and threads. Must not know how bytes are fetched: they arrive through
 `StreamFeed.arrive`. Everything here is synchronous and guarded by one lock, held for bookkeeping only.
 
-Each column of a stripe is a `ColumnRun`: it decodes from where it stands up to the end of a window of rows,
-one worker at a time. Windows are common to all columns of a stripe, so that batches come out whole; when a column's
-rows turn out larger than expected, its run stops early, and the window ends there for all. Runs wait in a heap, lowest row
-first; what holds the lowest row not yet delivered is always admitted, the rest only while decoded bytes fit. A
-run whose streams ran dry is parked until bytes arrive. A failure stays with its run and is raised by whoever
-needs its rows.
+Each column of a stripe is a `ColumnRun`: it decodes from where it stands up to the end of a window of
+rows, one worker at a time. Windows are common to all columns of a stripe, so that batches come out
+whole; when a column's rows turn out larger than expected, its run stops early, and the window ends there
+for all. Runs wait in a heap, lowest row first; what holds the lowest row not yet delivered is always
+admitted, the rest only while decoded bytes fit. A run whose streams ran dry is parked until bytes
+arrive. A failure stays with its run and is raised by whoever needs its rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orcstream.codec.compression import Compression, Decompressor
 from orcstream.codec.decoder import ColumnDecoder, Turn
 from orcstream.codec.stripe import ColumnStreams
 from orcstream.codec.structure import StripeInformation
-from orcstream.errors import CorruptStripe, OrcError, Unsupported
+from orcstream.errors import OrcError, Unsupported
 from orcstream.reader.budget import MemoryBudget
 
 __all__ = ["ColumnRun", "DecodeQueue", "StreamFeed", "StripeRun"]
@@ -174,7 +174,10 @@ class RowSizes:
 
 
 class DecodeQueue:
-    """See the module. `on_progress` is called from a worker when a window is complete, a run is parked, or one failed."""
+    """See the module.
+
+    `on_progress` is called from a worker when a window is complete, a run is parked, or one failed.
+    """
 
     def __init__(
         self,
@@ -307,7 +310,7 @@ class DecodeQueue:
             turn = Turn(decompressor, self._budget.dictionary_limit)
             try:
                 vector = self._decode(run, rows, budget, turn)
-            except Exception as caught:
+            except Exception as caught:  # noqa: BLE001  # raised to the consumer, whatever it is
                 error = caught
             spent = time.perf_counter() - started
             with self._lock:
@@ -344,7 +347,8 @@ class DecodeQueue:
             first = run.stripe.information.first_row + run.row
             if error.row is not None:
                 error.row += first
-            raise error.locate(stripe=run.stripe.information.index, column=decoder.type.column_id)
+            error.locate(stripe=run.stripe.information.index, column=decoder.type.column_id)
+            raise
 
     def _finish(
         self, run: ColumnRun, rows: int, vector: Vector | None, turn: Turn, error: BaseException | None

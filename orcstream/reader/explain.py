@@ -59,8 +59,9 @@ class Explanation:
             f"  hops      {self.hop_count}",
             "  wave      requests          wanted            read",
         ]
-        for wave in (*self.waves, Wave("total", self.request_count, self.bytes_wanted, self.bytes_read)):
-            lines.append(
-                f"  {wave.name:<9} {wave.request_count:>8,} {wave.bytes_wanted:>15,} {wave.bytes_read:>15,}"
-            )
+        total = Wave("total", self.request_count, self.bytes_wanted, self.bytes_read)
+        lines += [
+            f"  {wave.name:<9} {wave.request_count:>8,} {wave.bytes_wanted:>15,} {wave.bytes_read:>15,}"
+            for wave in (*self.waves, total)
+        ]
         return "\n".join(lines)

@@ -1,9 +1,9 @@
 """Fetches what stripes need, ahead of the decoders, as far as the budget allows.
 
-Knows the order of waves: footers of some stripes in one go, then the windows of each stripe's streams, in
-row order. Must not know encodings. Runs as one task of a stream's task group, woken by `wake`: when fetched
-bytes were given back, when a batch was delivered, and when a run is parked. What a parked run of the first stripe
-needs is asked for whatever the budget says, since nothing else could free memory.
+Knows the order of waves: footers of some stripes in one go, then the windows of each stripe's streams,
+in row order. Must not know encodings. Runs as one task of a stream's task group, woken by `wake`: when
+fetched bytes were given back, when a batch was delivered, and when a run is parked. What a parked run of
+the first stripe needs is asked for whatever the budget says, since nothing else could free memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from orcstream.plan.read import (
 from orcstream.reader.budget import Lease, MemoryBudget
 from orcstream.reader.decoding import DecodeQueue, StreamFeed, StripeRun
 
-__all__ = ["Fetcher", "FetchPlan"]
+__all__ = ["FetchPlan", "Fetcher"]
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class Fetcher:
                     footer = gather(information.footer_range, [buffer for buffer, _ in held])
                     self.plan.control_bytes += information.footer_length
                     stripe = self._start_stripe(number, information, memoryview(b"".join(footer)))
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
                     self._on_failure(error)
                     return
                 self._add(_Known(stripe, held))
@@ -235,9 +235,7 @@ class Fetcher:
             known.held.clear()
             self._known.pop(known.stripe, None)
 
-    async def _receive(
-        self, missing: list[tuple[StreamFeed, int, ByteRange]], fetches: list[_Fetch]
-    ) -> None:
+    async def _receive(self, missing: list[tuple[StreamFeed, int, ByteRange]], fetches: list[_Fetch]) -> None:
         """Hand pieces on as soon as the last request of each has arrived."""
         places = cover(len(missing), [fetch.request for fetch in fetches])
         left = [len(place) for place in places]
@@ -245,7 +243,7 @@ class Fetcher:
         async def receive_one(fetch: _Fetch) -> None:
             try:
                 fetch.buffer = await self._collect(fetch)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
                 for member in fetch.request.members:
                     self._queue.fail(missing[member][0].run, error)
                 self._on_arrival()

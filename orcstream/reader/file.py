@@ -51,7 +51,7 @@ _ZONED = (Kind.TIMESTAMP,)
 Columns = Sequence[str | tuple[str, ...]]
 
 
-def open(
+def open(  # noqa: A001  # the name users expect
     url: str | os.PathLike[str] | BytesLike,
     *,
     storage_options: Mapping[str, Any] | None = None,
@@ -60,13 +60,17 @@ def open(
     default_timezone: str = "UTC",
     calendar: str = "auto",
 ) -> Opening:
-    """Open an ORC file: ``async with open(url) as file``, or ``file = await open(url)`` and ``aclose()``.
+    """Open an ORC file.
+
+    Either ``async with orcstream.open(url) as file``, or ``file = await orcstream.open(url)`` and, at the
+    end, ``await file.aclose()``.
 
     `url` is a path, any URL that fsspec knows, or the bytes of a file. `storage_options` go to fsspec
     untouched; `io_options` (`IoOptions` or a dictionary) tune requests. TIMESTAMP values are wall clock
-    of the zone that each stripe names; `default_timezone` stands in where none is named, `timezone` overrides
-    it. `calendar` says in which calendar days before 1582-10-15 are stored: "proleptic", "hybrid", or "auto" (what the file
-    says; where it is silent, hybrid for ORC Java's files and proleptic for others', as their writers do).
+    of the zone that each stripe names; `default_timezone` stands in where none is named, `timezone`
+    overrides it. `calendar` says in which calendar days before 1582-10-15 are stored: "proleptic",
+    "hybrid", or "auto" (what the file says; where it is silent, hybrid for ORC Java's files and
+    proleptic for others', as their writers do).
 
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`.
     """
@@ -241,14 +245,16 @@ class OrcFile:
         invalid_utf8: str = "error",
         case_sensitive: bool = True,
     ) -> BatchStream:
-        """A stream of the rows, as batches of at most `batch_rows`; fewer where rows are large or a stripe ends.
+        """A stream of the rows, as batches of at most `batch_rows`; fewer where rows are large or a
+        stripe ends.
 
         `columns` are dotted names, or tuples where names hold dots; output is in the order asked. What the
         read holds at a time stays under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a
         single core. `timestamp_unit` is "s", "ms", "us" or "ns". With `dictionaries`, text comes as Arrow
         dictionaries. `invalid_utf8="binary"` gives all text as bytes, unchecked.
 
-        Raises `ColumnNotFound` and other `UsageError`; while reading `FormatError`, `Unsupported`, `SourceError`.
+        Raises `ColumnNotFound` and other `UsageError`; while reading `FormatError`, `Unsupported`,
+        `SourceError`.
         """
         if self._session.is_closed:
             raise UsageError("the file is closed", url=self.url)
@@ -378,13 +384,14 @@ class OrcFile:
                 data = _decompress(self._tail, buffer.view(range_))
                 indexes[stream.column] = parse_row_index(data)
             except OrcError as error:
-                raise error.locate(
+                error.locate(
                     url=self.url,
                     stripe=stripe,
                     column=stream.column,
                     stream_kind=stream.kind.name,
                     file_offset=range_.start,
                 )
+                raise
         return indexes
 
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
@@ -396,7 +403,8 @@ class OrcFile:
                 metadata = bytes(buffer.view(buffer.range))
             return parse_stripe_statistics(self._tail, metadata)
         except OrcError as error:
-            raise error.locate(url=self.url)
+            error.locate(url=self.url)
+            raise
 
     # --- life time ---------------------------------------------------------------------------------
 
@@ -426,7 +434,8 @@ class OrcFile:
         try:
             return self.schema.select(columns, case_sensitive)
         except OrcError as error:
-            raise error.locate(url=self.url)
+            error.locate(url=self.url)
+            raise
 
     def _stripe(self, stripe: int) -> StripeInformation:
         if not 0 <= stripe < len(self.stripes):
@@ -478,7 +487,8 @@ class _StripeStarter:
             types = [self._root] if nullable_root or not is_struct else list(self._root.children)
             columns = build_columns(types, placed, footer.encodings, options)
         except OrcError as error:
-            raise error.locate(stripe=stripe.index)
+            error.locate(stripe=stripe.index)
+            raise
         return StripeRun(number, stripe, columns, whole_root=nullable_root)
 
 
@@ -486,7 +496,8 @@ def _parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> St
     try:
         footer = _decompress(tail, data)
     except FormatError as error:
-        raise error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
+        error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
+        raise
     return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
 
 
@@ -512,6 +523,6 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def _at_least_1(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if type(value) is not int or value < 1:
         raise UsageError(f"{name} must be at least 1, not {value!r}")
     return value

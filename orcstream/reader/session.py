@@ -1,12 +1,14 @@
 """What an open file runs on: its source, and the supervisor task that owns all its tasks.
 
-Knows life times. Must not know ORC. The task group lives in a task of its own, so that a file may be opened in
-one task and closed in another. The session does not know the file object: dropping that one stops this one.
+Knows life times. Must not know ORC. The task group lives in a task of its own, so that a file may be
+opened in one task and closed in another. The session does not know the file object: dropping that one
+stops this one.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import anyio
 import anyio.abc
@@ -60,7 +62,8 @@ class Session:
         tickets = [self._scheduler.submit(range_, 0) for range_ in ranges]
         try:
             return [
-                RangeBuffer(range_, await ticket.wait()) for range_, ticket in zip(ranges, tickets, strict=True)
+                RangeBuffer(range_, await ticket.wait())
+                for range_, ticket in zip(ranges, tickets, strict=True)
             ]
         finally:
             for ticket in tickets:
@@ -76,10 +79,8 @@ class Session:
     def request_stop(self) -> None:
         """From any thread: end all tasks and close the source, without waiting for it."""
         self._closed = True
-        try:
+        with suppress(RuntimeError):  # the loop is closed, and its tasks with it
             self._loop.call_soon_threadsafe(self._stop.set)
-        except RuntimeError:
-            pass  # the loop is closed, and its tasks with it
 
     async def aclose(self) -> None:
         """End all tasks, close the source, and wait for both."""

@@ -1,14 +1,15 @@
 """A stream of batches: fetching, decoding and delivery put together, and their life time.
 
-Knows how the parts meet. The tasks run in the file's supervisor, never in the consumer's task: a stream may
-be opened in one task and left in another, and no `yield` stands inside a task group. Leaving `async with`, the end of
-the rows, closing the file and dropping the stream all stop them.
+Knows how the parts meet. The tasks run in the file's supervisor, never in the consumer's task: a stream
+may be opened in one task and left in another, and no `yield` stands inside a task group. Leaving `async
+with`, the end of the rows, closing the file and dropping the stream all stop them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -38,9 +39,9 @@ __all__ = ["BatchStream", "ReadStatistics", "Reading", "ReadingPlan"]
 class ReadStatistics:
     """What a stream has done so far, measured.
 
-    `hop_count` is how often the store's latency was paid in full, `wait_s` how long the consumer waited for
-    batches, `decode_s` how long workers decoded (of all threads together), `peak_fetched_bytes` the most that was
-    fetched and not yet decompressed at one time. Opening the file is not in these figures.
+    `hop_count` is how often the store's latency was paid in full, `wait_s` how long the consumer waited
+    for batches, `decode_s` how long workers decoded (of all threads together), `peak_fetched_bytes` the
+    most that was fetched and not yet decompressed at one time. Opening the file is not in these figures.
     """
 
     row_count: int
@@ -73,7 +74,7 @@ class ReadingPlan:
 
 
 class Reading:
-    """The running part of a stream; it does not know the stream, so that dropping that one can stop this one."""
+    """The running part of a stream. It does not know the stream: dropping that one can stop this one."""
 
     def __init__(self, plan: ReadingPlan) -> None:
         self.plan = plan
@@ -124,7 +125,7 @@ class Reading:
                         tasks.start_soon(self._decode, limiter)
                     self._on_arrival()
                     await self._fetcher.run()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._fail(error)
         finally:
             self.queue.close()
@@ -189,9 +190,7 @@ class Reading:
         stripe, start, stop, vectors = delivery
         if stripe.whole_root:
             root = vectors[0]
-            vectors = tuple(
-                child.slice(root.offset, root.offset + root.length) for child in root.children
-            )
+            vectors = tuple(child.slice(root.offset, root.offset + root.length) for child in root.children)
         self.row_count += stop - start
         self.batch_count += 1
         self._on_arrival()
@@ -203,10 +202,8 @@ class Reading:
         self._scope.cancel()
 
     def stop_from_any_thread(self) -> None:
-        try:
+        with suppress(RuntimeError):  # the loop is closed, and its tasks with it
             self._loop.call_soon_threadsafe(self.stop)
-        except RuntimeError:
-            pass  # the loop is closed, and its tasks with it
 
     async def wait_stopped(self) -> None:
         if self._started:
@@ -276,7 +273,8 @@ class BatchStream:
             self._reading.start(self._tasks)
             batch = await self._reading.next()
         except OrcError as error:
-            raise error.locate(url=self._url)
+            error.locate(url=self._url)
+            raise
         finally:
             self._busy = False
         if batch is None:

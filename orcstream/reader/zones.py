@@ -1,8 +1,8 @@
 """Zone data, read and brought to arrays.
 
-Knows TZif files (RFC 8536) and where they are: the `tzdata` package, so that every machine reads the same
-rules. The decoders get arrays of transitions. Beyond the last transition that a file lists, its rule for the years to
-come is applied up to `_LAST_YEAR`.
+Knows TZif files (RFC 8536) and where they are: the `tzdata` package, so that every machine reads the
+same rules. The decoders get arrays of transitions. Beyond the last transition that a file lists, its
+rule for the years to come is applied up to `_LAST_YEAR`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def _extended(rules: ZoneRules, data: bytes) -> ZoneRules:
         return rules
     more = np.array(found, np.int64)
     return ZoneRules(
-        rules.name, np.concatenate([rules.transitions, more[:, 0]]), np.concatenate([rules.offsets, more[:, 1]])
+        rules.name,
+        np.concatenate([rules.transitions, more[:, 0]]),
+        np.concatenate([rules.offsets, more[:, 1]]),
     )
 
 

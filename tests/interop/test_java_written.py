@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.interop import judging
 from tests.support import compare, java_orc, strategies
 from tests.support.reference import reader
+from tests.support.reference.types import struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 
@@ -42,7 +43,7 @@ def test_any_schema(
 def test_wall_clocks_of_a_zone(tmp_path_factory: pytest.TempPathFactory, zone: str, seed: int) -> None:
     """Times that no clock there ever showed come back moved; Java itself and the bytes say where."""
     path = tmp_path_factory.mktemp("java") / "zone.orc"
-    type_ = strategies.T("struct", (strategies.T("timestamp"),), ("at",))
+    type_ = struct(at="timestamp")
     table = strategies.make_table(type_, 500, seed, strategies.Limits(zone=zone))
     write(path, table, {"orc.compress": "ZLIB"}, zone)
     _, rows = reader.read(path.read_bytes())

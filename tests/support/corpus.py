@@ -78,8 +78,8 @@ def from_text(type_: T, value: Any) -> object:
         return None
     if kind == "struct":
         fields = {name.lower(): item for name, item in value.items()}
-        pairs = zip(type_.names, type_.children, strict=True)
-        return tuple(from_text(child, fields.get(name.lower())) for name, child in pairs)
+        children = zip(type_.names, type_.children, strict=True)
+        return tuple(from_text(child, fields.get(name.lower())) for name, child in children)
     if kind == "array":
         return [from_text(type_.children[0], item) for item in value]
     if kind == "map":

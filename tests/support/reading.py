@@ -61,9 +61,9 @@ async def read_python_rows(path: Path | str, type_: T, **options: Any) -> list[o
 
 def from_python(type_: T, value: Any) -> object:
     """A value of `to_pylist` in neutral form."""
-    if value is None:
-        return None
     kind = type_.kind
+    if value is None:
+        return Union(0, None) if kind == "uniontype" else None
     if kind == "struct":
         assert tuple(value) == type_.names
         return tuple(from_python(t, v) for t, v in zip(type_.children, value.values(), strict=True))

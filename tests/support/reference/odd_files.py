@@ -286,9 +286,10 @@ def rows_of_a_megabyte() -> OddFile:
 
 @odd
 def deep_nesting() -> OddFile:
-    type_, value = T("int"), 5
+    type_: T = T("int")
+    value: Any = 5
     for _ in range(30):
-        type_, value = T("array", (type_,)), [value, value][:1]  # type_ grows outwards
+        type_, value = T("array", (type_,)), [value]
     root = T("struct", (type_,), ("deep",))
     rows: list[Any] = [(value,), (None,), ([],)]
     return OddFile(root, rows, make_file(root, rows))

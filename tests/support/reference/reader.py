@@ -171,7 +171,8 @@ class _Decoder:
     def integers(self, column: int, kind: int, count: int, *, signed: bool) -> list[int]:
         data = self.stream(column, kind, count)
         old = self.footer.encodings[column][0] in (DIRECT, DICTIONARY)
-        return (rle_v1 if old else rle_v2).decode(data, count, signed=signed)
+        decode = rle_v1.decode if old else rle_v2.decode
+        return decode(data, count, signed=signed)
 
     def some(self, type_: T, column: int, count: int) -> list[object]:
         """`count` values that are there."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from .errors import Malformed
 from .varint import read_signed, read_varint, unzigzag, wrap, write_signed, write_varint, zigzag
 
-WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+WIDTHS: tuple[int, ...] = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Widths in bits by their 5-bit code; code 0 is 0 bits in a delta run."""
 MAX_RUN = 512
 

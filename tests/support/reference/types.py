@@ -21,7 +21,7 @@ class Union(NamedTuple):
     value: object
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class T:
     """A type. `str()` gives the text form that every writer understands."""
 
@@ -43,6 +43,9 @@ class T:
         if self.kind == "decimal" and self.precision is not None:
             return f"decimal({self.precision},{self.scale or 0})"
         return self.kind
+
+    def __repr__(self) -> str:
+        return f"parse({str(self)!r})"
 
     def flatten(self) -> list[T]:
         """The tree in pre-order: the position in this list is the column id."""

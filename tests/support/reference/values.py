@@ -38,8 +38,8 @@ def decode_decimals(data: bytes, count: int) -> list[int]:
 def decimal_of(unscaled: int, stored_scale: int, scale: int) -> Decimal:
     """The value at the type's scale; digits beyond it are cut, as the C++ reference does."""
     if stored_scale > scale:
-        power: int = 10 ** (stored_scale - scale)
-        unscaled = abs(unscaled) // power * (1 if unscaled >= 0 else -1)
+        power = 10 ** (stored_scale - scale)
+        unscaled = int(abs(unscaled) // power * (1 if unscaled >= 0 else -1))
     else:
         unscaled *= 10 ** (scale - stored_scale)
     return Decimal(unscaled).scaleb(-scale, EXACT)
@@ -61,7 +61,7 @@ def encode_nanos(nanos: int) -> int:
         zeros += 1
     if zeros < 2:
         return nanos * 10**zeros << 3
-    return nanos << 3 | zeros - 1
+    return int(nanos << 3 | zeros - 1)
 
 
 def decode_nanos(stored: int) -> int:
