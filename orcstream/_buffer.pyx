@@ -1,11 +1,9 @@
-"""Memory for bytes fetched and vectors decoded: 64-byte aligned blocks, recycled when their last user
-lets go.
+"""Memory for bytes fetched and vectors decoded: 64-byte aligned blocks, recycled when their last user lets go.
 
-Knows nothing of what it holds. Fresh memory costs a page fault for every 4 KiB, which is more than
-decoding it; so blocks go to a pool by size class when they are freed, up to a limit, and the next user
-takes them from there, warm. The pool is one for the process: a vector outlives the read that made it.
-Each block is `SLACK` bytes longer than asked for, so that kernels may load 8 bytes at a time anywhere in
-it.
+Knows nothing of what it holds. Fresh memory costs a page fault for every 4 KiB, which is more than decoding it;
+so blocks go to a pool by size class when they are freed, up to a limit, and the next user
+takes them from there, warm. The pool is one for the process: a vector outlives the read that made it. Each block is
+`SLACK` bytes longer than asked for, so that kernels may load 8 bytes at a time anywhere in it.
 """
 
 cimport cython

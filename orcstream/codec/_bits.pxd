@@ -1,8 +1,8 @@
-# Inline helpers of the run-length kernels: unaligned big-endian loads, varints, status codes.  A kernel
-# decodes runs from in[0:size] to out and reports how far it came in a Cursor; it never reads at or
-# beyond in + size. `skip` counts values of the first run that were delivered before (or that a row index
-# position skips); a run that does not fit the output is left with its skip, so that decoding resumes
-# inside it.
+# Inline helpers of the run-length kernels: unaligned big-endian loads, varints, status codes.
+#
+# A kernel decodes runs from in[0:size] to out and reports how far it came in a Cursor; it never reads at
+# or beyond in + size. `skip` counts values of the first run that were delivered before (or that a row index position
+# skips); a run that does not fit the output is left with its skip, so that decoding resumes inside it.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 

@@ -1,9 +1,8 @@
 """Integer run length version 2, as a resumable kernel without the GIL.
 
-Knows bytes and values, nothing else; the contract of a kernel stands in `_bits.pxd`. All arithmetic
-wraps at 64 bits, as writers' does. Specification: "Integer Run Length Encoding, version 2"; the base of
-patched runs is sign-magnitude, and the width of a patch list entry is the closest fixed width (ORC v1,
-table there).
+Knows bytes and values, nothing else; the contract of a kernel stands in `_bits.pxd`. All arithmetic wraps
+at 64 bits, as writers' does. Specification: "Integer Run Length Encoding, version 2"; the base of patched runs is
+sign-magnitude, and the width of a patch list entry is the closest fixed width (ORC v1, table there).
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t

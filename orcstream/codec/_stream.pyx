@@ -3,9 +3,9 @@
 Knows compression chunks and their headers. Must not know what the bytes mean, nor where they come from:
 pieces arrive in order through `feed`, each with a lease that is dropped with the last use of the piece,
 so that whoever lent the memory learns when it is free. Readers see a window `data[pos:end]` and ask for
-`more`; the unread rest of the window is kept in front of the next chunk, so a run that straddles a chunk
-border is contiguous. `more` answers False when no whole chunk is at hand: then either more bytes have to
-be fed (`starved`) or the stream is at its end. Specification: "Compression".
+`more`; the unread rest of the window is kept in front of the next chunk, so a run that straddles a chunk border is
+contiguous. `more` answers False when no whole chunk is at hand: then either more bytes have to be fed
+(`starved`) or the stream is at its end. Specification: "Compression".
 """
 
 from cpython.buffer cimport PyBUF_WRITE
@@ -20,8 +20,7 @@ cdef enum:
     HEADER_BYTES = 3
     # A window's rest is at most one run long (4 KiB); leave room so that scratch memory is allocated once.
     REST_BYTES = 8192
-    # How much of the next piece of an uncompressed stream joins a rest before the piece itself is the
-    # window again.
+    # How much of the next piece of an uncompressed stream joins a rest before the piece itself is the window again.
     JOIN_BYTES = 65536
 
 
@@ -71,10 +70,7 @@ cdef class InputStream:
         return out
 
     def skip(self, Py_ssize_t count, object decompress):
-        """Skip decompressed bytes.
-
-        `bytes_into_chunk` of a row index position. Answers how many were skipped.
-        """
+        """Skip decompressed bytes: `bytes_into_chunk` of a row index position. Answers how many were skipped."""
         return self.skip_bytes(count, decompress)
 
     cdef object corrupt(self, str message):
@@ -106,8 +102,9 @@ cdef class InputStream:
             self._take_into(self.scratch.ptr + self.end, length)
             self.end += length
             return True
-        self._reserve(self.block_size) self.end += self._inflate(self._take(length), self.scratch.ptr +
-        self.end, self.block_size, decompress) return True
+        self._reserve(self.block_size)
+        self.end += self._inflate(self._take(length), self.scratch.ptr + self.end, self.block_size, decompress)
+        return True
 
     cdef Py_ssize_t read_into(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
         """Copy at most `count` bytes to `out`; whole chunks are decompressed in place."""

@@ -1,9 +1,8 @@
 """Kernels for dates, timestamps and decimals: from what is stored to Arrow's numbers.
 
-Know the arithmetic of epochs, zones, calendars and scales; must not know streams, nor where zone data
-comes from: zones come as arrays of transitions. All work without the GIL on values without nulls, and
-answer the index of the first value that cannot be represented, or -1. Specification: "Timestamp
-Columns", "Date Columns", "Decimal Columns".
+Know the arithmetic of epochs, zones, calendars and scales; must not know streams, nor where zone data comes from: zones come as
+arrays of transitions. All work without the GIL on values without nulls, and answer the index of the first value
+that cannot be represented, or -1. Specification: "Timestamp Columns", "Date Columns", "Decimal Columns".
 """
 
 from libc.stdint cimport INT32_MIN, int64_t, uint64_t
@@ -61,10 +60,7 @@ cdef int64_t proleptic_day(int64_t day) noexcept nogil:
 
 
 def dates(Buffer days, Py_ssize_t count, bint hybrid):
-    """int64 days to int32 (in int64 form for `narrow`).
-
-    Hybrid Julian-Gregorian days become proleptic ones, in place.
-    """
+    """int64 days to int32 (in int64 form for `narrow`): hybrid Julian-Gregorian days become proleptic ones, in place."""
     cdef int64_t* values
     cdef Py_ssize_t index
     check(days, count * 8)
@@ -109,8 +105,8 @@ def timestamps(
 ):
     """Timestamps as int64 counts of `unit` (units a second) since 1970, in wall clock of the zone given.
 
-    `base_seconds` is the instant the stored seconds count from. Answers (values, index of nanoseconds
-    that are no nanoseconds or -1, index of a value beyond int64 or -1).
+    `base_seconds` is the instant the stored seconds count from. Answers (values, index of nanoseconds that are no
+    nanoseconds or -1, index of a value beyond int64 or -1).
     """
     cdef Buffer out = allocate(count * 8)
     cdef int64_t* values = <int64_t*> out.ptr
@@ -138,8 +134,7 @@ def timestamps(
             if add_overflow(stored[index], base_seconds, &second):
                 beyond = index
                 break
-            # Writers cut toward zero before 1970 (ORC-306, ORC-763); undone before any zone is applied
-            # (ORC-2151).
+            # Writers cut toward zero before 1970 (ORC-306, ORC-763); undone before any zone is applied (ORC-2151).
             if second < 0 and nano > 999999:
                 second -= 1
             if add_overflow(second, zone_offset(second, starts, &offsets[0], size, &hint), &second):
@@ -169,11 +164,10 @@ for _power in range(1, 39):
 
 
 def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int precision):
-    """Decimals brought to `scale`, in place; digits that do not fit the scale are rounded half up, as
-    ORC Java does.
+    """Decimals brought to `scale`, in place; digits that do not fit the scale are rounded half up, as ORC Java does.
 
-    `scales` holds each value's own scale as int64, or is None when all have the type's. Answers the
-    index of the first value of more than `precision` digits or of a scale that is none, or -1.
+    `scales` holds each value's own scale as int64, or is None when all have the type's. Answers the index of the
+    first value of more than `precision` digits or of a scale that is none, or -1.
     """
     cdef int128* items
     cdef const int64_t* stored

@@ -1,11 +1,11 @@
 """Value streams: the values of one stream, decoded on demand and kept until they are taken.
 
 Knows which kernel decodes which stream, and where in a run it stands. Must not know columns or nulls.
-`ensure(n)` decodes until n values are pending, or until the bytes fed so far are used up; it answers how
-many there are, and `take` hands them out. So a caller may look at as many values as it likes (lengths,
-to see how many rows fit) before it decides how many to take, and a stream may run dry at any byte. When
-all pending values are taken at once, which is the rule, the memory itself is handed over. A stream that
-is complete and too short is `CorruptStream`.
+`ensure(n)` decodes until n values are pending, or until the bytes fed so far are used up; it answers how many
+there are, and `take` hands them out. So a caller may look at as many values as it likes (lengths, to see how
+many rows fit) before it decides how many to take, and a stream may run dry at any byte. When all pending values are
+taken at once, which is the rule, the memory itself is handed over. A stream that is complete and too short is
+`CorruptStream`.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t

@@ -1,9 +1,9 @@
 """Kernels from decoded values to Arrow buffers: nulls spread in, offsets summed, widths narrowed.
 
-Know buffers and masks; must not know streams or column types. A mask has one byte a row, 1 where there
-is a value; None stands for all ones. Every kernel checks that its buffers are as long as the counts it
-is given say and works without the GIL. Those that find a bad value answer its row instead of raising, -1
-when there is none: the caller knows the names.
+Know buffers and masks; must not know streams or column types. A mask has one byte a row, 1 where there is
+a value; None stands for all ones. Every kernel checks that its buffers are as long as the counts it is given say
+and works without the GIL. Those that find a bad value answer its row instead of raising, -1 when there is none: the
+caller knows the names.
 """
 
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -75,8 +75,7 @@ def pack_bits(Buffer mask, Py_ssize_t count):
         at = mask.ptr
         for index in range(whole):
             out.ptr[index] = (
-                at[0] | at[1] << 1 | at[2] << 2 | at[3] << 3 | at[4] << 4 | at[5] << 5 | at[6] << 6 |
-                at[7] << 7
+                at[0] | at[1] << 1 | at[2] << 2 | at[3] << 3 | at[4] << 4 | at[5] << 5 | at[6] << 6 | at[7] << 7
             )
             at += 8
         if count % 8:
@@ -106,9 +105,7 @@ cdef void spread_items(
 
 
 def spread(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes):
-    """`count` rows of `item_bytes` (1, 4, 8 or 16) each, the values in order where the mask has 1, else zeros..
-
-    """
+    """`count` rows of `item_bytes` (1, 4, 8 or 16) each, the values in order where the mask has 1, else zeros."""
     cdef Buffer out = allocate(count * item_bytes)
     cdef Py_ssize_t row, at = 0
     check(mask, count)
@@ -154,8 +151,7 @@ cdef void narrow_items(
 def narrow(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes):
     """int64 values cut to rows of 2 or 4 bytes, zeros where the mask has 0.
 
-    Writers store negative values of narrow columns with their low bits only, so what is above the width
-    says nothing.
+    Writers store negative values of narrow columns with their low bits only, so what is above the width says nothing.
     """
     cdef Buffer out = allocate(count * item_bytes)
     cdef const uint8_t* present = NULL
@@ -292,10 +288,7 @@ def fit_entries(Values indexes, Buffer mask, Py_ssize_t count, Buffer offsets, P
 
 
 def gather_entries(Buffer indexes, Buffer mask, Py_ssize_t count, Buffer offsets, Buffer data, Py_ssize_t total):
-    """Dictionary entries row by row.
-
-    (offsets, bytes). The indexes were checked by `fit_entries`, which gave `total`.
-    """
+    """Dictionary entries row by row: (offsets, bytes). The indexes were checked by `fit_entries`, which gave `total`."""
     cdef Buffer out_offsets = allocate((count + 1) * 4)
     cdef Buffer out = allocate(total)
     cdef int32_t* ends = <int32_t*> out_offsets.ptr

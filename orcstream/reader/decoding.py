@@ -344,9 +344,10 @@ class DecodeQueue:
                     )
             return decoder.take(ready)
         except OrcError as error:
-            first = run.stripe.information.first_row + run.row
             if error.row is not None:
-                error.row += first
+                # Decoders count the rows of their own column: children's are not the file's.
+                own = error.column == decoder.type.column_id
+                error.row = run.stripe.information.first_row + run.row + error.row if own else None
             error.locate(stripe=run.stripe.information.index, column=decoder.type.column_id)
             raise
 

@@ -6,6 +6,7 @@ the layers below. All defaults of reading live here.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -16,7 +17,13 @@ from orcstream.byterange import ByteRange, BytesLike, RangeBuffer, gather
 from orcstream.codec.column import VectorOptions, field_of
 from orcstream.codec.compression import Compression, decompress_metadata
 from orcstream.codec.layout import stream_ranges
-from orcstream.codec.metadata import RowIndex, StatisticsList, parse_row_index, parse_stripe_footer
+from orcstream.codec.metadata import (
+    MESSAGE_CAP_BYTES,
+    RowIndex,
+    StatisticsList,
+    parse_row_index,
+    parse_stripe_footer,
+)
 from orcstream.codec.stripe import StripeOptions, build_columns
 from orcstream.codec.structure import (
     Calendar,
@@ -26,12 +33,12 @@ from orcstream.codec.structure import (
 )
 from orcstream.codec.temporal import UNITS, UTC, ZoneRules
 from orcstream.column_statistics import ColumnStatistics
-from orcstream.errors import ColumnNotFound, FormatError, OrcError, UsageError
+from orcstream.errors import ColumnNotFound, FormatError, OrcError, Unsupported, UsageError
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import open_source
 from orcstream.plan.read import control_count, plan_control, plan_requests, plan_windows
-from orcstream.plan.tail import METADATA_CAP_BYTES, Need, Tail, parse_stripe_statistics, plan_tail
+from orcstream.plan.tail import Need, Tail, parse_stripe_statistics, plan_tail
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
 from orcstream.reader.decoding import StripeRun
 from orcstream.reader.explain import Explanation, Wave
@@ -42,11 +49,12 @@ from orcstream.schema import Kind, Schema, Type
 
 __all__ = ["OrcFile", "open"]
 
+_logger = logging.getLogger("orcstream")
+
 DEFAULT_BATCH_ROWS = 1 << 16
 # read() keeps everything anyway: larger batches spare work for each.
 _READ_BATCH_ROWS = 1 << 17
 _CALENDARS = ("auto", "proleptic", "hybrid")
-_ZONED = (Kind.TIMESTAMP,)
 
 Columns = Sequence[str | tuple[str, ...]]
 
@@ -146,6 +154,9 @@ class Opening:
             if isinstance(error, OrcError):
                 error.locate(url=source.url)
             raise
+        if not tail.postscript.version_is_known:
+            version = ".".join(str(part) for part in tail.postscript.version)
+            _logger.warning("%s is of a later format version, %s; it is read like 0.12", source.url, version)
         return OrcFile(session, tail, cached, self._options)
 
 
@@ -245,8 +256,7 @@ class OrcFile:
         invalid_utf8: str = "error",
         case_sensitive: bool = True,
     ) -> BatchStream:
-        """A stream of the rows, as batches of at most `batch_rows`; fewer where rows are large or a
-        stripe ends.
+        """A stream of batches of at most `batch_rows` rows; of fewer where rows are large or a stripe ends.
 
         `columns` are dotted names, or tuples where names hold dots; output is in the order asked. What the
         read holds at a time stays under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a
@@ -264,6 +274,7 @@ class OrcFile:
             invalid_utf8=_one_of("invalid_utf8", invalid_utf8, ("error", "binary")),
         )
         root = self._select(columns, case_sensitive)
+        self._check_timestamps(root, timestamp_unit)
         threads = (2 if (os.cpu_count() or 1) > 1 else 1) if decode_threads is None else decode_threads
         plan = ReadingPlan(
             source=self._session.source,
@@ -382,7 +393,7 @@ class OrcFile:
         for (stream, range_), buffer in zip(wanted, buffers, strict=True):
             try:
                 data = _decompress(self._tail, buffer.view(range_))
-                indexes[stream.column] = parse_row_index(data)
+                indexes[stream.column] = parse_row_index(data, self._most_entries(information))
             except OrcError as error:
                 error.locate(
                     url=self.url,
@@ -393,6 +404,11 @@ class OrcFile:
                 )
                 raise
         return indexes
+
+    def _most_entries(self, stripe: StripeInformation) -> int:
+        """Twice the row groups of a stripe: of encrypted columns, old ORC Java wrote both forms (ORC-991)."""
+        stride = self._tail.footer.row_index_stride
+        return 2 * max(1, -(-stripe.row_count // stride)) if stride else 2
 
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
         """Column statistics of each stripe, as far as the file has them."""
@@ -437,6 +453,24 @@ class OrcFile:
             error.locate(url=self.url)
             raise
 
+    def _check_timestamps(self, root: Type, unit: str) -> None:
+        """Refuse before any data is read what the statistics show not to fit the unit."""
+        for type_ in _walk(root):
+            if type_.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+                continue
+            statistics = self._tail.footer.statistics.get(type_.column_id)
+            if statistics is None or statistics.kind != "timestamp":
+                continue
+            for bound in (statistics.minimum, statistics.maximum):
+                if isinstance(bound, int) and not _fits_int64(bound * UNITS[unit] // UNITS["ns"]):
+                    raise Unsupported(
+                        f"timestamps that do not fit 64 bits of {unit}, by the file's statistics; "
+                        'read with a coarser timestamp_unit=, such as "us"',
+                        reason="timestamp_out_of_range",
+                        url=self.url,
+                        column=type_.column_id,
+                    )
+
     def _stripe(self, stripe: int) -> StripeInformation:
         if not 0 <= stripe < len(self.stripes):
             raise UsageError(f"no stripe {stripe}: the file has {len(self.stripes)}", url=self.url)
@@ -462,7 +496,7 @@ class _StripeStarter:
         self._root = root
         self._vectors = vectors
         self._options = options
-        self._has_zoned = _any_kind(root, _ZONED)
+        self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in _walk(root))
         self._hybrid = options.hybrid(tail)
 
     def start(self, number: int, stripe: StripeInformation, footer_bytes: memoryview) -> StripeRun:
@@ -504,12 +538,21 @@ def _parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> St
 def _decompress(tail: Tail, data: memoryview) -> bytes:
     postscript = tail.postscript
     return decompress_metadata(
-        data, postscript.compression, postscript.compression_block_size, METADATA_CAP_BYTES
+        data, postscript.compression, postscript.compression_block_size, MESSAGE_CAP_BYTES
     )
 
 
-def _any_kind(type_: Type, kinds: Sequence[Kind]) -> bool:
-    return type_.kind in kinds or any(_any_kind(child, kinds) for child in type_.children)
+def _walk(type_: Type) -> Iterator[Type]:
+    """A type and all below it."""
+    waiting = [type_]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(node.children)
+        yield node
+
+
+def _fits_int64(value: int) -> bool:
+    return -(1 << 63) <= value < 1 << 63
 
 
 def _is_held(wanted: ByteRange, held: Sequence[RangeBuffer]) -> bool:

@@ -49,6 +49,7 @@ class Session:
                 self._scheduler = FetchScheduler(self.source, self.tasks, retry=self.retry)
                 self._started.set()
                 await self._stop.wait()
+                self._scheduler.close()
                 self.tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):

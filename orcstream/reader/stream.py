@@ -128,6 +128,8 @@ class Reading:
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._fail(error)
         finally:
+            if self._scheduler is not None:
+                self._scheduler.close()
             self.queue.close()
             self._stopped = True
             self._finished.set()

@@ -36,9 +36,7 @@ EXAMPLES = {
     "version 1 falling": Example("rle_v1", False, _hex("61,ff,64"), list(range(100, 0, -1))),
     "version 1 literals": Example("rle_v1", False, _hex("fb,02,03,06,07,0b"), [2, 3, 6, 7, 11]),
     "short repeat": Example("rle_v2", False, _hex("0a,27,10"), [10000] * 5),
-    "direct": Example(
-        "rle_v2", False, _hex("5e,03,5c,a1,ab,1e,de,ad,be,ef"), [23713, 43806, 57005, 48879]
-    ),
+    "direct": Example("rle_v2", False, _hex("5e,03,5c,a1,ab,1e,de,ad,be,ef"), [23713, 43806, 57005, 48879]),
     "patched base": Example(
         "rle_v2",
         False,
@@ -122,7 +120,17 @@ def test_chunk_headers(length: int, original: bool, data: str) -> None:
 
 @pytest.mark.parametrize(
     ("bits", "width"),
-    [*((n, n) for n in range(1, 25)), (25, 26), (27, 28), (29, 30), (31, 32), (33, 40), (41, 48), (49, 56), (57, 64)],
+    [
+        *((n, n) for n in range(1, 25)),
+        (25, 26),
+        (27, 28),
+        (29, 30),
+        (31, 32),
+        (33, 40),
+        (41, 48),
+        (49, 56),
+        (57, 64),
+    ],
 )
 def test_closest_fixed_bits(bits: int, width: int) -> None:
     assert rle_v2.closest_fixed_bits(bits) == width

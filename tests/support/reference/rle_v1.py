@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .errors import Malformed
-from .varint import read_varint, unzigzag, wrap, write_varint, zigzag
+from .varint import read_varint64, unzigzag, wrap, write_varint, zigzag
 
 
 def _number(value: int, signed: bool) -> bytes:
@@ -80,5 +80,5 @@ def decode(data: bytes, count: int, *, signed: bool) -> list[int]:
 
 
 def _read(data: bytes, at: int, signed: bool) -> tuple[int, int]:
-    value, at = read_varint(data, at)
+    value, at = read_varint64(data, at)
     return (unzigzag(value) if signed else value), at

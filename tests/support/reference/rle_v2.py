@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .errors import Malformed
-from .varint import read_signed, read_varint, unzigzag, wrap, write_signed, write_varint, zigzag
+from .varint import read_varint64, unzigzag, wrap, write_signed, write_varint, zigzag
 
 WIDTHS: tuple[int, ...] = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Widths in bits by their 5-bit code; code 0 is 0 bits in a delta run."""
@@ -190,11 +190,10 @@ def decode_run(data: bytes, at: int, *, signed: bool) -> tuple[list[int], int]:
         return [wrap(unzigzag(n) if signed else n) for n in numbers], at
     if kind == 2:
         return _patched(data, at, length, WIDTHS[code])
-    if signed:
-        base, at = read_signed(data, at)
-    else:
-        base, at = read_varint(data, at)
-    first, at = read_signed(data, at)
+    number, at = read_varint64(data, at)
+    base = unzigzag(number) if signed else number
+    number, at = read_varint64(data, at)
+    first = unzigzag(number)
     values = [wrap(base)]
     if code == 0:
         values += [wrap(base + first * i) for i in range(1, length)]

@@ -47,6 +47,14 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
+def read_varint64(data: bytes, at: int) -> tuple[int, int]:
+    """The same for a number of 64 bits, which takes ten bytes at most."""
+    value, stop = read_varint(data, at)
+    if stop - at > 10 or value >> 64:
+        raise Malformed("varint of more than 64 bits")
+    return value, stop
+
+
 def read_signed(data: bytes, at: int) -> tuple[int, int]:
     value, at = read_varint(data, at)
     return unzigzag(value), at
