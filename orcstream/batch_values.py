@@ -47,7 +47,7 @@ def to_pylist(field: Field, vector: Vector) -> list[Any]:
     bool, int, float, str, bytes, Decimal; date; datetime (naive for TIMESTAMP, with UTC for
     TIMESTAMP_INSTANT), each where it holds the value exactly, else `numpy.datetime64` (which knows no zone:
     an instant's is UTC); list; dict for structs; a list of (key, value) tuples for maps;
-    `UnionValue` for unions, None where the child is null.
+    `UnionValue` for unions, None where it is a null of child 0 (which null unions are, too).
     """
     if field.dictionary is not None and vector.dictionary is not None:
         entries = to_pylist(field.dictionary, vector.dictionary)
@@ -275,7 +275,7 @@ def _unions(field: Field, vector: Vector) -> list[Any]:
             # A child's values stand in order, so these are the ends of what this slice of the union uses.
             first, last = int(own[0]), int(own[-1])
             found = to_pylist(child, column.slice(first, last + 1))
-            tagged = [None if value is None else UnionValue(tag, value) for value in found]
+            tagged = [None if tag == 0 and value is None else UnionValue(tag, value) for value in found]
             values[rows] = _objects(tagged)[own - first]
     listed: list[Any] = values.tolist()
     return listed

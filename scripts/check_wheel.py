@@ -15,7 +15,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The tests that need nothing but the package, pytest, hypothesis and pyarrow.
+# The tests that need nothing but the package and the dependency group test-core.
 TESTS = ("unit", "property", "corrupt", "golden")
 # What a wheel must hold besides Python modules, and what it must not.
 NEEDED = ("orcstream/py.typed", "orcstream/codec/_rle_v2.pyx")
@@ -71,14 +71,15 @@ def _install(work: Path, wheel: Path) -> Path:
 def _test(work: Path, python: Path) -> None:
     empty = work / "empty"
     empty.mkdir()
-    shutil.copytree(ROOT / "tests", empty / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("tests", "proto"):  # some tests compare with the sources of what was generated
+        shutil.copytree(ROOT / folder, empty / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", empty)  # pytest's settings
     code = "import orcstream, sys; print(orcstream.__file__); sys.exit(sys.prefix not in orcstream.__file__)"
     run(python, "-c", code, cwd=empty)
     folders = [f"tests/{folder}" for folder in TESTS if any((empty / "tests" / folder).glob("test_*.py"))]
     if not folders:
         sys.exit("there is nothing to test the wheel with")
-    run(python, "-m", "pytest", *folders, cwd=empty)
+    run(python, "-m", "pytest", *folders, cwd=empty, ORCSTREAM_WITHOUT_JAVA="1")
     run(python.with_name("orcstream"), "--help", cwd=empty)
 
 

@@ -23,4 +23,4 @@ ORCSTREAM_SANITIZE=1 "$python" setup.py --quiet build_ext --inplace
 
 # Python itself leaks at exit by design; its allocator would hide overruns of small objects.
 LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-    exec "$python" -m tests.fuzz.fuzz_read
+    exec "$python" -m tests.fuzz.fuzz_read "${FUZZ_SECONDS:-60}"

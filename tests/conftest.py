@@ -1,7 +1,8 @@
 """What every test stands on: the event loop's backend, the corpus, the judges, hypothesis' profiles.
 
-ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped and say so; where it
-is set and wrong, they fail. ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from random seeds.
+ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped and say so;
+where it is set and wrong, they fail. ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from
+random seeds.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ cdef int decode_patched(
     cdef int64_t[MAX_PATCHES] patches
     cdef int base_width, patch_width, gap_width, patch_count, entry_width
     cdef Py_ssize_t body, patch_body, index, at = 0
-    cdef uint64_t base, sign, entry, patch
+    cdef uint64_t base, sign, entry, patch, gap
     if size < 4:
         return MORE
     base_width = (data[2] >> 5) + 1
@@ -165,9 +165,11 @@ cdef int decode_patched(
     for index in range(patch_count):
         entry = <uint64_t> patches[index]
         patch = entry & (((<uint64_t> 1) << patch_width) - 1) if patch_width < 64 else entry
-        at += <Py_ssize_t> ((entry >> patch_width) & (((<uint64_t> 1) << gap_width) - 1))
-        if at >= length:
+        # All bits above the patch are the gap, as in ORC Java and C++; an honest writer sets no others.
+        gap = entry >> patch_width
+        if gap >= <uint64_t> (length - at):
             return BAD_PATCH
+        at += <Py_ssize_t> gap
         # A patch of 0 only carries the gap on (gaps over 255). Bits beyond 64 would be lost.
         if width < 64:
             out[at] |= <int64_t> (patch << width)

@@ -204,6 +204,8 @@ cdef class InputStream:
 
     cdef object _take(self, Py_ssize_t count):
         """The next `count` compressed bytes as one memoryview, consumed."""
+        if count == 0:  # an empty chunk may be the last of all pieces, when there is no head
+            return memoryview(b"")
         if count <= self.head.shape[0] - self.head_pos:
             chunk = self.head_view[self.head_pos : self.head_pos + count]
         else:

@@ -14,6 +14,9 @@ cdef extern from *:
     bint mul_overflow "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
     bint add_overflow "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
 
+cdef int64_t RULES_END = 16725225600  # 2500-01-01 00:00:00 UTC
+cdef int64_t CYCLE_SECONDS = 12622780800  # 400 years
+
 cdef enum:
     DAY_SECONDS = 86400
     NANOS = 1000000000
@@ -79,6 +82,9 @@ cdef int64_t zone_offset(
 ) noexcept nogil:
     """Seconds east of UTC at an instant; offsets[i] holds from transitions[i - 1] up to transitions[i]."""
     cdef Py_ssize_t low = hint[0], high, middle
+    if instant >= RULES_END:
+        # Transitions are listed up to the year 2500; the calendar repeats every 400 years.
+        instant -= ((instant - RULES_END) // CYCLE_SECONDS + 1) * CYCLE_SECONDS
     if (low == 0 or transitions[low - 1] <= instant) and (low == size or instant < transitions[low]):
         return offsets[low]
     low = 0
@@ -123,12 +129,12 @@ def timestamps(
         stored = <const int64_t*> seconds.ptr
         packed = <const int64_t*> nanos.ptr
         for index in range(count):
-            nano = <int64_t> (<uint64_t> packed[index] >> 3)
-            if nano > NANOS:
+            nano = packed[index] >> 3
+            if nano > NANOS or nano < -NANOS:
                 bad = index
                 break
             nano *= NANO_SCALE[packed[index] & 7]
-            if nano >= NANOS:
+            if nano >= NANOS or nano <= -NANOS:
                 bad = index
                 break
             if add_overflow(stored[index], base_seconds, &second):
@@ -137,6 +143,10 @@ def timestamps(
             # Writers cut toward zero before 1970 (ORC-306, ORC-763); undone before any zone is applied (ORC-2151).
             if second < 0 and nano > 999999:
                 second -= 1
+            elif nano < 0:
+                # Against the specification, but ORC C++ writes it for what pyarrow hands it before 1970.
+                second -= 1
+                nano += NANOS
             if add_overflow(second, zone_offset(second, starts, &offsets[0], size, &hint), &second):
                 beyond = index
                 break
@@ -164,14 +174,14 @@ for _power in range(1, 39):
 
 
 def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int precision):
-    """Decimals brought to `scale`, in place; digits that do not fit the scale are rounded half up, as ORC Java does.
+    """Decimals brought to `scale`, in place; digits beyond the scale are cut off, as ORC C++ does.
 
     `scales` holds each value's own scale as int64, or is None when all have the type's. Answers the index of the
     first value of more than `precision` digits or of a scale that is none, or -1.
     """
     cdef int128* items
     cdef const int64_t* stored
-    cdef int128 value, rest, factor
+    cdef int128 value, factor
     cdef int128 limit
     cdef Py_ssize_t index, bad = -1
     cdef int64_t shift
@@ -204,13 +214,7 @@ def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int prec
                 elif shift < -38:
                     value = 0
                 else:
-                    factor = POWERS[-shift]
-                    rest = value % factor
-                    value = value // factor
-                    if rest >= factor - rest and rest > 0:
-                        value += 1
-                    elif -rest >= factor + rest and rest < 0:
-                        value -= 1
+                    value = value // POWERS[-shift]
                 items[index] = value
             if value > limit or value < -limit:
                 bad = index

@@ -19,5 +19,6 @@ cdef class Values:
     cpdef Buffer take(self, Py_ssize_t count)
     cpdef Buffer peek(self, Py_ssize_t count)
     cpdef int drop(self, Py_ssize_t count) except -1
+    cdef int _check_pending(self, Py_ssize_t count) except -1
     cdef int _grow(self, Py_ssize_t count) except -1
     cdef object _short(self, Py_ssize_t missing)

@@ -20,6 +20,7 @@ from orcstream.codec._varlen cimport decode_varint128
 
 cdef enum:
     PACKED_BYTES = 4096
+    MOST_BYTES = 1 << 48
 
 
 cdef class Values:
@@ -27,6 +28,8 @@ cdef class Values:
 
     def seek(self, Py_ssize_t values_to_skip):
         """Skip values from the run at which the input stands: the third number of a row index position."""
+        if values_to_skip < 0:
+            raise self.input.corrupt(f"a position that skips {values_to_skip} values")
         self.to_skip = values_to_skip
 
     cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
@@ -54,8 +57,7 @@ cdef class Values:
     cpdef Buffer take(self, Py_ssize_t count):
         """The first `count` pending values, which must be there."""
         cdef Buffer out
-        if count > self.stop - self.start:
-            raise ValueError("more values than are pending")
+        self._check_pending(count)
         if self.start == 0 and self.stop == count and self.buffer is not None:
             out = self.buffer
             out.nbytes = count * self.item_bytes
@@ -68,27 +70,34 @@ cdef class Values:
 
     cpdef Buffer peek(self, Py_ssize_t count):
         """A copy of the first `count` pending values."""
-        cdef Buffer out = allocate(count * self.item_bytes)
-        if count > self.stop - self.start:
-            raise ValueError("more values than are pending")
+        cdef Buffer out
+        self._check_pending(count)
+        out = allocate(count * self.item_bytes)
         if count:
             memcpy(out.ptr, self.pending(), count * self.item_bytes)
         return out
 
     cpdef int drop(self, Py_ssize_t count) except -1:
         """Forget the first `count` pending values."""
-        if count > self.stop - self.start:
-            raise ValueError("more values than are pending")
+        self._check_pending(count)
         self.start += count
         if self.start == self.stop:
             self.start = self.stop = 0
             self.buffer = None
         return 0
 
+    cdef int _check_pending(self, Py_ssize_t count) except -1:
+        if not 0 <= count <= self.stop - self.start:
+            raise ValueError("more values than are pending, or fewer than none")
+        return 0
+
     cdef int _grow(self, Py_ssize_t count) except -1:
         cdef Py_ssize_t have = self.stop - self.start
-        cdef Py_ssize_t room = count + self.extra()
+        cdef Py_ssize_t room
         cdef Buffer larger
+        if count > MOST_BYTES // self.item_bytes:  # the products below would wrap
+            raise MemoryError(f"{count} values of {self.item_bytes} bytes")
+        room = count + self.extra()
         if self.buffer is not None and (self.start + room) * self.item_bytes <= self.buffer.nbytes:
             return 0
         larger = allocate(room * self.item_bytes)
@@ -196,6 +205,8 @@ cdef class BoolValues(Values):
 
     def seek(self, Py_ssize_t values_to_skip, Py_ssize_t bits_to_skip=0):
         """Skip bytes of the run at which the input stands, then bits of the byte after them."""
+        if not 0 <= bits_to_skip < 8:
+            raise self.input.corrupt(f"a position that skips {bits_to_skip} bits of a byte")
         self.packed.seek(values_to_skip)
         self.bits_to_skip = bits_to_skip
 

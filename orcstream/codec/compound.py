@@ -33,6 +33,7 @@ class StructDecoder(ColumnDecoder):
     def __init__(self, type_: Type, present: BoolValues | None, children: Sequence[ColumnDecoder]) -> None:
         super().__init__(type_, present)
         self._children = tuple(children)
+        self.leaf_count = max(1, sum(child.leaf_count for child in children))
 
     def streams(self) -> Sequence[InputStream]:
         own = [] if self._present is None else [self._present.input]
@@ -40,9 +41,8 @@ class StructDecoder(ColumnDecoder):
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)
-        share = budget // max(1, len(self._children))
         for child in self._children:
-            count = child.ready(count, self._mask, share, turn)
+            count = child.ready(count, self._mask, self._share(budget, child), turn)
         return count
 
     def take(self, count: int) -> Vector:
@@ -66,6 +66,7 @@ class ListDecoder(ColumnDecoder):
         super().__init__(type_, present)
         self._lengths = lengths
         self._children = tuple(children)
+        self.leaf_count = max(1, sum(child.leaf_count for child in children))
 
     def streams(self) -> Sequence[InputStream]:
         own = (self._present, self._lengths)
@@ -77,10 +78,9 @@ class ListDecoder(ColumnDecoder):
         count = self._see_values(self._lengths, count, turn)
         # An element takes a byte at least, so the budget bounds how many there may be.
         rows, total = self._fit(count, min(budget, MAX_VECTOR_BYTES))
-        share = budget // len(self._children)
         have = total
         for child in self._children:
-            have = child.ready(have, None, share, turn)
+            have = child.ready(have, None, self._share(budget, child), turn)
         return rows if have == total else self._fit(rows, have)[0]
 
     def _fit(self, count: int, limit: int) -> tuple[int, int]:
@@ -110,6 +110,7 @@ class UnionDecoder(ColumnDecoder):
         super().__init__(type_, present)
         self._tags = tags
         self._children = tuple(children)
+        self.leaf_count = max(1, sum(child.leaf_count for child in children))
 
     def streams(self) -> Sequence[InputStream]:
         own = (self._present, self._tags)
@@ -124,9 +125,8 @@ class UnionDecoder(ColumnDecoder):
         if bad >= 0:
             message = f"a tag beyond the {len(self._children)} children of its union"
             raise self._located(CorruptStream(message, row=bad), self._tags)
-        share = budget // len(self._children)
         available = [
-            child.ready(wanted, first if tag == 0 else None, share, turn)
+            child.ready(wanted, first if tag == 0 else None, self._share(budget, child), turn)
             for tag, (child, wanted) in enumerate(zip(self._children, counts, strict=True))
         ]
         return rows_of_union(types, offsets, count, available)

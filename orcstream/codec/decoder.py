@@ -58,6 +58,7 @@ class ColumnDecoder(ABC):
 
     row_bytes: int = 1
     is_fixed = False
+    leaf_count = 1
 
     def __init__(self, type_: Type, present: BoolValues | None) -> None:
         self.type = type_
@@ -80,6 +81,10 @@ class ColumnDecoder(ABC):
     @abstractmethod
     def streams(self) -> Sequence[InputStream]:
         """All input streams of this column and its children."""
+
+    def _share(self, budget: int, child: ColumnDecoder) -> int:
+        """A child's part of a budget, by its leaves: so it is the same however deep they lie."""
+        return budget * child.leaf_count // self.leaf_count
 
     def _see(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         """Rows whose presence is known, within the budget; sets the mask for them."""

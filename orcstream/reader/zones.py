@@ -23,7 +23,9 @@ from orcstream.errors import Unsupported
 __all__ = ["load_zone"]
 
 _HEADER = struct.Struct(">4sc15x6l")
-_LAST_YEAR = 2400
+_LAST_YEAR = 2500  # as far as the kernels look transitions up
+_LOCAL_TIME_TYPE = np.dtype([("offset", ">i4"), ("dst", "u1"), ("name", "u1")])
+_JAVA_ZONES_BEGIN = -2_208_988_800  # 1900-01-01 00:00:00 UTC
 _UTC_NAMES = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z")
 
 
@@ -77,12 +79,22 @@ def _parse(name: str, data: bytes) -> ZoneRules:
     at = second + _HEADER.size
     transitions = np.frombuffer(data, ">i8", times, at).astype(np.int64)
     indices = np.frombuffer(data, np.uint8, times, at + 8 * times)
-    type_table = np.frombuffer(
-        data, np.dtype([("offset", ">i4"), ("dst", "u1"), ("name", "u1")]), types, at + 9 * times
-    )
-    first = type_table["offset"][:1]
-    offsets = np.concatenate([first, type_table["offset"][indices]]).astype(np.int64)
-    return _extended(ZoneRules(name, transitions, offsets), data)
+    type_table = np.frombuffer(data, _LOCAL_TIME_TYPE, types, at + 9 * times)
+    kinds = type_table[np.concatenate([np.zeros(1, np.uint8), indices])]
+    standard = int(kinds["offset"][kinds["dst"] == 0][-1]) if (kinds["dst"] == 0).any() else 0
+    rules = ZoneRules(name, transitions, kinds["offset"].astype(np.int64))
+    return _extended(_without_mean_time(rules, standard), data)
+
+
+def _without_mean_time(rules: ZoneRules, standard: int) -> ZoneRules:
+    """Zones as Java knows them begin in 1900; before that, today's standard time is taken to hold.
+
+    Writers turn wall clocks into stored instants by these rules, so readers must use the same.
+    """
+    first = int(np.searchsorted(rules.transitions, _JAVA_ZONES_BEGIN, side="right"))
+    transitions = np.concatenate([[_JAVA_ZONES_BEGIN], rules.transitions[first:]]).astype(np.int64)
+    offsets = np.concatenate([[standard], rules.offsets[first:]]).astype(np.int64)
+    return ZoneRules(rules.name, transitions, offsets)
 
 
 def _extended(rules: ZoneRules, data: bytes) -> ZoneRules:

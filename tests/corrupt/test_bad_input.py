@@ -49,7 +49,7 @@ def damaged_and_run(path: Path, data: bytes, what: str) -> int:
 def check(path: Path, name: str, data: bytes) -> None:
     assert damaged_and_run(path, data, f"{name} as it is") >= 0
     for cut in hostile.truncations(data):
-        # Zero bytes are an empty table; a cut file may by chance end like a whole one, but then has no rows to give.
+        # No bytes are an empty table; no other cut may pass for a file.
         assert damaged_and_run(path, cut, f"{name} cut to {len(cut)} bytes") <= 0
     for seed in range(FLIPS):
         harmed = hostile.mutate(data, random.Random(f"{name} {seed}"))

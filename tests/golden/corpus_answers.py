@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 Columns = dict[str, Sequence[object]]
-_DAY = 86_400
 
 
 def _wall(year: int, month: int, day: int, *clock: int, nanos: int = 0) -> int:
-    when = datetime.datetime(year, month, day, *clock)  # type: ignore[arg-type]  # hour, minute, second
-    seconds = int((when - datetime.datetime(1970, 1, 1)).total_seconds())
+    hour, minute, second = (*clock, 0, 0, 0)[:3]
+    seconds = _day(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second
     return seconds * 10**9 + nanos
 
 
@@ -69,7 +68,7 @@ def date_extremes() -> Columns:
 
 
 def hive2_around_1582() -> Columns:
-    """Written as the 4th, 5th, 6th, 15th, 16th; the calendar has no 5th and 6th, so the 15th and 16th are stored."""
+    """Written as the 4th, 5th, 6th, 15th, 16th; the calendar has no 5th and 6th: they became 15th, 16th."""
     return {"d": [_day(1582, 10, day) for day in (4, 15, 16, 15, 16)]}
 
 

@@ -1,7 +1,8 @@
 """Every file of the corpus, read through the public interface and judged as `corpus_table` says.
 
-The same table judges the plain-Python reference, so that what the package is compared with elsewhere is itself
-held against other people's answers. Files beyond `CELLS` values are not read by the reference (too slow).
+The same table judges the plain-Python reference, so that what the package is compared with elsewhere is
+itself held against other people's answers. Files beyond `CELLS` values are not read by the reference (too
+slow).
 """
 
 from __future__ import annotations

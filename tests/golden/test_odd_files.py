@@ -1,4 +1,4 @@
-"""Odd but legal files: read by the reference, by the readers of others that accept them, and by ours in every way."""
+"""Odd but legal files: read by the reference, by others that accept them, and by ours in every way."""
 
 from __future__ import annotations
 

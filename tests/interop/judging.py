@@ -1,4 +1,4 @@
-"""What every test of a foreign writer does with the file: the bytes are the truth, and two readers swear to it."""
+"""What every test of a foreign writer does with the file, once the bytes and a second reader agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the Java reference writer: every type, codec, encoding and zone it can write, read back by ours."""
+"""Files of the Java writer: every type, codec, encoding and zone it can write, read back by ours."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def write(path: Path, table: strategies.Table, options: dict[str, object], zone:
     java_orc.write(path, table.type_, table.rows, options=conf, zone=zone)
 
 
+@hypothesis.settings(max_examples=150)
 @hypothesis.given(table=strategies.tables(SCHEMAS), options=strategies.java_options())
 def test_any_schema(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, object]

@@ -1,8 +1,9 @@
 """Files of pyarrow's writer, read back by ours.
 
 pyarrow 26 turns the fields of a struct inside a nullable struct into zeros at times. So what was written
-is demanded only of other schemas; of all, that pyorc and the plain-Python reference agree on the bytes. It also stores times before 1970 with a
-negative fraction, which the specification does not know; every C++ reader adds it up.
+is demanded only of other schemas; of all, that pyorc and the plain-Python reference agree on the bytes.
+It also stores times before 1970 with a negative fraction, which the specification does not know; every
+C++ reader adds it up.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def write(path: Path, table: strategies.Table, options: dict[str, Any]) -> None:
     orc.write_table(arrow.table_of(table.type_, table.rows), path, **chosen)
 
 
+@hypothesis.settings(max_examples=150)
 @hypothesis.given(table=strategies.tables(SCHEMAS), options=strategies.cpp_options())
 def test_any_schema(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]

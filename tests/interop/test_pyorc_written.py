@@ -1,4 +1,4 @@
-"""Files of pyorc's writer (the C++ implementation), read back by ours; Java is the second judge of the bytes."""
+"""Files of pyorc's writer (the C++ implementation), read back by ours; Java is the second judge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.reference import reader
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 
 SCHEMAS = strategies.schemas(strategies.EVERYTHING)
-# The C++ writer counts days in the proleptic calendar and does not say so, which Java takes for the hybrid one.
+# The C++ writer counts days in the proleptic calendar and does not say so: Java takes them for hybrid.
 LIMITS = strategies.Limits(first_day=-141_427)
 COMPRESSIONS = {
     "uncompressed": pyorc.CompressionKind.NONE,
@@ -41,6 +41,7 @@ def write(path: Path, table: strategies.Table, options: dict[str, Any], zone: st
     peers.write_pyorc(path, table.type_, table.rows, timezone=zoneinfo.ZoneInfo(zone), **chosen)
 
 
+@hypothesis.settings(max_examples=150)
 @hypothesis.given(
     table=strategies.tables(SCHEMAS, LIMITS),
     options=strategies.cpp_options(),

@@ -1,8 +1,8 @@
 """Neutral values out of Arrow data, and exact comparison of neutral values.
 
-The neutral form is the one of `tests.support.reference`. Comparison follows the type: floating point values by
-their bits (every NaN equals every other), decimals by value and scale, timestamps to the nanosecond, unions by
-tag. Nothing is approximate; a difference is told by its path.
+The neutral form is the one of `tests.support.reference`. Comparison follows the type: floating point
+values by their bits (every NaN equals every other), decimals by value and scale, timestamps to the
+nanosecond, unions by tag. Nothing is approximate; a difference is told by its path.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The corpus of foreign files: where it is, what its manifest says, and its expected contents in neutral form.
+"""The corpus of foreign files: where it is, what its manifest says, and what the files hold.
 
-The corpus lives outside the project; only the variable ORCSTREAM_CORPUS knows where. Expected contents come in
-the notations of their origins (JSON lines, CSV, JSON), all read by `from_text`, guided by the file's type.
+The corpus lives outside the project; only the variable ORCSTREAM_CORPUS knows where. Expected contents
+come in the notations of their origins (JSON lines, CSV, JSON), all read by `from_text`, guided by the
+file's type.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def json_rows(file: Path, type_: T) -> list[object]:
 
 
 def csv_rows(file: Path, type_: T) -> list[object]:
-    """Rows of a CSV file without a header; ``\\N`` is null."""
+    """Rows of a CSV file without a header; a backslash and an N are null."""
     with file.open(newline="") as lines:
         return [
             tuple(

@@ -19,7 +19,7 @@ from orcstream.errors import FormatError, Unsupported
 
 TIME_LIMIT_S = 20.0
 ROW_LIMIT = 5_000_000
-"""Rows to take of a file that claims more: its claim may be true (runs are cheap), and the test's time is not."""
+"""Rows to take of a file that claims more: the claim may be true, runs are cheap."""
 
 
 async def read_everything(path: Path, *, memory_limit: int = 32 << 20) -> int:
@@ -44,9 +44,10 @@ async def read_everything(path: Path, *, memory_limit: int = 32 << 20) -> int:
                         break
             return rows
     except (FormatError, Unsupported) as error:
-        assert error.url is not None, f"an error without its URL: {error!r}"
-        assert path.name in error.url, error.url
-        return -1
+        refusal = error
+    assert refusal.url is not None, f"an error without its URL: {refusal!r}"
+    assert path.name in refusal.url, refusal.url
+    return -1
 
 
 def run(path: Path) -> int:

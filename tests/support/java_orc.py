@@ -1,11 +1,11 @@
 """The Java reference implementation of ORC as judge, from the jars that pyspark's wheel ships.
 
-One JVM per test session, driven through py4j; the class beside this file is compiled with javac into a cache
-folder the first time. Rows go in and come out in neutral form. Without Java the tests that need it fail, unless
-ORCSTREAM_WITHOUT_JAVA=1 says that nobody wants them here.
+One JVM per test session, driven through py4j; the class beside this file is compiled with javac into a
+cache folder the first time. Rows go in and come out in neutral form. Without Java the tests that need it
+fail, unless ORCSTREAM_WITHOUT_JAVA=1 says that nobody wants them here.
 
-Known faults of this judge (ORC Java 2.3.0): brotli has no codec in the wheel; timestamps between -1 s and the
-epoch with a fraction above 999,999 ns are written as the second after (the format cannot hold them).
+Known faults of this judge (ORC Java 2.3.0): brotli has no codec in the wheel; timestamps between -1 s and
+the epoch with a fraction above 999,999 ns are written as the second after (the format cannot hold them).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def missing() -> str | None:
 
 def _tool(name: str) -> str | None:
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(name, path=os.path.join(home, "bin")) if home else None
+    found = shutil.which(name, path=f"{home}/bin") if home else None
     return found or shutil.which(name)
 
 
@@ -68,7 +68,7 @@ def _compiled() -> Path:
         command = [javac, "-nowarn", "-proc:none", "-cp", f"{_jars()}/*", "-d", f"{build}/out", str(SOURCE)]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         try:
-            os.rename(f"{build}/out", folder)
+            Path(build, "out").rename(folder)
         except OSError:  # another session was faster
             assert (folder / "JavaJudge.class").exists()
     return folder

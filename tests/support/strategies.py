@@ -1,8 +1,9 @@
 """Random schemas, rows and writer options, for tests that write with one implementation and read with ours.
 
-Hypothesis draws the shape (types, row count, options) and a seed; the values come from the seed, column by column,
-each with a texture of its own (constant, runs, steps, few distinct, outliers, ...), because it is textures
-that make writers choose their encodings. So failures shrink in shape, and large columns stay cheap.
+Hypothesis draws the shape (types, row count, options) and a seed; the values come from the seed, column
+by column, each with a texture of its own (constant, runs, steps, few distinct, outliers, ...), because it
+is textures that make writers choose their encodings. So failures shrink in shape, and large columns stay
+cheap.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ class Table:
     seed: int
 
     def __repr__(self) -> str:
-        return f"Table({str(self.type_)!r}, {len(self.rows)} rows of seed {self.seed})"
+        text = str(self.type_)
+        if len(text) > 2000:  # hypothesis warns of larger ones
+            text = f"{text[:2000]}... ({len(text)} characters)"
+        return f"Table({text!r}, {len(self.rows)} rows of seed {self.seed})"
 
 
 @dataclass(frozen=True)
@@ -98,14 +102,10 @@ class Limits:
     null_unions: bool = True
 
 
-def tables(types: st.SearchStrategy[T], limits: Limits | None = None) -> st.SearchStrategy[Table]:
-    counts = st.sampled_from((0, 1, 2, 10, 100, 1100, 3000))
-    return st.builds(
-        lambda type_, count, seed: make_table(type_, count, seed, limits or Limits()),
-        types,
-        counts,
-        st.integers(0, 2**32),
-    )
+@st.composite
+def tables(draw: st.DrawFn, types: st.SearchStrategy[T], limits: Limits | None = None) -> Table:
+    count = draw(st.sampled_from((0, 1, 2, 10, 100, 1100, 3000)))
+    return make_table(draw(types), count, draw(st.integers(0, 2**32)), limits or Limits())
 
 
 def make_table(type_: T, count: int, seed: int, limits: Limits) -> Table:
@@ -218,7 +218,7 @@ class _Columns:
         special = (0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, 1.7976931348623157e308, 1.0)
         return self.rng.choice(special) if self.rng.random() < 0.3 else self.rng.gauss(0, 1e6)
 
-    def one_float(self, type_: T) -> float:
+    def one_float(self, _: T) -> float:
         special = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.401298464324817e-45, 3.4028234663852886e38)
         value = self.rng.choice(special) if self.rng.random() < 0.3 else self.rng.gauss(0, 1e6)
         return float(struct.unpack("<f", struct.pack("<f", value))[0])

@@ -1,8 +1,8 @@
 """Our run length kernels against the plain-Python reference: equal values, however the bytes arrive.
 
-The resumable contract is met at its worst: streams arrive byte by byte, cut at every place, in compression chunks of
-odd sizes, and values are taken in odd turns, or skipped as a row index position asks. On damaged bytes the kernel
-fails where the reference fails, and agrees where it does not.
+The resumable contract is met at its worst: streams arrive byte by byte, cut at every place, in
+compression chunks of odd sizes, and values are taken in odd turns, or skipped as a row index position
+asks. On damaged bytes the kernel fails where the reference fails, and agrees where it does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A file builder: any type tree, any streams, honest or not (specification: "File Tail", "Stripes").
 
-Everything an honest writer would derive can be overridden, left out or contradicted. `FileBuilder.stripe` takes
-streams as bytes; `tests.support.reference.columns` makes them from values.
+Everything an honest writer would derive can be overridden, left out or contradicted. `FileBuilder.stripe`
+takes streams as bytes; `tests.support.reference.columns` makes them from values.
 """
 
 from __future__ import annotations

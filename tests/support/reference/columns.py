@@ -1,8 +1,8 @@
 """Values to streams (specification: "Column Encodings"): the writing half of the reference.
 
-`Encoder` turns a column of neutral values into streams, plainly. What a writer is free to choose can be chosen:
-the version of run lengths or an integer encoder of one's own, dictionaries and their order, a PRESENT stream
-where there is nothing null, a scale for each decimal.
+`Encoder` turns a column of neutral values into streams, plainly. What a writer is free to choose can be
+chosen: the version of run lengths or an integer encoder of one's own, dictionaries and their order, a
+PRESENT stream where there is nothing null, a scale for each decimal.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def _lzo(data: bytes, limit: int) -> bytes:
-    """LZO1X. `state` is how many literals the last instruction left: it changes what a code below 16 means."""
+    """LZO1X. `state` says how many literals came last: it changes what a code below 16 means."""
     out, at = bytearray(), 0
     state = 0
     if _little(data, 0, 1) > 17:

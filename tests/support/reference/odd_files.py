@@ -399,7 +399,7 @@ def smallints_stored_too_wide() -> OddFile:
 
 @odd
 def negative_fractions() -> OddFile:
-    """What pyarrow writes for times before 1970: second and fraction both cut toward zero, the latter negative."""
+    """What pyarrow writes for times before 1970: the second is cut toward zero, the fraction negative."""
     type_ = parse("struct<t:timestamp>")
     builder = FileBuilder(type_)
     streams = [

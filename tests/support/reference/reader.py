@@ -1,7 +1,7 @@
 """A whole-file reader: bytes to neutral values (specification: "File Tail", "Stripes", "Column Encodings").
 
-Reads everything a file holds, one column of one stripe at a time, in plain lists. No encryption (masked values
-come out), no pruning, no limits: give it small files.
+Reads everything a file holds, one column of one stripe at a time, in plain lists. No encryption (masked
+values come out), no pruning, no limits: give it small files.
 """
 
 from __future__ import annotations

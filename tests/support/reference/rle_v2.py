@@ -8,6 +8,7 @@ also those that no known writer emits. `encode` puts them together plainly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from .errors import Malformed
 from .varint import read_varint64, unzigzag, wrap, write_signed, write_varint, zigzag
@@ -122,7 +123,7 @@ def patched_base(
 
 def delta(values: Sequence[int], *, signed: bool, width: int | None = None) -> bytes:
     """1 to 512 values that only rise or only fall; `width` 0 demands one fixed delta."""
-    deltas = [b - a for a, b in zip(values, values[1:], strict=False)]
+    deltas = [b - a for a, b in pairwise(values)]
     first = deltas[0] if deltas else 0
     rest = [abs(step) for step in deltas[1:]]
     assert all(step == 0 or (step > 0) == (first >= 0) for step in deltas)
@@ -151,7 +152,7 @@ def encode(values: Sequence[int], *, signed: bool) -> bytes:
         else:
             length = min(MAX_RUN, len(values) - at)
             part = values[at : at + length]
-            steps = [b - a for a, b in zip(part, part[1:], strict=False)]
+            steps = [b - a for a, b in pairwise(part)]
             if steps and steps[0] and all(step * steps[0] >= 0 and abs(step) < 1 << 62 for step in steps):
                 out += delta(part, signed=signed)
             else:

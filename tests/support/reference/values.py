@@ -60,14 +60,14 @@ def encode_nanos(nanos: int) -> int:
         nanos //= 10
         zeros += 1
     if zeros < 2:
-        return nanos * 10**zeros << 3
-    return int(nanos << 3 | zeros - 1)
+        return int(nanos * 10**zeros) << 3
+    return nanos << 3 | zeros - 1
 
 
 def decode_nanos(stored: int) -> int:
     zeros = stored & 7
     nanos = stored >> 3
-    return nanos * 10 ** (zeros + 1) if zeros else nanos
+    return int(nanos * 10 ** (zeros + 1)) if zeros else nanos
 
 
 def offset_at(zone: str, utc_seconds: int) -> int:
@@ -124,7 +124,7 @@ def encode_timestamp(value: int, zone: str, *, instant: bool) -> tuple[int, int]
 
 
 def survives(value: int, zone: str = "UTC") -> bool:
-    """Whether the format can hold this timestamp: (-1 s, 0) with a fraction over 999,999 ns comes back late."""
+    """Whether the format holds this timestamp: (-1 s, 0) with over 999,999 ns of fraction comes back late."""
     seconds, stored = encode_timestamp(value, zone, instant=False)
     return decode_timestamp(seconds, stored, zone, instant=False) == value
 

@@ -1,8 +1,8 @@
 """The protobuf wire format, by hand: so that a test can write fields no honest writer would.
 
-A message is written from (field number, value) pairs: an int is a varint, bytes and str are length-delimited,
-a list of ints is packed, a float is a fixed 64-bit double. It is read as a mapping of field number to the list
-of raw values.
+A message is written from (field number, value) pairs: an int is a varint, bytes and str are
+length-delimited, a list of ints is packed, a float is a fixed 64-bit double. It is read as a mapping of
+field number to the list of raw values.
 """
 
 from __future__ import annotations

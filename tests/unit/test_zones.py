@@ -1,0 +1,126 @@
+"""Zones by name: the tz database's rules as arrays, Java's fixed offsets, and names that are neither."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from orcstream.codec.temporal import UTC, ZoneRules
+from orcstream.errors import Unsupported
+from orcstream.reader.zones import load_zone
+
+NAMES = (
+    "America/New_York",
+    "America/St_Johns",
+    "America/Argentina/Buenos_Aires",
+    "Europe/Dublin",
+    "Europe/Moscow",
+    "Asia/Tokyo",
+    "Asia/Kathmandu",
+    "Africa/Casablanca",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",
+    "Antarctica/Troll",
+    "Etc/GMT+8",
+    "EST5EDT",
+)
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def offset_of(rules: ZoneRules, instant: int) -> int:
+    return int(rules.offsets[np.searchsorted(rules.transitions, instant, side="right")])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rules_against_zoneinfo(name: str) -> None:
+    rng = random.Random(name)
+    rules, zone = load_zone(name), ZoneInfo(name)
+    assert rules.name == name
+    low, high = -2_208_988_800, 4_102_444_800
+    stamps = [rng.randint(low, high) for _ in range(1500)]
+    stamps += [t + by for t in rules.transitions.tolist() if low < t < high for by in (-1, 0)]
+    for stamp in stamps:
+        local = (EPOCH + datetime.timedelta(seconds=stamp)).astimezone(zone).utcoffset()
+        assert local is not None
+        assert offset_of(rules, stamp) == local.total_seconds(), stamp
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_are_what_kernels_search(name: str) -> None:
+    rules = load_zone(name)
+    assert rules.transitions.dtype == rules.offsets.dtype == np.int64
+    assert len(rules.offsets) == len(rules.transitions) + 1
+    assert (np.diff(rules.transitions) > 0).all()
+    assert load_zone(name) is rules
+
+
+@pytest.mark.parametrize(
+    ("name", "offset"),
+    [
+        ("GMT+08:00", 28_800),
+        ("GMT-03:30", -12_600),
+        ("UTC+5", 18_000),
+        ("+00:30", 1800),
+        ("-23:59", -86_340),
+        ("GMT+0", 0),
+        ("Etc/GMT-14", 50_400),
+    ],
+)
+def test_fixed_offsets(name: str, offset: int) -> None:
+    rules = load_zone(name)
+    assert len(rules.transitions) == 0
+    assert rules.offsets.tolist() == [offset]
+
+
+@pytest.mark.parametrize("name", ["UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z"])
+def test_utc(name: str) -> None:
+    assert load_zone(name) is UTC
+
+
+UNKNOWN = (
+    "",
+    "Mars/Olympus",
+    "America",
+    "America/",
+    "/America/New_York",
+    "America//New_York",
+    "America/New_York/x",
+    "../zoneinfo/UTC",
+    "tzdata.zi",
+    "zone.tab",
+    "__init__",
+    "__pycache__",
+    "GMT+24:00",
+    "GMT+8:60",
+    "GMT+8:5",
+    "GMT+",
+    "+-5",
+    "GMT+٨",
+    "a\0b",
+    "Europe/Zürich",
+    "PST",
+)
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_unknown_zones(name: str) -> None:
+    with pytest.raises(Unsupported, match="timezone=") as caught:
+        load_zone(name)
+    assert caught.value.reason == "unknown_timezone"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("leapseconds", id="a file of the database that is no zone"),
+        pytest.param("a" * 5000, id="a name that no file can have"),
+    ],
+)
+def test_hostile_names(name: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        load_zone(name)
+    assert caught.value.reason == "unknown_timezone"
