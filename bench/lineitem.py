@@ -1,8 +1,7 @@
 """The table that is measured: 15 columns like TPC-H's lineitem, written by pyarrow, always the same.
 
 Knows numpy and pyarrow; nothing of orcstream, which must not judge files of its own. Files are made once and
-kept under bench/data. All values come from a seeded generator, a million rows at a time, so that a table of
-any length begins like every longer one.
+kept under bench/data. All values come from a seeded generator, a million rows at a time.
 
     python -m bench.lineitem zstd 3000000        prints the path
 """

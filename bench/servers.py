@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import shutil
 import socket
@@ -122,12 +123,9 @@ def near() -> Iterator[Store]:
         process = subprocess.Popen(
             [*gateway, "posix", str(objects)], env=environment, stdout=subprocess.DEVNULL
         )
-    try:
+    with _ended(process):
         _await_port(store.port, process)
         yield store
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @contextlib.contextmanager
@@ -143,19 +141,26 @@ def distant(target: Store, delay_ms: float = 30, mbps: float = 90) -> Iterator[D
             stdout=subprocess.PIPE,
             text=True,
         )
-    try:
+    with _ended(process):
         assert process.stdout
         if process.stdout.readline() != "ready\n":
             sys.exit("the proxy did not start")
         yield Distance(store, process)
-    finally:
-        process.terminate()
-        process.wait()
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """The process does not outlive the block, nor do its pipes."""
+    with process:
+        try:
+            yield
+        finally:
+            process.terminate()
 
 
 def busy_periods(exchanges: list[Exchange]) -> int:
     """How many stretches of time had a request in flight: what latency is paid for."""
-    periods, until = 0, 0.0
+    periods, until = 0, -math.inf
     for exchange in sorted(exchanges, key=lambda e: e.sent_s):
         if exchange.sent_s > until:
             periods += 1

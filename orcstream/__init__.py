@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     )
     from orcstream.io.options import IoOptions
     from orcstream.reader.explain import Explanation
-    from orcstream.reader.file import OrcFile, open  # noqa: A004  # the name users expect
+    from orcstream.reader.file import OrcFile
+    from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
 
@@ -83,7 +84,7 @@ _HOMES = {
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
-    "open": "orcstream.reader.file",
+    "open": "orcstream.reader.opening",
 }
 
 

@@ -5,7 +5,7 @@ arrays of transitions. All work without the GIL on values without nulls, and ans
 that cannot be represented, or -1. Specification: "Timestamp Columns", "Date Columns", "Decimal Columns".
 """
 
-from libc.stdint cimport INT32_MIN, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 
 from orcstream._buffer cimport Buffer, allocate
 
@@ -29,8 +29,8 @@ cdef enum:
 cdef int64_t[8] NANO_SCALE = [1, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000]
 
 
-cdef int check(Buffer buffer, Py_ssize_t size) except -1:
-    if buffer is None or size < 0 or buffer.nbytes < size:
+cdef int check(Buffer buffer, Py_ssize_t count, Py_ssize_t item_bytes) except -1:
+    if buffer is None or count < 0 or count > buffer.nbytes // item_bytes:
         raise ValueError("a buffer is shorter than its values")
     return 0
 
@@ -65,15 +65,17 @@ cdef int64_t proleptic_day(int64_t day) noexcept nogil:
 def dates(Buffer days, Py_ssize_t count, bint hybrid):
     """int64 days to int32 (in int64 form for `narrow`): hybrid Julian-Gregorian days become proleptic ones, in place."""
     cdef int64_t* values
+    cdef int64_t day
     cdef Py_ssize_t index
-    check(days, count * 8)
+    check(days, count, 8)
     if not hybrid:
         return days
     with nogil:
         values = <int64_t*> days.ptr
         for index in range(count):
-            if values[index] < GREGORIAN_DAY and values[index] > INT32_MIN:
-                values[index] = proleptic_day(values[index])
+            # A day has 32 bits; writers store negative ones with their low bits only.
+            day = <int32_t> values[index]
+            values[index] = proleptic_day(day) if day < GREGORIAN_DAY else day
     return days
 
 
@@ -114,8 +116,8 @@ def timestamps(
     `base_seconds` is the instant the stored seconds count from. Answers (values, index of nanoseconds that are no
     nanoseconds or -1, index of a value beyond int64 or -1).
     """
-    cdef Buffer out = allocate(count * 8)
-    cdef int64_t* values = <int64_t*> out.ptr
+    cdef Buffer out
+    cdef int64_t* values
     cdef const int64_t* stored
     cdef const int64_t* packed
     cdef Py_ssize_t index, size = transitions.shape[0], hint = size, bad = -1, beyond = -1
@@ -123,9 +125,11 @@ def timestamps(
     cdef const int64_t* starts = &transitions[0] if size else NULL
     if offsets.shape[0] != size + 1:
         raise ValueError("a zone has one more offset than transitions")
-    check(seconds, count * 8)
-    check(nanos, count * 8)
+    check(seconds, count, 8)
+    check(nanos, count, 8)
+    out = allocate(count * 8)
     with nogil:
+        values = <int64_t*> out.ptr
         stored = <const int64_t*> seconds.ptr
         packed = <const int64_t*> nanos.ptr
         for index in range(count):
@@ -141,12 +145,13 @@ def timestamps(
                 beyond = index
                 break
             # Writers cut toward zero before 1970 (ORC-306, ORC-763); undone before any zone is applied (ORC-2151).
-            if second < 0 and nano > 999999:
-                second -= 1
-            elif nano < 0:
-                # Against the specification, but ORC C++ writes it for what pyarrow hands it before 1970.
-                second -= 1
-                nano += NANOS
+            # Nanoseconds below 0 are against the specification, but ORC C++ writes them for what pyarrow hands it.
+            if nano < 0 or (second < 0 and nano > 999999):
+                if add_overflow(second, -1, &second):
+                    beyond = index
+                    break
+                if nano < 0:
+                    nano += NANOS
             if add_overflow(second, zone_offset(second, starts, &offsets[0], size, &hint), &second):
                 beyond = index
                 break
@@ -185,9 +190,9 @@ def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int prec
     cdef int128 limit
     cdef Py_ssize_t index, bad = -1
     cdef int64_t shift
-    check(values, count * 16)
+    check(values, count, 16)
     if scales is not None:
-        check(scales, count * 8)
+        check(scales, count, 8)
     if precision < 1 or precision > 38:
         raise ValueError("a precision is 1 to 38")
     limit = POWERS[precision] - 1
@@ -224,11 +229,12 @@ def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int prec
 
 def widen(Buffer values, Py_ssize_t count):
     """int64 values as pairs of words: the decimal64 form's integers as Arrow's decimal128."""
-    cdef Buffer out = allocate(count * 16)
+    cdef Buffer out
     cdef const int64_t* source
     cdef int128* target
     cdef Py_ssize_t index
-    check(values, count * 8)
+    check(values, count, 8)
+    out = allocate(count * 16)
     with nogil:
         source = <const int64_t*> values.ptr
         target = <int128*> out.ptr

@@ -20,7 +20,9 @@ from orcstream.codec._varlen cimport decode_varint128
 
 cdef enum:
     PACKED_BYTES = 4096
-    MOST_BYTES = 1 << 48
+
+# No enum: those are C ints. Far beyond all memory, and no product below it wraps.
+cdef Py_ssize_t MOST_BYTES = 281474976710656
 
 
 cdef class Values:

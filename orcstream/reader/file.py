@@ -1,177 +1,49 @@
-"""Opening a file, and the file: its facts, its streams of batches.
+"""An open file: its facts, its streams of batches, its plan.
 
-Knows how the tail is read and how a stripe's footer becomes decoders; puts user options into the words of
-the layers below. All defaults of reading live here.
+Puts what the user asks for into the words of the layers below. All defaults of reading live here.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from orcstream.batch import BatchSchema, ReadResult
-from orcstream.byterange import ByteRange, BytesLike, RangeBuffer, gather
+from orcstream.byterange import ByteRange, RangeBuffer, gather
 from orcstream.codec.column import VectorOptions, field_of
-from orcstream.codec.compression import Compression, decompress_metadata
+from orcstream.codec.compression import Compression
 from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata import (
-    MESSAGE_CAP_BYTES,
     RowIndex,
     StatisticsList,
     parse_row_index,
-    parse_stripe_footer,
 )
-from orcstream.codec.stripe import StripeOptions, build_columns
 from orcstream.codec.structure import (
-    Calendar,
     StreamKind,
     StripeFooter,
     StripeInformation,
 )
-from orcstream.codec.temporal import UNITS, UTC, ZoneRules
+from orcstream.codec.temporal import UNITS
 from orcstream.column_statistics import ColumnStatistics
-from orcstream.errors import ColumnNotFound, FormatError, OrcError, Unsupported, UsageError
-from orcstream.io.options import IoOptions
-from orcstream.io.retry import RetryPolicy
-from orcstream.io.source import open_source
+from orcstream.errors import ColumnNotFound, OrcError, Unsupported, UsageError
 from orcstream.plan.read import control_count, plan_control, plan_requests, plan_windows
-from orcstream.plan.tail import Need, Tail, parse_stripe_statistics, plan_tail
+from orcstream.plan.tail import Tail, parse_stripe_statistics
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
-from orcstream.reader.decoding import StripeRun
 from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.session import Session
 from orcstream.reader.stream import BatchStream, Reading, ReadingPlan
-from orcstream.reader.zones import load_zone
+from orcstream.reader.stripes import FileTimes, StripeStarter, decompress_message, parse_footer, walk_types
 from orcstream.schema import Kind, Schema, Type
 
-__all__ = ["OrcFile", "open"]
-
-_logger = logging.getLogger("orcstream")
+__all__ = ["FileStatistics", "OrcFile"]
 
 DEFAULT_BATCH_ROWS = 1 << 16
 # read() keeps everything anyway: larger batches spare work for each.
 _READ_BATCH_ROWS = 1 << 17
-_CALENDARS = ("auto", "proleptic", "hybrid")
 
 Columns = Sequence[str | tuple[str, ...]]
-
-
-def open(  # noqa: A001  # the name users expect
-    url: str | os.PathLike[str] | BytesLike,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    io_options: IoOptions | Mapping[str, Any] | None = None,
-    timezone: str | None = None,
-    default_timezone: str = "UTC",
-    calendar: str = "auto",
-) -> Opening:
-    """Open an ORC file.
-
-    Either ``async with orcstream.open(url) as file``, or ``file = await orcstream.open(url)`` and, at the
-    end, ``await file.aclose()``.
-
-    `url` is a path, any URL that fsspec knows, or the bytes of a file. `storage_options` go to fsspec
-    untouched; `io_options` (`IoOptions` or a dictionary) tune requests. TIMESTAMP values are wall clock
-    of the zone that each stripe names; `default_timezone` stands in where none is named, `timezone`
-    overrides it. `calendar` says in which calendar days before 1582-10-15 are stored: "proleptic",
-    "hybrid", or "auto" (what the file says; where it is silent, hybrid for ORC Java's files and
-    proleptic for others', as their writers do).
-
-    Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`.
-    """
-    if calendar not in _CALENDARS:
-        raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
-    for name in (timezone, default_timezone):
-        if name is not None:
-            load_zone(name)
-    options = _FileOptions(timezone, default_timezone, calendar)
-    return Opening(url, storage_options, IoOptions.of(io_options), options)
-
-
-class _FileOptions:
-    """What `open` was told about the file's times."""
-
-    __slots__ = ("calendar", "default_timezone", "timezone")
-
-    def __init__(self, timezone: str | None, default_timezone: str, calendar: str) -> None:
-        self.timezone = timezone
-        self.default_timezone = default_timezone
-        self.calendar = calendar
-
-    def zone(self, written: str | None) -> ZoneRules:
-        return load_zone(self.timezone or written or self.default_timezone)
-
-    def hybrid(self, tail: Tail) -> bool:
-        if self.calendar != "auto":
-            return self.calendar == "hybrid"
-        if tail.footer.calendar is Calendar.UNKNOWN:
-            return tail.footer.writer == 0
-        return tail.footer.calendar is Calendar.JULIAN_GREGORIAN
-
-
-class Opening:
-    """An open under way: await it, or enter it."""
-
-    def __init__(
-        self,
-        url: str | os.PathLike[str] | BytesLike,
-        storage_options: Mapping[str, Any] | None,
-        io_options: IoOptions,
-        options: _FileOptions,
-    ) -> None:
-        self._url = url
-        self._storage_options = storage_options
-        self._io_options = io_options
-        self._options = options
-        self._file: OrcFile | None = None
-
-    def __await__(self) -> Generator[Any, None, OrcFile]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> OrcFile:
-        self._file = await self._open()
-        return self._file
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            await self._file.aclose()
-
-    async def _open(self) -> OrcFile:
-        source = await open_source(
-            self._url, storage_options=self._storage_options, io_options=self._io_options
-        )
-        session = Session(source, RetryPolicy.of(self._io_options))
-        await session.start()
-        try:
-            tail, cached = await _read_tail(session)
-        except BaseException as error:
-            await session.aclose()
-            if isinstance(error, OrcError):
-                error.locate(url=source.url)
-            raise
-        if not tail.postscript.version_is_known:
-            version = ".".join(str(part) for part in tail.postscript.version)
-            _logger.warning("%s is of a later format version, %s; it is read like 0.12", source.url, version)
-        return OrcFile(session, tail, cached, self._options)
-
-
-async def _read_tail(session: Session) -> tuple[Tail, RangeBuffer]:
-    """The first wave: one suffix read, and one more when the guess was too small."""
-    suffix = await session.fetch_suffix(session.source.cost.tail_bytes)
-    data = memoryview(suffix.data)
-    planned = plan_tail(data, suffix.file_length)
-    while isinstance(planned, Need):
-        (more,) = await session.fetch([planned.range])
-        await session.source.verify()
-        data = memoryview(b"".join([more.view(more.range), data]))
-        planned = plan_tail(data, suffix.file_length)
-    start = suffix.file_length - len(data)
-    return planned, RangeBuffer(ByteRange(start, suffix.file_length), data)
 
 
 class FileStatistics(Mapping[str, ColumnStatistics]):
@@ -199,11 +71,11 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
 class OrcFile:
     """An open ORC file. For use from one event loop; several streams at a time are fine."""
 
-    def __init__(self, session: Session, tail: Tail, cached: RangeBuffer, options: _FileOptions) -> None:
+    def __init__(self, session: Session, tail: Tail, cached: RangeBuffer, times: FileTimes) -> None:
         self._session = session
         self._tail = tail
         self._cached = cached
-        self._options = options
+        self._times = times
 
     # --- facts -------------------------------------------------------------------------------------
 
@@ -283,7 +155,7 @@ class OrcFile:
             stripes=self.stripes,
             compression=self.compression,
             cached=self._cached,
-            start_stripe=_StripeStarter(self._tail, root, vectors, self._options).start,
+            start_stripe=StripeStarter(self._tail, root, vectors, self._times).start,
             batch_rows=_at_least_1("batch_rows", batch_rows),
             memory_limit=memory_limit,
             decode_threads=_at_least_1("decode_threads", threads),
@@ -331,7 +203,7 @@ class OrcFile:
         root = self._select(columns, case_sensitive)
         cost = self._session.source.cost
         budget = MemoryBudget(memory_limit, lambda: None)
-        starter = _StripeStarter(self._tail, root, VectorOptions(), self._options)
+        starter = StripeStarter(self._tail, root, VectorOptions(), self._times)
         control = []
         first = 0
         while first < len(self.stripes):
@@ -374,7 +246,7 @@ class OrcFile:
         held = [self._cached]
         if not _is_held(information.footer_range, held):
             held = await self._fetch([information.footer_range])
-        return _parse_footer(self._tail, information, self._footer_bytes(information, held))
+        return parse_footer(self._tail, information, self._footer_bytes(information, held))
 
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
         """The row indexes of one stripe by column id: positions and statistics of its row groups.
@@ -392,7 +264,7 @@ class OrcFile:
         indexes: dict[int, RowIndex] = {}
         for (stream, range_), buffer in zip(wanted, buffers, strict=True):
             try:
-                data = _decompress(self._tail, buffer.view(range_))
+                data = decompress_message(self._tail, buffer.view(range_))
                 indexes[stream.column] = parse_row_index(data, self._most_entries(information))
             except OrcError as error:
                 error.locate(
@@ -455,7 +327,7 @@ class OrcFile:
 
     def _check_timestamps(self, root: Type, unit: str) -> None:
         """Refuse before any data is read what the statistics show not to fit the unit."""
-        for type_ in _walk(root):
+        for type_ in walk_types(root):
             if type_.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
                 continue
             statistics = self._tail.footer.statistics.get(type_.column_id)
@@ -486,69 +358,6 @@ class OrcFile:
     @staticmethod
     def _footer_bytes(stripe: StripeInformation, held: list[RangeBuffer]) -> memoryview:
         return memoryview(b"".join(gather(stripe.footer_range, sorted(held, key=lambda part: part.range))))
-
-
-class _StripeStarter:
-    """Makes the runs of stripes, for one read."""
-
-    def __init__(self, tail: Tail, root: Type, vectors: VectorOptions, options: _FileOptions) -> None:
-        self._tail = tail
-        self._root = root
-        self._vectors = vectors
-        self._options = options
-        self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in _walk(root))
-        self._hybrid = options.hybrid(tail)
-
-    def start(self, number: int, stripe: StripeInformation, footer_bytes: memoryview) -> StripeRun:
-        footer = _parse_footer(self._tail, stripe, footer_bytes)
-        postscript = self._tail.postscript
-        placed = stream_ranges(stripe, footer)
-        is_struct = self._root.kind is Kind.STRUCT
-        nullable_root = is_struct and any(
-            stream.column == 0 and stream.kind is StreamKind.PRESENT and range_.length
-            for stream, range_ in placed
-        )
-        try:
-            options = StripeOptions(
-                vectors=self._vectors,
-                compressed=postscript.compression is not Compression.NONE,
-                block_size=postscript.compression_block_size,
-                # Zones that no column needs are not looked up: their names may be unknown.
-                zone=self._options.zone(footer.writer_timezone) if self._has_zoned else UTC,
-                hybrid=self._hybrid,
-                decimal64=postscript.version == (1, 9999),
-            )
-            types = [self._root] if nullable_root or not is_struct else list(self._root.children)
-            columns = build_columns(types, placed, footer.encodings, options)
-        except OrcError as error:
-            error.locate(stripe=stripe.index)
-            raise
-        return StripeRun(number, stripe, columns, whole_root=nullable_root)
-
-
-def _parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:
-    try:
-        footer = _decompress(tail, data)
-    except FormatError as error:
-        error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
-        raise
-    return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
-
-
-def _decompress(tail: Tail, data: memoryview) -> bytes:
-    postscript = tail.postscript
-    return decompress_metadata(
-        data, postscript.compression, postscript.compression_block_size, MESSAGE_CAP_BYTES
-    )
-
-
-def _walk(type_: Type) -> Iterator[Type]:
-    """A type and all below it."""
-    waiting = [type_]
-    while waiting:
-        node = waiting.pop()
-        waiting.extend(node.children)
-        yield node
 
 
 def _fits_int64(value: int) -> bool:

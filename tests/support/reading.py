@@ -63,7 +63,7 @@ def from_python(type_: T, value: Any) -> object:
     """A value of `to_pylist` in neutral form."""
     kind = type_.kind
     if value is None:
-        return Union(0, None) if kind == "uniontype" else None
+        return compare.arrow_shape(type_, None)
     if kind == "struct":
         assert tuple(value) == type_.names
         return tuple(from_python(t, v) for t, v in zip(type_.children, value.values(), strict=True))

@@ -77,13 +77,13 @@ def schemas(
     return structs(level, plain_names=plain_names)
 
 
-@dataclass(frozen=True)
 class Table:
-    """A schema and its rows; `repr` is short, so that hypothesis' reports are."""
+    """A schema and its rows; no dataclass, because hypothesis prints those with all their rows."""
 
-    type_: T
-    rows: list[tuple[object, ...]]
-    seed: int
+    def __init__(self, type_: T, rows: list[tuple[object, ...]], seed: int) -> None:
+        self.type_ = type_
+        self.rows = rows
+        self.seed = seed
 
     def __repr__(self) -> str:
         text = str(self.type_)
