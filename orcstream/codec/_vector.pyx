@@ -208,6 +208,7 @@ def offsets_of(Buffer lengths, Buffer mask, Py_ssize_t count):
     cdef const int64_t* values
     cdef Py_ssize_t row, at = 0
     cdef int64_t total = 0
+    cdef uint64_t wide = 0
     if mask is None:
         check(lengths, count * 8)
     else:
@@ -218,15 +219,18 @@ def offsets_of(Buffer lengths, Buffer mask, Py_ssize_t count):
         offsets[0] = 0
         if mask is None:
             for row in range(count):
+                wide |= <uint64_t> values[row]
                 total += values[row]
                 offsets[row + 1] = <int32_t> total
         else:
             for row in range(count):
                 if mask.ptr[row]:
+                    wide |= <uint64_t> values[at]
                     total += values[at]
                     at += 1
                 offsets[row + 1] = <int32_t> total
-    if total < 0 or total > INT32_MAX:
+    # While no length has more than 31 bits, 64 bits hold the sum of all.
+    if wide > INT32_MAX or total > INT32_MAX:
         raise ValueError("lengths sum up to more than 31 bits")
     return out
 

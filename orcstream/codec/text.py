@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orcstream._buffer import Buffer
+from orcstream._buffer import Buffer, zeroed
 from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, IntValues, RawValues
 from orcstream.codec._vector import (
@@ -23,7 +23,7 @@ from orcstream.codec._vector import (
     offsets_of,
 )
 from orcstream.codec.column import Vector
-from orcstream.codec.decoder import MAX_VECTOR_BYTES, ColumnDecoder, Turn
+from orcstream.codec.decoder import EMPTY, MAX_VECTOR_BYTES, ColumnDecoder, Turn
 from orcstream.errors import CorruptStream, FormatError, Unsupported
 from orcstream.schema import Type
 
@@ -159,7 +159,9 @@ class DictionaryDecoder(_TextColumn):
         entries, total, bad = fit_lengths(self._lengths, None, self._size, limit)
         if bad >= 0:
             raise self._located(CorruptStream("a negative length"), self._lengths)
-        self._check_limit(4 * self._size + (total if entries == self._size else limit), turn)
+        # Where not all lengths fit, their sum is beyond the limit, or beyond 31 bits, and may be beyond 64.
+        fits = entries == self._size
+        self._check_limit(4 * self._size + total if fits else turn.dictionary_limit + 1, turn)
         if turn.values(self._entries, total) < total:
             return False
         offsets = offsets_of(self._lengths.take(self._size), None, self._size)
@@ -177,13 +179,14 @@ class DictionaryDecoder(_TextColumn):
             raise self._located(Unsupported(message, reason="dictionary_too_large"), self._entries)
 
     def take(self, count: int) -> Vector:
-        assert self._loaded is not None
         validity, mask, values = self._take_mask(count)
-        offsets, data = self._loaded
+        # No row is ready before the dictionary is, but none may be wanted: of an empty list, of another tag.
+        offsets, data = self._loaded or (zeroed(4), EMPTY)
+        size = self._size if self._loaded else 0
         if self._dictionaries:
             indexes = narrow(self._indexes.take(values), mask, count, 4)
-            entries = Vector(self._size, (None, offsets, data), 0)
+            entries = Vector(size, (None, offsets, data), 0)
             return Vector(count, (validity, indexes), count - values, dictionary=entries)
-        _, total, _ = fit_entries(self._indexes, mask, count, offsets, self._size, MAX_VECTOR_BYTES)
+        _, total, _ = fit_entries(self._indexes, mask, count, offsets, size, MAX_VECTOR_BYTES)
         rows = gather_entries(self._indexes.take(values), mask, count, offsets, data, total)
         return Vector(count, (validity, *rows), count - values)

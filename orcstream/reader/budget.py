@@ -3,13 +3,14 @@
 Knows bytes and shares of a limit. Must not know what they hold. Three kinds are counted apart, because
 they would block each other if they shared one purse: bytes fetched and not yet decompressed, bytes
 decoded and not yet delivered, and dictionaries. What is left of the limit is for chunks under
-decompression. All methods are safe from any thread; a fetched buffer is given back when its last view
-dies, wherever that happens.
+decompression. A fetched buffer is given back when its last view dies, on whatever thread and, where the
+garbage collector finds it, in the middle of whatever that thread does: so `give_back` takes no lock. The
+other methods are for the event loop's thread.
 """
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Callable
 
 from orcstream.errors import UsageError
@@ -43,11 +44,18 @@ class MemoryBudget:
         self.fetch_limit = limit // 2
         self.decode_limit = limit // 4
         self.dictionary_limit = limit // 2
-        self.fetched = 0
         self.decoded = 0
         self.peak_fetched = 0
-        self._lock = threading.Lock()
+        self._lent = 0
+        self._given_back: deque[int] = deque()
         self._on_release = on_release
+
+    @property
+    def fetched(self) -> int:
+        """Bytes fetched and not yet decompressed."""
+        while self._given_back:
+            self._lent -= self._given_back.popleft()
+        return self._lent
 
     @property
     def window_bytes(self) -> int:
@@ -61,16 +69,15 @@ class MemoryBudget:
 
     def lend(self, size: int) -> Lease:
         """Count fetched bytes, whether they fit or not: that was decided before."""
-        with self._lock:
-            self.fetched += size
-            self.peak_fetched = max(self.peak_fetched, self.fetched)
+        self._lent += size
+        self.peak_fetched = max(self.peak_fetched, self.fetched)
         return Lease(self, size)
 
     def fits(self, size: int) -> bool:
         """Whether so many more bytes may be fetched now; when nothing is held, any number."""
-        return self.fetched == 0 or self.fetched + size <= self.fetch_limit
+        fetched = self.fetched
+        return fetched == 0 or fetched + size <= self.fetch_limit
 
     def give_back(self, size: int) -> None:
-        with self._lock:
-            self.fetched -= size
+        self._given_back.append(size)
         self._on_release()

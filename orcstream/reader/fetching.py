@@ -110,12 +110,13 @@ class Fetcher:
         self._queue = queue
         self._stripes = stripes
         self._cached = cached
+        self._tail: list[tuple[RangeBuffer, Lease | None]] = [] if cached is None else [(cached, None)]
         self._start_stripe = start_stripe
         self._verify = verify
         self._on_failure = on_failure
         self._on_arrival = on_arrival
         self._next_control = 0
-        self._control_running = False
+        self._control_running = self._control_failed = False
         self._windows: deque[_Window] = deque()
         self._known: dict[StripeRun, _Known] = {}
         self._wake = anyio.Event()
@@ -140,7 +141,7 @@ class Fetcher:
 
     def _ask(self) -> None:
         more = self._next_control < len(self._stripes) and self._queue.stripe_count < CONTROL_STRIPES
-        if more and not self._control_running and len(self._windows) < 4:
+        if more and not self._control_failed and not self._control_running and len(self._windows) < 4:
             self._ask_control()
         while self._windows:
             window = self._windows[0]
@@ -150,10 +151,11 @@ class Fetcher:
                 break
             self._windows.popleft()
             self._ask_pieces(window.known, pieces, window.number)
-        for feed in self._queue.hungry():
-            known = self._known[feed.run.stripe]
-            piece = Piece(known.stripe.feeds.index(feed), feed.pieces[feed.asked])
-            self._ask_pieces(known, [piece], 0)
+        hungry = self._queue.hungry()
+        if hungry:
+            known = self._known[hungry[0].run.stripe]
+            places = {feed: place for place, feed in enumerate(known.stripe.feeds)}
+            self._ask_pieces(known, [Piece(places[feed], feed.pieces[feed.asked]) for feed in hungry], 0)
 
     def _fits(self, known: _Known, pieces: Sequence[Piece]) -> bool:
         missing = sum(piece.range.length for piece in pieces if known.at_hand(piece.range) is None)
@@ -183,9 +185,10 @@ class Fetcher:
                     self.plan.control_bytes += information.footer_length
                     stripe = self._start_stripe(number, information, memoryview(b"".join(footer)))
                 except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
+                    self._control_failed = True  # no stripe may follow the one that is missing
                     self._on_failure(error)
                     return
-                self._add(_Known(stripe, held))
+                self._add(_Known(stripe, [*held, *self._tail]))
                 for at in places[index]:
                     fetches[at].close_member()
         finally:

@@ -126,7 +126,7 @@ class Reading:
                     self._on_arrival()
                     await self._fetcher.run()
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-            self._fail(error)
+            self._fail(_first_of(error))
         finally:
             if self._scheduler is not None:
                 self._scheduler.close()
@@ -169,8 +169,11 @@ class Reading:
 
     def start(self, tasks: anyio.abc.TaskGroup) -> None:
         if not self._started:
+            try:
+                tasks.start_soon(self.run, name="orcstream read")
+            except RuntimeError:  # the group has ended
+                raise UsageError("the file is closed") from None
             self._started = True
-            tasks.start_soon(self.run, name="orcstream read")
 
     async def next(self) -> Batch | None:
         """The next batch, or None at the end."""
@@ -197,6 +200,11 @@ class Reading:
         self.batch_count += 1
         self._on_arrival()
         return Batch(self.plan.schema, vectors, stop - start)
+
+    def fail(self, error: Exception) -> None:
+        """The rows end with this error: nothing more is fetched, and it is raised whenever rows are asked for."""
+        self._failure = error
+        self.stop()
 
     def stop(self) -> None:
         """Cancel everything that is under way; may be called again."""
@@ -233,7 +241,8 @@ class Reading:
 class BatchStream:
     """Batches in row order: ``async for batch in stream``, best inside ``async with ... as stream``.
 
-    Errors are raised at the step that needs the rows concerned. A stream is for one task at a time.
+    Errors are raised at the step that needs the rows concerned, and at every later one. A stream is for one
+    task at a time.
     """
 
     def __init__(self, owner: object, reading: Reading, tasks: anyio.abc.TaskGroup, url: str) -> None:
@@ -274,8 +283,10 @@ class BatchStream:
         try:
             self._reading.start(self._tasks)
             batch = await self._reading.next()
-        except OrcError as error:
-            error.locate(url=self._url)
+        except Exception as error:
+            self._reading.fail(error)
+            if isinstance(error, OrcError):
+                error.locate(url=self._url)
             raise
         finally:
             self._busy = False
@@ -303,3 +314,10 @@ class BatchStream:
         reading = getattr(self, "_reading", None)
         if reading is not None and not self._ended:
             reading.stop_from_any_thread()
+
+
+def _first_of(error: Exception) -> Exception:
+    """What went wrong first, where several tasks failed: groups are not for users."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

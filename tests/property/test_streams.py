@@ -1,4 +1,4 @@
-"""Streams met in every state: split anywhere, taken in any order, entered at any position, damaged, and hostile.
+"""Streams met in every state: split anywhere, taken in any order, entered at any position, damaged.
 
 A stream is a list of runs whose values are known, so that a position (chunk offset, bytes into the chunk,
 values to skip, bits to skip) can be made for every value, as a row index would hold it.
@@ -94,7 +94,9 @@ STREAMS = st.builds(
 )
 
 
-def fed_of(runs: Runs, pieces: list[bytes], kind: Compression = Compression.NONE, block: int = 1 << 18) -> Fed:
+def fed_of(
+    runs: Runs, pieces: list[bytes], kind: Compression = Compression.NONE, block: int = 1 << 18
+) -> Fed:
     return Fed(runs.encoding, pieces, signed=True, compression=kind, block_size=block)
 
 
@@ -219,7 +221,7 @@ def test_counts_that_are_none(encoding: str) -> None:
     fed.ensure(3)
     for count in (-1, len(runs.values) + 1):
         for method in (fed.values.take, fed.values.peek, fed.values.drop):
-            with pytest.raises(ValueError, match="more values than are pending|negative"):
+            with pytest.raises(ValueError, match="more values than are pending"):
                 method(count)
     for count in (1 << 58, 1 << 61, (1 << 63) - 1):
         with pytest.raises(MemoryError):
@@ -238,6 +240,11 @@ def test_cut_off(encoding: str) -> None:
         error = caught.value
         assert (error.column, error.stream_kind) == (7, "DATA")
         assert error.file_offset is not None and 1000 <= error.file_offset <= 1000 + at
+
+
+def take_all(fed: Fed, rng: random.Random) -> None:
+    for _ in range(100_000):
+        fed.take(rng.choice((1, 5, 100)))
 
 
 @hypothesis.settings(max_examples=300)
@@ -268,8 +275,7 @@ def test_any_bytes(encoding: str, data: bytes, seed: int, kind: Compression) -> 
     if encoding in ("byte", "boolean", "rle_v1", "rle_v2"):
         fed.values.seek(rng.choice((0, 0, 1, 700)))
     with pytest.raises(CorruptStream) as caught:
-        for _ in range(100_000):
-            fed.take(rng.choice((1, 5, 100)))
+        take_all(fed, rng)
     assert (caught.value.column, caught.value.stream_kind) == (7, "DATA")
 
 

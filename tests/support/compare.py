@@ -133,7 +133,8 @@ def array_values(type_: T, array: pa.Array) -> list[object]:
         array = array.dictionary_decode()
     kind = type_.kind
     if kind == "struct":
-        fields = [array_values(t, a) for t, a in zip(type_.children, array.flatten(), strict=True)]
+        # Not `flatten()`: it pushes the struct's nulls into unions, which have none, and aborts the process.
+        fields = [array_values(t, array.field(i)) for i, t in enumerate(type_.children)]
         rows: list[object] = list(zip(*fields, strict=True)) if fields else [()] * len(array)
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
     if kind in ("array", "map"):

@@ -134,7 +134,10 @@ class _Columns:
             if self.rng.random() < share:
                 null[at : at + length] = [True] * len(null[at : at + length])
             at += length
-        found = iter(self.some(type_, null.count(False)))
+        there = self.some(type_, null.count(False))
+        if type_.kind == "string" and there and self.rng.random() < 0.1:
+            there[self.rng.randrange(len(there))] = "huge " * 20_000
+        found = iter(there)
         return [None if flag else next(found) for flag in null]
 
     def some(self, type_: T, count: int) -> list[Any]:
@@ -225,8 +228,6 @@ class _Columns:
 
     def one_string(self, _: T) -> str:
         rng = self.rng
-        if rng.random() < 0.001:
-            return "huge " * 50_000
         alphabet = rng.choice(("ab", "0123456789", "äöü€𝄞日本", " \x00\n\t"))
         return "".join(rng.choice(alphabet) for _ in range(rng.choice((0, 1, 3, 20, 100))))
 

@@ -1,4 +1,4 @@
-"""Dates, timestamps and decimals against Python's own arithmetic: calendars, zones, units, rounding, overflow."""
+"""Dates, timestamps and decimals against Python's own arithmetic: calendars, zones, units, overflow."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from orcstream._buffer import Buffer
 from orcstream.codec._temporal import dates, decimals, timestamps, widen
 from orcstream.codec.temporal import UNITS, UTC, ZoneRules
 from orcstream.reader.zones import load_zone
-from tests.support.kernels import buffer_of, int64_buffer
+from tests.support.kernels import buffer_of, int64_buffer, packaged_zones
 from tests.support.reference import values as reference
+
+__all__ = ["packaged_zones"]
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 BASE_2015 = 1_420_070_400
 GREGORIAN_DAY = -141_427
 NANOS = 10**9
+# The judge must read the package's own edition of the database, not the machine's.
+pytestmark = pytest.mark.usefixtures("packaged_zones")
 ZONES = (
     "UTC",
     "America/New_York",
@@ -41,7 +45,7 @@ ZONES = (
 
 
 def numbers(buffer: Buffer, count: int) -> list[int]:
-    return np.frombuffer(buffer, np.int64, count).tolist()
+    return [int(value) for value in np.frombuffer(memoryview(buffer), np.int64, count)]
 
 
 def convert(
@@ -105,11 +109,13 @@ def test_truncation_is_undone_before_the_zone_is_applied() -> None:
 )
 @pytest.mark.parametrize("unit", UNITS)
 def test_negative_nanoseconds(second: int, nano: int, unit: str) -> None:
-    """pyarrow writes times before 1970 so, and the C++ reader adds them up."""
+    """ORC C++ writes times before 1970 so for pyarrow, and its reader adds them up."""
     stored = nano << 3
     expected = (second * NANOS + nano) // (NANOS // UNITS[unit])
     assert convert([second], [stored], unit=unit) == ([expected], -1, -1)
-    assert reference.decode_timestamp(second - BASE_2015, stored, "UTC", instant=True) == second * NANOS + nano
+    assert (
+        reference.decode_timestamp(second - BASE_2015, stored, "UTC", instant=True) == second * NANOS + nano
+    )
 
 
 @pytest.mark.parametrize("zeros", range(8))
@@ -222,7 +228,7 @@ def test_first_bad_value_is_told(unit: str) -> None:
 
 
 def julian_date(day: int) -> tuple[int, int, int]:
-    """Year, month and day in the Julian calendar, by counting years of 365.25 days from 0001-01-01 (JDN 1721424)."""
+    """Year, month and day in the Julian calendar, by counting years of 365.25 days from JDN 1721424."""
     since = day + 2_440_588 - 1_721_424
     cycle, rest = divmod(since, 1461)
     year = min(rest // 365, 3)
@@ -246,7 +252,7 @@ def gregorian_day(year: int, month: int, day: int) -> int:
 def test_known_days_of_the_hybrid_calendar() -> None:
     assert julian_date(GREGORIAN_DAY - 1) == (1582, 10, 4)
     assert gregorian_day(1582, 10, 15) == GREGORIAN_DAY
-    assert julian_date(-719_164) == (1, 1, 1 + 1)  # proleptic 0000-12-31 is Julian 0001-01-02
+    assert julian_date(-719_164) == (1, 1, 1)  # two days before the proleptic 0001-01-01
     assert gregorian_day(1970, 1, 1) == 0
 
 
@@ -296,7 +302,7 @@ def test_hybrid_timestamps_at_the_end_of_time() -> None:
 
 # --- decimals ---
 
-EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_DOWN)
 
 
 def words(values: list[int]) -> Buffer:
@@ -307,13 +313,16 @@ def rescaled(value: int, stored: int, scale: int, precision: int) -> int | None:
     if not -38 <= stored <= 76:
         return value if stored == scale else None
     shifted = Decimal(value).scaleb(scale - stored, EXACT).quantize(Decimal(1), context=EXACT)
-    return int(shifted) if abs(shifted) < 10**precision else None
+    found = int(shifted)
+    return found if abs(found) < 10**precision else None
 
 
 MANTISSAS = st.one_of(
     st.integers(-(10**38) + 1, 10**38 - 1),
     st.integers(0, 126).flatmap(lambda bits: st.integers(-(1 << bits), 1 << bits)),
-    st.sampled_from((0, 5, -5, 4, 15, 25, -15, 10**38 - 1, 1 - 10**38, -(1 << 127), (1 << 127) - 1, 5 * 10**37)),
+    st.sampled_from(
+        (0, 5, -5, 4, 15, 25, -15, 10**38 - 1, 1 - 10**38, -(1 << 127), (1 << 127) - 1, 5 * 10**37)
+    ),
 )
 SCALES = st.one_of(
     st.integers(0, 38), st.integers(-40, 80), st.sampled_from((LOW, HIGH, 1 << 32, -(1 << 32), 127, 128))
@@ -340,9 +349,9 @@ def test_decimals(value: int, stored: int, shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(
     ("value", "stored", "scale", "expected"),
-    [(25, 1, 0, 3), (-25, 1, 0, -3), (24, 1, 0, 2), (149, 2, 0, 1), (150, 2, 0, 2), (5, 40, 2, 0), (1, 0, 2, 100)],
+    [(25, 1, 0, 2), (-25, 1, 0, -2), (29, 1, 0, 2), (-199, 2, 0, -1), (5, 40, 2, 0), (1, 0, 2, 100)],
 )
-def test_rounding_half_up(value: int, stored: int, scale: int, expected: int) -> None:
+def test_digits_beyond_the_scale_are_cut(value: int, stored: int, scale: int, expected: int) -> None:
     buffer = words([value])
     assert decimals(buffer, int64_buffer([stored]), 1, scale, 10) == -1
     assert int.from_bytes(bytes(buffer), "little", signed=True) == expected

@@ -1,0 +1,222 @@
+"""Reading over a source that the test holds in its hand: what is under way, when it answers, when it fails.
+
+`sample` makes small files of many stripes whose rows are known; `opened` opens a source the way a URL is
+opened; `Leftovers` finds what a read has left behind in the event loop and on worker threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import orcstream
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.memory import BytesSource
+from orcstream.reader import opening
+from orcstream.reader.decoding import DecodeQueue
+from orcstream.reader.file import OrcFile
+from tests.support.recording import WrappedSource
+from tests.support.reference.builder import FileBuilder
+from tests.support.reference.columns import add_stripe
+from tests.support.reference.types import T
+
+__all__ = [
+    "NEAR",
+    "NEVER",
+    "SAMPLE",
+    "Leftovers",
+    "ProbeSource",
+    "cost_of",
+    "counted_workers",
+    "open_over",
+    "opened",
+    "probe",
+    "sample",
+    "sample_rows",
+]
+
+NEVER = -1
+"""As turns of the event loop."""
+URL = "probe://bucket/t.orc"
+SAMPLE = T("struct", (T("int"), T("string"), T("double")), ("a", "s", "d"))
+
+
+def cost_of(
+    *, gap_bytes: int = 0, cap: int = 4, part_bytes: int = 1 << 20, tail_bytes: int = 256
+) -> CostModel:
+    """A cost model with exactly this gap."""
+    cost = CostModel(0.0, 1.0, cap, float(gap_bytes), part_bytes, tail_bytes)
+    assert cost.gap_bytes == gap_bytes
+    return cost
+
+
+NEAR = cost_of()
+"""No gap is worth reading: each stream is a request of its own."""
+
+
+def sample_rows(stripe: int, count: int) -> list[tuple[object, ...]]:
+    first = stripe * count
+    return [(row * 7919 % 1000, f"row {row}", row / 8) for row in range(first, first + count)]
+
+
+@lru_cache(maxsize=8)
+def sample(stripes: int = 5, rows: int = 40) -> bytes:
+    """A plain file of `stripes` stripes of `rows` rows each."""
+    builder = FileBuilder(SAMPLE)
+    for stripe in range(stripes):
+        add_stripe(builder, sample_rows(stripe, rows))
+    return builder.build()
+
+
+class ProbeSource(WrappedSource):
+    """Numbers its requests from 0 (the suffix), counts those under way, and answers when it is told to.
+
+    `on_request(number)` is called when a request starts; what it raises is the request's failure.
+    `turns(number)` is how many turns of the event loop an answer takes, at least one, or NEVER.
+    """
+
+    def __init__(
+        self,
+        inner: ByteSource,
+        cost: CostModel | None = None,
+        *,
+        on_request: Callable[[int], None] = lambda _: None,
+        turns: Callable[[int], int] = lambda _: 1,
+    ) -> None:
+        super().__init__(inner, cost)
+        self.on_request = on_request
+        self.turns = turns
+        self.request_count = 0
+        self.open_count = 0
+        self.close_count = 0
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        with self._counted() as number:
+            await self._answer(number)
+            return await self.inner.fetch_suffix(length)
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        with self._counted() as number:
+            await self._answer(number)
+            return await self.inner.fetch(range)
+
+    async def aclose(self) -> None:
+        self.close_count += 1
+        assert self.open_count == 0, "closed with requests under way"
+        await self.inner.aclose()
+
+    @contextmanager
+    def _counted(self) -> Iterator[int]:
+        number = self.request_count
+        self.request_count += 1
+        self.open_count += 1
+        try:
+            yield number
+        finally:
+            self.open_count -= 1
+
+    async def _answer(self, number: int) -> None:
+        self.on_request(number)
+        turns = self.turns(number)
+        if turns == NEVER:
+            await anyio.sleep_forever()
+        for _ in range(max(1, turns)):
+            await anyio.lowlevel.checkpoint()
+
+
+def probe(
+    data: bytes | None = None,
+    cost: CostModel = NEAR,
+    *,
+    on_request: Callable[[int], None] = lambda _: None,
+    turns: Callable[[int], int] = lambda _: 1,
+) -> ProbeSource:
+    """A probe over bytes; over the sample file by default."""
+    inner = BytesSource(sample() if data is None else data, cost, URL)
+    return ProbeSource(inner, on_request=on_request, turns=turns)
+
+
+async def open_over(source: ByteSource, *, retries: int = 0) -> OrcFile:
+    """`orcstream.open` with this source standing for the URL."""
+
+    async def stand_in(url: object, **options: object) -> ByteSource:
+        return source
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "open_source", stand_in)
+        return await orcstream.open(source.url, io_options={"retries": retries})
+
+
+@asynccontextmanager
+async def opened(source: ByteSource, *, retries: int = 0) -> AsyncIterator[OrcFile]:
+    """`open_over`, closed at the end."""
+    file = await open_over(source, retries=retries)
+    try:
+        yield file
+    finally:
+        await file.aclose()
+
+
+class Leftovers:
+    """What a read leaves behind; made before it starts, in the task that looks afterwards."""
+
+    def __init__(self, *sources: ProbeSource) -> None:
+        self._sources = sources
+        self._before = asyncio.all_tasks()
+
+    def tasks(self) -> set[asyncio.Task[object]]:
+        return {task for task in asyncio.all_tasks() - self._before if not task.done()}
+
+    async def check(self, *, file_closed: bool = True) -> None:
+        """Nothing is left, or will be as soon as what was told to stop has stopped."""
+        left = self.tasks()
+        if left and file_closed:
+            await asyncio.wait(left, timeout=10)
+        assert not file_closed or not self.tasks(), self.tasks()
+        for source in self._sources:
+            assert source.open_count == 0
+            assert not file_closed or source.close_count >= 1
+
+    async def wait_open(self, count: int = 1) -> None:
+        """Wait until requests are under way."""
+        with anyio.fail_after(10):
+            while sum(source.open_count for source in self._sources) < count:
+                await anyio.lowlevel.checkpoint()
+
+    async def settle(self, count: int) -> None:
+        """Wait until no more than `count` tasks are left."""
+        with anyio.fail_after(10):
+            while len(self.tasks()) > count:
+                await anyio.lowlevel.checkpoint()
+        for source in self._sources:
+            assert source.open_count == 0
+
+
+@contextmanager
+def counted_workers() -> Iterator[list[int]]:
+    """Counts, in the first item, the threads that are decoding."""
+    active = [0, 0]
+    lock = threading.Lock()
+    work = DecodeQueue.work
+
+    def counted(queue: DecodeQueue) -> None:
+        with lock:
+            active[0] += 1
+            active[1] = max(active)
+        try:
+            work(queue)
+        finally:
+            with lock:
+                active[0] -= 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DecodeQueue, "work", counted)
+        yield active
