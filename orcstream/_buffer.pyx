@@ -25,6 +25,7 @@ cdef enum:
 
 cdef void* _pool[CLASSES][SLOTS]
 cdef int _pooled[CLASSES]
+cdef Py_ssize_t MOST_BYTES = (<Py_ssize_t> 1) << 47  # all that a process can address
 cdef Py_ssize_t _retained = 0
 cdef Py_ssize_t _retain_limit = 512 * 1024 * 1024
 cdef cython.pymutex _lock
@@ -52,6 +53,8 @@ cdef class Buffer:
         cdef void* block = NULL
         if nbytes < 0:
             raise ValueError("negative size")
+        if nbytes > MOST_BYTES:
+            raise MemoryError(f"{nbytes} bytes")
         if size >= POOLED_FROM:
             index = _class_of(size, &size)
             if index < CLASSES:

@@ -8,7 +8,9 @@ programs never parse messages. Inner layers raise with what they know; outer lay
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 __all__ = [
     "ColumnNotFound",
@@ -94,6 +96,16 @@ class OrcError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions pickle by their positional arguments; the place lives in __dict__.
         return (_rebuild, (type(self), self.message, dict(self.__dict__)))
+
+
+@contextmanager
+def located(**place: Any) -> Iterator[None]:
+    """Errors that leave the block say where they happened: the keywords of `OrcError.locate`."""
+    try:
+        yield
+    except OrcError as error:
+        error.locate(**place)
+        raise
 
 
 def _rebuild(cls: type[OrcError], message: str, state: dict[str, object]) -> OrcError:

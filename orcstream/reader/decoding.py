@@ -106,6 +106,21 @@ class ColumnRun:
         self.queued = False
         self.error: BaseException | None = None
 
+    @property
+    def finished(self) -> bool:
+        return self.row >= self.stripe.row_count
+
+    def release(self) -> None:
+        """Let go of everything but decoded rows; may be called again.
+
+        Runs and feeds know each other: the memory of stripes that are done would wait for the garbage
+        collector.
+        """
+        self.feeds.clear()
+        self.starved.clear()
+        if hasattr(self, "decoder"):
+            del self.decoder
+
 
 class StripeRun:
     """One stripe under decoding: its runs and the ends of its windows.
@@ -216,6 +231,8 @@ class DecodeQueue:
     def arrive(self, feed: StreamFeed, piece: int, views: list[memoryview], lease: object) -> None:
         """Bytes of one piece are there."""
         with self._lock:
+            if feed.run.finished or self._closed:
+                return
             feed.arrived[piece] = (views, lease)
             if feed in feed.run.starved and feed.fed in feed.arrived:
                 feed.run.starved.discard(feed)
@@ -231,6 +248,10 @@ class DecodeQueue:
         with self._lock:
             self._closed = True
             self._heap.clear()
+            for stripe in self._stripes:
+                for run in stripe.runs:
+                    if not run.busy:  # what is busy is released by its worker
+                        run.release()
             self._stripes.clear()
 
     def has_work(self) -> bool:
@@ -357,6 +378,7 @@ class DecodeQueue:
         """Book a worker's result; whether the loop has to look."""
         run.busy = False
         if self._closed:
+            run.release()
             return False
         if error is not None:
             run.error = error
@@ -375,7 +397,9 @@ class DecodeQueue:
             self._shorten(stripe, run.row)
         elif lagged and run.row >= first_bound:
             stripe.lagging -= 1
-        if run.row < stripe.row_count:
+        if run.finished:
+            run.release()
+        else:
             self._push(run)
         return stripe.lagging == 0
 
@@ -414,7 +438,7 @@ class DecodeQueue:
         return bound
 
     def _push(self, run: ColumnRun) -> None:
-        if run.busy or run.queued or run.error is not None or run.row >= run.stripe.row_count:
+        if run.busy or run.queued or run.error is not None or run.finished:
             return
         run.queued = True
         self._pushes += 1

@@ -62,6 +62,7 @@ class _Known:
     """A stripe whose footer has arrived, with what else of it came along."""
 
     stripe: StripeRun
+    feeds: list[StreamFeed]
     held: list[tuple[RangeBuffer, Lease | None]]
 
     def at_hand(self, wanted: ByteRange) -> tuple[RangeBuffer, Lease | None] | None:
@@ -132,6 +133,11 @@ class Fetcher:
         """Look again whether something is to be fetched."""
         self._wake.set()
 
+    def close(self) -> None:
+        """Let go of all bytes."""
+        self._windows.clear()
+        self._known.clear()
+
     async def run(self) -> None:
         """Fetch until all is asked for; for the stream's task group."""
         while True:
@@ -145,7 +151,7 @@ class Fetcher:
             self._ask_control()
         while self._windows:
             window = self._windows[0]
-            feeds = window.known.stripe.feeds
+            feeds = window.known.feeds
             pieces = [piece for piece in window.pieces if _is_next(feeds[piece.stream], piece)]
             if not self._fits(window.known, pieces):
                 break
@@ -154,7 +160,7 @@ class Fetcher:
         hungry = self._queue.hungry()
         if hungry:
             known = self._known[hungry[0].run.stripe]
-            places = {feed: place for place, feed in enumerate(known.stripe.feeds)}
+            places = {feed: place for place, feed in enumerate(known.feeds)}
             self._ask_pieces(known, [Piece(places[feed], feed.pieces[feed.asked]) for feed in hungry], 0)
 
     def _fits(self, known: _Known, pieces: Sequence[Piece]) -> bool:
@@ -188,7 +194,7 @@ class Fetcher:
                     self._control_failed = True  # no stripe may follow the one that is missing
                     self._on_failure(error)
                     return
-                self._add(_Known(stripe, [*held, *self._tail]))
+                self._add(_Known(stripe, stripe.feeds, [*held, *self._tail]))
                 for at in places[index]:
                     fetches[at].close_member()
         finally:
@@ -196,7 +202,7 @@ class Fetcher:
             self.wake()
 
     def _add(self, known: _Known) -> None:
-        feeds = known.stripe.feeds
+        feeds = known.feeds
         ranges = [feed.pieces[0] for feed in feeds]
         windows = plan_windows(ranges, self._budget.window_bytes)
         for feed in feeds:
@@ -217,7 +223,7 @@ class Fetcher:
 
     def _ask_pieces(self, known: _Known, pieces: list[Piece], window: int) -> None:
         """Ask for the next pieces of some streams of one stripe, but for what came along with its footer."""
-        feeds = known.stripe.feeds
+        feeds = known.feeds
         missing: list[tuple[StreamFeed, int, ByteRange]] = []
         for piece in pieces:
             feed = feeds[piece.stream]

@@ -6,6 +6,7 @@ Puts what the user asks for into the words of the layers below. All defaults of 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -27,7 +28,7 @@ from orcstream.codec.structure import (
 )
 from orcstream.codec.temporal import UNITS
 from orcstream.column_statistics import ColumnStatistics
-from orcstream.errors import ColumnNotFound, OrcError, Unsupported, UsageError
+from orcstream.errors import ColumnNotFound, Unsupported, UsageError, located
 from orcstream.plan.read import control_count, plan_control, plan_requests, plan_windows
 from orcstream.plan.tail import Tail, parse_stripe_statistics
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
@@ -49,20 +50,25 @@ Columns = Sequence[str | tuple[str, ...]]
 class FileStatistics(Mapping[str, ColumnStatistics]):
     """Statistics over the whole file, by dotted column name; parsed when asked for."""
 
-    def __init__(self, schema: Schema, statistics: StatisticsList) -> None:
+    def __init__(self, schema: Schema, statistics: StatisticsList, url: str) -> None:
         self._schema = schema
         self._statistics = statistics
+        self._url = url
 
     def __getitem__(self, column: str | tuple[str, ...]) -> ColumnStatistics:
-        found = self._statistics.get(self._schema[column].column_id)
-        if found is None:
-            raise ColumnNotFound(f"the file has no statistics of column {column!r}")
-        return found
+        with located(url=self._url):
+            found = self._statistics.get(self._schema[column].column_id)
+            if found is None:
+                raise ColumnNotFound(f"the file has no statistics of column {column!r}")
+            return found
 
     def __iter__(self) -> Iterator[str]:
+        names = Counter(".".join(path) for path, _ in self._schema.walk() if path)
         for path, type_ in self._schema.walk():
-            if path and self._statistics.get(type_.column_id) is not None:
-                yield ".".join(path)
+            name = ".".join(path)
+            # Names that occur twice cannot be looked up; the statistics are there by column id.
+            if path and names[name] == 1 and type_.column_id < len(self._statistics):
+                yield name
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -112,7 +118,7 @@ class OrcFile:
     @property
     def statistics(self) -> FileStatistics:
         """Column statistics over the whole file, by dotted name."""
-        return FileStatistics(self.schema, self._tail.footer.statistics)
+        return FileStatistics(self.schema, self._tail.footer.statistics, self.url)
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -214,7 +220,8 @@ class OrcFile:
         held = [*await self._fetch([request.range for request in control]), self._cached]
         data_requests = data_wanted = data_read = windows = 0
         for number, stripe in enumerate(self.stripes):
-            run = starter.start(number, stripe, self._footer_bytes(stripe, held))
+            with located(url=self.url):
+                run = starter.start(number, stripe, self._footer_bytes(stripe, held))
             ranges = [feed.pieces[0] for feed in run.feeds]
             data_wanted += sum(range_.length for range_ in ranges)
             planned = plan_windows(ranges, budget.window_bytes)
@@ -246,7 +253,8 @@ class OrcFile:
         held = [self._cached]
         if not _is_held(information.footer_range, held):
             held = await self._fetch([information.footer_range])
-        return parse_footer(self._tail, information, self._footer_bytes(information, held))
+        with located(url=self.url):
+            return parse_footer(self._tail, information, self._footer_bytes(information, held))
 
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
         """The row indexes of one stripe by column id: positions and statistics of its row groups.
@@ -263,18 +271,15 @@ class OrcFile:
         buffers = await self._fetch([range_ for _, range_ in wanted])
         indexes: dict[int, RowIndex] = {}
         for (stream, range_), buffer in zip(wanted, buffers, strict=True):
-            try:
+            with located(
+                url=self.url,
+                stripe=stripe,
+                column=stream.column,
+                stream_kind=stream.kind.name,
+                file_offset=range_.start,
+            ):
                 data = decompress_message(self._tail, buffer.view(range_))
                 indexes[stream.column] = parse_row_index(data, self._most_entries(information))
-            except OrcError as error:
-                error.locate(
-                    url=self.url,
-                    stripe=stripe,
-                    column=stream.column,
-                    stream_kind=stream.kind.name,
-                    file_offset=range_.start,
-                )
-                raise
         return indexes
 
     def _most_entries(self, stripe: StripeInformation) -> int:
@@ -285,14 +290,11 @@ class OrcFile:
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
         """Column statistics of each stripe, as far as the file has them."""
         metadata = self._tail.metadata
-        try:
+        with located(url=self.url):
             if metadata is None:
                 (buffer,) = await self._fetch([self._tail.metadata_range])
                 metadata = bytes(buffer.view(buffer.range))
             return parse_stripe_statistics(self._tail, metadata)
-        except OrcError as error:
-            error.locate(url=self.url)
-            raise
 
     # --- life time ---------------------------------------------------------------------------------
 
@@ -319,18 +321,16 @@ class OrcFile:
     # --- helpers -----------------------------------------------------------------------------------
 
     def _select(self, columns: Columns | None, case_sensitive: bool) -> Type:
-        try:
+        with located(url=self.url):
             return self.schema.select(columns, case_sensitive)
-        except OrcError as error:
-            error.locate(url=self.url)
-            raise
 
     def _check_timestamps(self, root: Type, unit: str) -> None:
         """Refuse before any data is read what the statistics show not to fit the unit."""
         for type_ in walk_types(root):
             if type_.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
                 continue
-            statistics = self._tail.footer.statistics.get(type_.column_id)
+            with located(url=self.url, column=type_.column_id):
+                statistics = self._tail.footer.statistics.get(type_.column_id)
             if statistics is None or statistics.kind != "timestamp":
                 continue
             for bound in (statistics.minimum, statistics.maximum):

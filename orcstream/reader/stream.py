@@ -128,8 +128,9 @@ class Reading:
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._fail(_first_of(error))
         finally:
-            if self._scheduler is not None:
+            if self._scheduler is not None and self._fetcher is not None:
                 self._scheduler.close()
+                self._fetcher.close()
             self.queue.close()
             self._stopped = True
             self._finished.set()

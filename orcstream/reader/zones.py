@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
@@ -23,6 +24,7 @@ from orcstream.errors import Unsupported
 __all__ = ["load_zone"]
 
 _HEADER = struct.Struct(">4sc15x6l")
+_MAGIC = b"TZif"
 _LAST_YEAR = 2500  # as far as the kernels look transitions up
 _LOCAL_TIME_TYPE = np.dtype([("offset", ">i4"), ("dst", "u1"), ("name", "u1")])
 _JAVA_ZONES_BEGIN = -2_208_988_800  # 1900-01-01 00:00:00 UTC
@@ -61,10 +63,10 @@ def _read(name: str) -> bytes:
     parts = name.split("/")
     if all(part and part.replace("_", "a").replace("-", "a").replace("+", "a").isalnum() for part in parts):
         package = ".".join(["tzdata.zoneinfo", *parts[:-1]])
-        try:
-            return resources.files(package).joinpath(parts[-1]).read_bytes()
-        except (ModuleNotFoundError, FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            pass
+        with suppress(ModuleNotFoundError, OSError):
+            data = resources.files(package).joinpath(parts[-1]).read_bytes()
+            if data.startswith(_MAGIC):
+                return data
     raise Unsupported(
         f"the time zone {name!r} is not in the tz database; read with timezone= to say which one is meant",
         reason="unknown_timezone",
@@ -80,10 +82,13 @@ def _parse(name: str, data: bytes) -> ZoneRules:
     transitions = np.frombuffer(data, ">i8", times, at).astype(np.int64)
     indices = np.frombuffer(data, np.uint8, times, at + 8 * times)
     type_table = np.frombuffer(data, _LOCAL_TIME_TYPE, types, at + 9 * times)
-    kinds = type_table[np.concatenate([np.zeros(1, np.uint8), indices])]
-    standard = int(kinds["offset"][kinds["dst"] == 0][-1]) if (kinds["dst"] == 0).any() else 0
-    rules = ZoneRules(name, transitions, kinds["offset"].astype(np.int64))
-    return _extended(_without_mean_time(rules, standard), data)
+    kinds = type_table["offset"][np.concatenate([np.zeros(1, np.uint8), indices])]
+    rules = _extended(ZoneRules(name, transitions, kinds.astype(np.int64)), data)
+    # Where summer time goes on for ever, the lower of the last two offsets is the standard one, whichever of
+    # them the tz database calls so (in Dublin it is the other).
+    goes_on = len(rules.transitions) > len(transitions)
+    standard = int(rules.offsets[-2:].min() if goes_on else rules.offsets[-1])
+    return _without_mean_time(rules, standard)
 
 
 def _without_mean_time(rules: ZoneRules, standard: int) -> ZoneRules:

@@ -93,14 +93,14 @@ def test_latencies_never_change_the_rows(
 @pytest.mark.parametrize("stripe_size", [1 << 16, 1 << 30], ids=["many-stripes", "one-stripe"])
 async def test_a_slow_consumer_stops_the_fetching(stripe_size: int) -> None:
     data = file_of(stripe_size, "uncompressed")
-    limit = 1 << 18
+    limit = 1 << 20
     source = probe(data)
     with counted_workers() as active:
         async with opened(source) as file, file.batches(memory_limit=limit, batch_rows=500) as stream:
             batches = [await anext(stream)]
             await quiet(source, active)
             asked = source.request_count
-            assert stream.stats.bytes_read < len(data) // 2
+            assert stream.stats.bytes_read < len(data) * 0.6
             assert stream.stats.peak_fetched_bytes <= limit
             for _ in range(200):
                 await anyio.lowlevel.checkpoint()
