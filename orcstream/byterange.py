@@ -23,6 +23,8 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 KIB = 1 << 10
 MIB = 1 << 20
+# Stores that answer faster than this are not waited for: their bandwidth is one for all connections.
+_NEAR_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -73,6 +75,13 @@ class CostModel:
     def gap_bytes(self) -> int:
         """How many unwanted bytes are worth reading to save one request."""
         return int(max(self.request_cpu_s, self.latency_s / self.request_cap) * self.bandwidth)
+
+    @property
+    def least_part_bytes(self) -> int:
+        """The shortest part worth a request of its own: about what one connection moves in a latency."""
+        if self.latency_s < _NEAR_S:
+            return self.part_bytes
+        return min(self.part_bytes, MIB)
 
     @classmethod
     def memory(cls) -> CostModel:

@@ -36,7 +36,10 @@ EMPTY = Buffer(0)
 
 @dataclass(slots=True)
 class Turn:
-    """One call of a worker: its decompressor, how large a dictionary may be, and which streams ran dry."""
+    """One call of a worker: its decompressor, how large a dictionary may be, and which streams ran dry.
+
+    A dictionary that was loaded is taken off `dictionary_limit`.
+    """
 
     decompress: Decompress
     dictionary_limit: int = MAX_VECTOR_BYTES

@@ -168,13 +168,14 @@ class DictionaryDecoder(_TextColumn):
         data = self._entries.take(total)
         self._check_text(offsets, self._size, data, rows=False)
         self._loaded = offsets, data
+        turn.dictionary_limit -= self.dictionary_bytes
         return True
 
     def _check_limit(self, size: int, turn: Turn) -> None:
         if size > turn.dictionary_limit:
             message = (
-                f"a dictionary of {self._size} entries and {size} bytes or more is over the limit of "
-                f"{turn.dictionary_limit} bytes, half of memory_limit; raise memory_limit="
+                f"a dictionary of {self._size} entries and {size} bytes or more; dictionaries together "
+                f"may take half of memory_limit, {turn.dictionary_limit} bytes are left; raise memory_limit="
             )
             raise self._located(Unsupported(message, reason="dictionary_too_large"), self._entries)
 

@@ -78,12 +78,14 @@ def plan_requests(wanted: Sequence[ByteRange], cost: CostModel) -> list[Request]
     """Requests for the ranges of one window; gaps are read where that is cheaper, within reason.
 
     The cost model says what a gap is worth; but what all gaps add is kept to a tenth of what is wanted.
+    Parts are small enough to use all connections at once, since each has a bandwidth of its own.
     """
     total = sum(range_.length for range_ in wanted)
+    part_bytes = max(cost.least_part_bytes, min(cost.part_bytes, -(-total // cost.request_cap)))
     allowed = max(total * _WASTE_SHARE, _WASTE_BYTES)
     gap_bytes = cost.gap_bytes
     while True:
-        requests = coalesce(wanted, gap_bytes=gap_bytes, max_bytes=cost.part_bytes)
+        requests = coalesce(wanted, gap_bytes=gap_bytes, max_bytes=part_bytes)
         if gap_bytes == 0 or sum(request.range.length for request in requests) - total <= allowed:
             return requests
         gap_bytes //= 2

@@ -45,6 +45,7 @@ class MemoryBudget:
         self.decode_limit = limit // 4
         self.dictionary_limit = limit // 2
         self.decoded = 0
+        self.dictionaries = 0
         self.peak_fetched = 0
         self._lent = 0
         self._given_back: deque[int] = deque()
@@ -59,8 +60,8 @@ class MemoryBudget:
 
     @property
     def window_bytes(self) -> int:
-        """What one fetch window holds: three of them fit."""
-        return max(1, self.fetch_limit // 3)
+        """What one fetch window holds: two of them fit, one on its way and one in use."""
+        return max(1, self.fetch_limit // 2)
 
     @property
     def decoded_window_bytes(self) -> int:

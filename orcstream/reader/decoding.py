@@ -82,6 +82,7 @@ class ColumnRun:
     __slots__ = (
         "busy",
         "decoder",
+        "dictionary_bytes",
         "error",
         "feeds",
         "index",
@@ -105,6 +106,7 @@ class ColumnRun:
         self.busy = False
         self.queued = False
         self.error: BaseException | None = None
+        self.dictionary_bytes = 0
 
     @property
     def finished(self) -> bool:
@@ -146,6 +148,9 @@ class StripeRun:
         self.delivered = 0
         self.bounds: deque[int] = deque()
         self.lagging = 0
+        self.dictionary_bytes = 0
+        # Runs that need room for their dictionaries, which stripes before this one hold.
+        self.waiting: list[ColumnRun] = []
 
     @property
     def feeds(self) -> list[StreamFeed]:
@@ -286,13 +291,10 @@ class DecodeQueue:
         Raises what made a column fail whose rows come next.
         """
         with self._lock:
-            while self._stripes:
-                stripe = self._stripes[0]
-                if stripe.delivered < stripe.row_count:
-                    break
-                self._stripes.popleft()
-            else:
+            self._drop_delivered()
+            if not self._stripes:
                 return None
+            stripe = self._stripes[0]
             if stripe.lagging:
                 for run in stripe.runs:
                     if run.error is not None and run.row < stripe.bounds[0]:
@@ -305,7 +307,18 @@ class DecodeQueue:
             if stop == stripe.bounds[0]:
                 stripe.bounds.popleft()
                 self._open_window(stripe)
+            self._drop_delivered()
             return stripe, start, stop, vectors
+
+    def _drop_delivered(self) -> None:
+        """Make the stripe whose rows come next the first, at once: only that is served whatever it takes."""
+        while self._stripes and self._stripes[0].delivered == self._stripes[0].row_count:
+            self._stripes.popleft()
+            if self._stripes:
+                waiting, self._stripes[0].waiting = self._stripes[0].waiting, []
+                for run in waiting:
+                    self._push(run)
+            self._on_progress()
 
     def _cut(self, run: ColumnRun, start: int, stop: int) -> Vector:
         segment = run.segments[0]
@@ -324,11 +337,11 @@ class DecodeQueue:
             )
             task = self._next()
         while task is not None:
-            run, rows, budget = task
+            run, rows, budget, room = task
             started = time.perf_counter()
             error: BaseException | None = None
             vector: Vector | None = None
-            turn = Turn(decompressor, self._budget.dictionary_limit)
+            turn = Turn(decompressor, room)
             try:
                 vector = self._decode(run, rows, budget, turn)
             except Exception as caught:  # noqa: BLE001  # raised to the consumer, whatever it is
@@ -336,6 +349,7 @@ class DecodeQueue:
             spent = time.perf_counter() - started
             with self._lock:
                 self.decode_s += spent
+                self._charge_dictionaries(run, room - turn.dictionary_limit)
                 progress = self._finish(run, rows, vector, turn, error)
                 task = self._next()
             if progress:
@@ -362,6 +376,7 @@ class DecodeQueue:
                         f"one row decodes to more than {self._budget.limit} bytes; raise memory_limit=",
                         reason="row_too_large",
                         column=decoder.type.column_id,
+                        row=0,
                     )
             return decoder.take(ready)
         except OrcError as error:
@@ -381,6 +396,9 @@ class DecodeQueue:
             run.release()
             return False
         if error is not None:
+            if self._lacks_room(run, error):
+                run.stripe.waiting.append(run)
+                return False
             run.error = error
             return True
         if vector is None:
@@ -398,6 +416,7 @@ class DecodeQueue:
         elif lagged and run.row >= first_bound:
             stripe.lagging -= 1
         if run.finished:
+            self._charge_dictionaries(run, -run.dictionary_bytes)
             run.release()
         else:
             self._push(run)
@@ -455,8 +474,8 @@ class DecodeQueue:
         first = self._stripes[0]
         return run if stripe is first and run.row < stripe.bounds[0] else None
 
-    def _next(self) -> tuple[ColumnRun, int, int] | None:
-        """Take the next run: how many rows it is to decode, within how many bytes."""
+    def _next(self) -> tuple[ColumnRun, int, int, int] | None:
+        """Take the next run: how many rows to decode, within how many bytes, with room for dictionaries."""
         run = self._peek()
         if run is None:
             return None
@@ -464,7 +483,22 @@ class DecodeQueue:
         run.queued = False
         run.busy = True
         rows = self._end_of_window(run) - run.row
-        return run, rows, self._column_budget(run, rows)
+        return run, rows, self._column_budget(run, rows), self._dictionary_room(run.stripe)
+
+    def _dictionary_room(self, stripe: StripeRun) -> int:
+        """What later stripes hold already does not count for the first, or it could never go on."""
+        held = stripe.dictionary_bytes if stripe is self._stripes[0] else self._budget.dictionaries
+        return max(0, self._budget.dictionary_limit - held)
+
+    def _charge_dictionaries(self, run: ColumnRun, size: int) -> None:
+        run.dictionary_bytes += size
+        run.stripe.dictionary_bytes += size
+        self._budget.dictionaries += size
+
+    def _lacks_room(self, run: ColumnRun, error: BaseException) -> bool:
+        """Whether a dictionary may fit once the stripes before this one are delivered."""
+        too_large = isinstance(error, Unsupported) and error.reason == "dictionary_too_large"
+        return too_large and run.stripe is not self._stripes[0]
 
     def _column_budget(self, run: ColumnRun, rows: int) -> int:
         """Twice what is expected, but never less than an equal share of a window."""

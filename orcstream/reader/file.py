@@ -153,7 +153,7 @@ class OrcFile:
         )
         root = self._select(columns, case_sensitive)
         self._check_timestamps(root, timestamp_unit)
-        threads = (2 if (os.cpu_count() or 1) > 1 else 1) if decode_threads is None else decode_threads
+        threads = min(2, _core_count()) if decode_threads is None else decode_threads
         plan = ReadingPlan(
             source=self._session.source,
             retry=self._session.retry,
@@ -358,6 +358,11 @@ class OrcFile:
     @staticmethod
     def _footer_bytes(stripe: StripeInformation, held: list[RangeBuffer]) -> memoryview:
         return memoryview(b"".join(gather(stripe.footer_range, sorted(held, key=lambda part: part.range))))
+
+
+def _core_count() -> int:
+    """Cores this process may use, which a container or taskset may have cut down."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _fits_int64(value: int) -> bool:

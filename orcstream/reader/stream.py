@@ -203,7 +203,7 @@ class Reading:
         return Batch(self.plan.schema, vectors, stop - start)
 
     def fail(self, error: Exception) -> None:
-        """The rows end with this error: nothing more is fetched, and it is raised whenever rows are asked for."""
+        """The rows end with this error: nothing more is fetched, and every later step raises it."""
         self._failure = error
         self.stop()
 

@@ -42,19 +42,23 @@ async def read_until_error(source: ProbeSource) -> tuple[list[Row], Exception | 
         return rows, caught
     stream = file.batches()
     try:
-        async for batch in stream:
-            rows += [tuple(row.values()) for row in batch.to_pylist()]
+        await collect(stream, rows)
     except Exception as caught:  # noqa: BLE001
         error = caught
         await left.settle(1)  # nothing goes on that nobody could be given
         with pytest.raises(type(caught)) as again:
             await anext(stream)
-        assert again.value is caught
+        assert again.value is caught  # noqa: PT017
         source.on_request = lambda _: None
         assert [tuple(row.values()) for row in (await file.read()).to_pylist()] == ROWS
     await file.aclose()
     await left.check()
     return rows, error
+
+
+async def collect(stream: orcstream.BatchStream, rows: list[Row]) -> None:
+    async for batch in stream:
+        rows += [tuple(row.values()) for row in batch.to_pylist()]
 
 
 def fail_from(number: int, error: Exception, *, only: bool) -> Callable[[int], None]:
@@ -83,7 +87,9 @@ async def test_a_store_that_fails_at_any_request(*, only: bool) -> None:
     assert max(delivered) == len(ROWS) - PER_STRIPE
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError(2, "gone"), PermissionError(13, "no"), ZeroDivisionError()])
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "gone"), PermissionError(13, "no"), ZeroDivisionError()]
+)
 async def test_what_is_not_ours_passes_through(error: Exception) -> None:
     for number in range(0, 20, 3):
         source = probe(DATA, on_request=fail_from(number, error, only=True))
@@ -137,9 +143,9 @@ async def test_an_object_that_is_replaced() -> None:
     source = Replaced(probe(DATA), [])
     rows: list[Row] = []
     async with await open_over(source) as file:
+        stream = file.batches()
         with pytest.raises(SourceChanged):
-            async for batch in file.batches():
-                rows += [tuple(row.values()) for row in batch.to_pylist()]
+            await collect(stream, rows)
     assert rows == ROWS[: len(rows)]
     assert len(rows) < len(ROWS)
 
@@ -177,8 +183,7 @@ async def read_damaged(data: bytes) -> tuple[list[Row], OrcError | None]:
     rows: list[Row] = []
     async with opened(source) as file:
         try:
-            async for batch in file.batches():
-                rows += [tuple(row.values()) for row in batch.to_pylist()]
+            await collect(file.batches(), rows)
         except OrcError as error:
             return rows, error
     return rows, None

@@ -1,8 +1,9 @@
-"""Who waits for whom: slow consumers stop the fetching, slow stores stop nothing, order is always the same."""
+"""Who waits for whom: slow consumers stop the fetching, slow stores stop nothing, order stays the same."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import lru_cache
 
 import anyio
@@ -14,8 +15,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-import orcstream
-from tests.support.read_sources import ProbeSource, cost_of, counted_workers, opened, probe
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.io.memory import BytesSource
+from orcstream.reader.decoding import ColumnRun, DecodeQueue
+from tests.support.read_sources import (
+    NEAR,
+    SAMPLE,
+    ProbeSource,
+    cost_of,
+    counted_workers,
+    opened,
+    probe,
+    sample_rows,
+)
+from tests.support.reference import rle_v2
+from tests.support.reference.builder import FileBuilder, Options, Stream
+from tests.support.reference.columns import add_stripe
+from tests.support.reference.compression import ZLIB
+from tests.support.reference.reader import DATA, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
+from tests.support.reference.types import T
 
 LEAST_LIMIT = 1 << 16
 
@@ -72,7 +90,7 @@ def test_latencies_never_change_the_rows(
     seed: int,
     stripe_size: int,
     compression: str,
-    cost: orcstream.byterange.CostModel,
+    cost: CostModel,
     longest: int,
     memory_limit: int,
     threads: int,
@@ -158,3 +176,89 @@ async def test_figures_of_a_stream() -> None:
     assert 0 < stats.bytes_wanted <= stats.bytes_read < len(data)
     assert stats.wait_s >= 0
     assert stats.decode_s > 0
+
+
+class LateSource(ProbeSource):
+    """Late requests are answered when the gate is opened, all others at once."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(BytesSource(data, NEAR))
+        self.late: Callable[[ByteRange], bool] = lambda _: False
+        self.gate = anyio.Event()
+        self.held_count = 0
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        if self.late(range):
+            self.held_count += 1
+            await self.gate.wait()
+        return await super().fetch(range)
+
+
+async def test_the_next_stripe_goes_on_when_one_is_delivered() -> None:
+    """One column of the second stripe has filled the budget before the bytes of the other came.
+
+    Only the first stripe is served beyond the budget; that the second becomes the first must wake it.
+    """
+    rows = sample_rows(0, 20_401)
+    builder = FileBuilder(SAMPLE)
+    add_stripe(builder, rows[:401])
+    add_stripe(builder, rows[401:])
+    source = LateSource(builder.build())
+    with counted_workers() as active, anyio.fail_after(20):
+        async with opened(source) as file:
+            first_column = file.stripes[1].range.start
+            source.late = lambda one: one.start == first_column
+            async with file.batches(columns=["a", "d"], batch_rows=400, memory_limit=LEAST_LIMIT) as stream:
+                found = (await anext(stream)).to_pylist()
+                while not source.held_count:
+                    await anyio.lowlevel.checkpoint()
+                await quiet(source, active)
+                source.gate.set()
+                await quiet(source, active)
+                async for batch in stream:
+                    found += batch.to_pylist()
+                    await anyio.lowlevel.checkpoint()  # workers look before the consumer is back
+    assert [tuple(row.values()) for row in found] == [(row[0], row[2]) for row in rows]
+
+
+async def test_dictionaries_of_later_stripes_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fits the budget, two do not; and bytes of the first stripe are late."""
+    refused = []
+    lacks_room = DecodeQueue._lacks_room
+
+    def watched(queue: DecodeQueue, run: ColumnRun, error: BaseException) -> bool:
+        refused.append(lacks_room(queue, run, error))
+        return refused[-1]
+
+    monkeypatch.setattr(DecodeQueue, "_lacks_room", watched)
+    builder = FileBuilder(T("struct", (T("string"),), ("a",)), Options(compression=ZLIB))
+    dice = random.Random(7)
+    indexes = [dice.randrange(255) for _ in range(260 * 512)]
+    runs = [
+        rle_v2.direct(indexes[at : at + 512], signed=False, width=8) for at in range(0, len(indexes), 512)
+    ]
+    limit = 420_000
+    for _ in range(2):
+        streams = [
+            Stream(DATA, 1, b"".join(runs)),
+            Stream(DICTIONARY_DATA, 1, b"w" * 180_000),
+            Stream(LENGTH, 1, rle_v2.encode([*[0] * 255, 180_000], signed=False)),
+        ]
+        builder.stripe(len(indexes), streams, [(DIRECT, 0), (DICTIONARY_V2, 256)])
+    source = LateSource(builder.build())
+    with counted_workers() as active, anyio.fail_after(20):
+        async with opened(source) as file:
+            first = file.stripes[0].range
+            source.late = lambda one: first.start < one.start < first.start + 130_000
+            async with file.batches(memory_limit=limit) as stream:
+                count = 0
+                while not refused:
+                    count += (await anext(stream)).num_rows
+                    await quiet(source, active)
+                assert refused == [True]
+                assert 0 < count < len(indexes)
+                source.gate.set()
+                async for batch in stream:
+                    count += batch.num_rows
+    assert count == 2 * len(indexes)
+    assert all(refused)

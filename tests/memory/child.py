@@ -42,7 +42,7 @@ async def main(path: str, tiny: str, limit: str, options: str) -> None:
         found = await read(path, wanted)
     except orcstream.errors.Unsupported as error:
         found = {"reason": error.reason, "message": str(error), "column": error.column, "row": error.row}
-    print(json.dumps({**found, "peak": status_bytes("VmHWM") - before}))
+    print(json.dumps({**found, "peak": status_bytes("VmHWM") - before}))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -32,9 +32,18 @@ ROWS = 50_000
 
 
 def peak_of(path: Path, tiny: Path, limit: int = LIMIT, **options: Any) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.memory.child", path, tiny, str(limit), json.dumps(options)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.memory.child",
+        str(path),
+        str(tiny),
+        str(limit),
+        json.dumps(options),
+    ]
     run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(run.stdout)
+    print(f"{path.name} limit={limit} {found}")  # noqa: T201  # figures for a report of a failure
     return found
 
 
@@ -68,7 +77,10 @@ def block() -> pa.Table:
 
 
 def large_file(folder: Path, blocks: int, *, stride: int, codec: str = "zstd") -> Path:
-    """One stripe of `blocks` times 50,000 rows, about 5.5 MB each."""
+    """One stripe of `blocks` times 50,000 rows, about 5.5 MB each.
+
+    A stride longer than the stripe makes an index of one entry, which says nothing.
+    """
     path = folder / f"large-{blocks}-{stride}-{codec}.orc"
     if not path.exists():
         table = block()
@@ -85,7 +97,7 @@ def large_file(folder: Path, blocks: int, *, stride: int, codec: str = "zstd") -
     return path
 
 
-@pytest.mark.parametrize("stride", [10_000, 0], ids=["with-index", "without-index"])
+@pytest.mark.parametrize("stride", [10_000, 1 << 30], ids=["with-index", "without-index"])
 def test_one_large_stripe(folder: Path, tiny: Path, stride: int) -> None:
     path = large_file(folder, 40, stride=stride)
     assert orc.ORCFile(path).nstripes == 1
@@ -167,7 +179,7 @@ def test_one_row_above_the_limit(folder: Path, tiny: Path) -> None:
     found = peak_of(path, tiny)
     assert found["reason"] == "row_too_large"
     assert "memory_limit" in found["message"]
-    assert found["column"] == 2
+    assert (found["column"], found["row"]) == (2, 1)
     assert found["peak"] <= LIMIT + BESIDES
     assert peak_of(path, tiny, 4 * LIMIT)["rows"] == 3
 
@@ -206,9 +218,7 @@ def test_many_dictionaries_together_above_the_limit(folder: Path, tiny: Path) ->
         Stream(one.kind, column, one.data) for column in range(1, count + 1) for one in encoder.streams
     ]
     names = tuple(f"c{column}" for column in range(count))
-    builder = FileBuilder(
-        T("struct", (T("string"),) * count, names), Options(compression=compression.ZLIB)
-    )
+    builder = FileBuilder(T("struct", (T("string"),) * count, names), Options(compression=compression.ZLIB))
     builder.stripe(len(words), streams, [(DIRECT, 0), *[encoder.encodings[1]] * count])
     path = folder / "dictionaries.orc"
     path.write_bytes(builder.build())
@@ -232,11 +242,13 @@ def test_a_thousand_columns(folder: Path, tiny: Path) -> None:
 
 def test_two_hundred_tiny_stripes(folder: Path, tiny: Path) -> None:
     path = folder / "stripes.orc"
-    with orc.ORCWriter(path, stripe_size=1 << 10, compression="zstd", batch_size=250) as writer:
-        writer.write(block())
-    assert orc.ORCFile(path).nstripes == 200
+    with orc.ORCWriter(path, stripe_size=1 << 10, compression="zstd") as writer:
+        for _ in range(9):
+            writer.write(block())
+    stripes = orc.ORCFile(path).nstripes
+    assert stripes > 200
     found = peak_of(path, tiny)
-    assert (found["rows"], found["batches"]) == (ROWS, 200)
+    assert (found["rows"], found["batches"]) == (9 * ROWS, stripes)
     assert found["peak"] <= LIMIT + BESIDES
 
 
@@ -247,4 +259,5 @@ def test_batches_are_as_long_as_asked(folder: Path, tiny: Path) -> None:
     for batch_rows in (1000, 4096):
         found = peak_of(path, tiny, batch_rows=batch_rows)
         assert found["largest"] == batch_rows
-        assert found["batches"] == -(-rows // batch_rows)
+        # The first ones may be short, while the size of a row is guessed.
+        assert found["batches"] - -(-rows // batch_rows) <= 10
