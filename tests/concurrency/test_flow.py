@@ -17,7 +17,6 @@ from pyarrow import orc
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.io.memory import BytesSource
-from orcstream.reader.decoding import ColumnRun, DecodeQueue
 from tests.support.read_sources import (
     NEAR,
     SAMPLE,
@@ -28,12 +27,8 @@ from tests.support.read_sources import (
     probe,
     sample_rows,
 )
-from tests.support.reference import rle_v2
-from tests.support.reference.builder import FileBuilder, Options, Stream
+from tests.support.reference.builder import FileBuilder
 from tests.support.reference.columns import add_stripe
-from tests.support.reference.compression import ZLIB
-from tests.support.reference.reader import DATA, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
-from tests.support.reference.types import T
 
 LEAST_LIMIT = 1 << 16
 
@@ -219,46 +214,3 @@ async def test_the_next_stripe_goes_on_when_one_is_delivered() -> None:
                     found += batch.to_pylist()
                     await anyio.lowlevel.checkpoint()  # workers look before the consumer is back
     assert [tuple(row.values()) for row in found] == [(row[0], row[2]) for row in rows]
-
-
-async def test_dictionaries_of_later_stripes_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each fits the budget, two do not; and bytes of the first stripe are late."""
-    refused = []
-    lacks_room = DecodeQueue._lacks_room
-
-    def watched(queue: DecodeQueue, run: ColumnRun, error: BaseException) -> bool:
-        refused.append(lacks_room(queue, run, error))
-        return refused[-1]
-
-    monkeypatch.setattr(DecodeQueue, "_lacks_room", watched)
-    builder = FileBuilder(T("struct", (T("string"),), ("a",)), Options(compression=ZLIB))
-    dice = random.Random(7)
-    indexes = [dice.randrange(255) for _ in range(260 * 512)]
-    runs = [
-        rle_v2.direct(indexes[at : at + 512], signed=False, width=8) for at in range(0, len(indexes), 512)
-    ]
-    limit = 420_000
-    for _ in range(2):
-        streams = [
-            Stream(DATA, 1, b"".join(runs)),
-            Stream(DICTIONARY_DATA, 1, b"w" * 180_000),
-            Stream(LENGTH, 1, rle_v2.encode([*[0] * 255, 180_000], signed=False)),
-        ]
-        builder.stripe(len(indexes), streams, [(DIRECT, 0), (DICTIONARY_V2, 256)])
-    source = LateSource(builder.build())
-    with counted_workers() as active, anyio.fail_after(20):
-        async with opened(source) as file:
-            first = file.stripes[0].range
-            source.late = lambda one: first.start < one.start < first.start + 130_000
-            async with file.batches(memory_limit=limit) as stream:
-                count = 0
-                while not refused:
-                    count += (await anext(stream)).num_rows
-                    await quiet(source, active)
-                assert refused == [True]
-                assert 0 < count < len(indexes)
-                source.gate.set()
-                async for batch in stream:
-                    count += batch.num_rows
-    assert count == 2 * len(indexes)
-    assert all(refused)

@@ -1,0 +1,179 @@
+"""Plans of a read: what is asked for covers what is wanted, once, in order, within bounds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orcstream.byterange import ByteRange, CostModel, Request
+from orcstream.codec.structure import StripeInformation
+from orcstream.plan.read import (
+    CONTROL_STRIPES,
+    control_count,
+    plan_control,
+    plan_requests,
+    plan_windows,
+)
+from tests.support.read_sources import cost_of
+
+WHOLE_BYTES = 1 << 16
+"""Streams up to this length are never cut."""
+
+
+@st.composite
+def streams(draw: st.DrawFn, *, most_gap: int = 1 << 20) -> list[ByteRange]:
+    """Streams of one stripe, in file order, with those between them that are not read."""
+    lengths = st.one_of(st.integers(0, 300), st.integers(0, 1 << 18), st.integers(0, 1 << 26))
+    found, at = [], draw(st.integers(0, 1 << 40))
+    for length, gap in draw(st.lists(st.tuples(lengths, st.integers(0, most_gap)), max_size=12)):
+        found.append(ByteRange(at, at + length))
+        at += length + gap
+    return found
+
+
+# Of the least memory limit and more.
+WINDOW_BYTES = st.integers(10_000, 1 << 27)
+
+costs = st.builds(
+    cost_of,
+    gap_bytes=st.sampled_from([0, 1, 1000, 200_000, 1 << 23]),
+    cap=st.integers(1, 16),
+    part_bytes=st.sampled_from([1000, 1 << 16, 1 << 20, 1 << 26]),
+) | st.sampled_from([CostModel.http(), CostModel.object_store(), CostModel.hdfs(), CostModel.local()])
+
+
+@given(streams(), WINDOW_BYTES)
+def test_windows_hold_every_byte_once_and_in_order(found: list[ByteRange], window_bytes: int) -> None:
+    windows = plan_windows(found, window_bytes)
+    assert all(windows)
+    for number, stream in enumerate(found):
+        pieces = [piece.range for window in windows for piece in window if piece.stream == number]
+        for window in windows:
+            assert sum(piece.stream == number for piece in window) <= 1
+        if stream.length == 0:
+            assert sum(piece.length for piece in pieces) == 0
+            continue
+        assert pieces[0].start == stream.start
+        assert pieces[-1].stop == stream.stop
+        assert all(before.stop == after.start for before, after in pairwise(pieces))
+        assert all(piece.length for piece in pieces)
+
+
+@given(streams(), WINDOW_BYTES)
+def test_windows_are_bounded(found: list[ByteRange], window_bytes: int) -> None:
+    """By the share of the budget, but for what is not worth cutting: short streams and shortest pieces."""
+    for window in plan_windows(found, window_bytes):
+        size = sum(piece.range.length for piece in window)
+        assert size <= window_bytes + len(found) * (2 * WHOLE_BYTES + 1)
+
+
+@given(streams(), WINDOW_BYTES)
+def test_the_first_window_has_the_beginning_of_every_stream(
+    found: list[ByteRange], window_bytes: int
+) -> None:
+    """No row can be decoded without all its streams."""
+    windows = plan_windows(found, window_bytes)
+    first = {piece.stream for piece in windows[0]} if windows else set()
+    assert first == set(range(len(found)))
+
+
+def test_no_streams_need_no_window() -> None:
+    assert plan_windows([], 1000) == []
+
+
+@given(streams(), costs)
+def test_requests_hold_every_byte_once(found: list[ByteRange], cost: CostModel) -> None:
+    requests = plan_requests(found, cost)
+    check_cover(found, requests)
+    assert all(request.range.length <= cost.part_bytes for request in requests)
+
+
+@given(streams(most_gap=1 << 17), costs)
+def test_gaps_add_a_tenth_or_little(found: list[ByteRange], cost: CostModel) -> None:
+    wanted = sum(stream.length for stream in found)
+    read = sum(request.range.length for request in plan_requests(found, cost))
+    assert wanted <= read <= wanted + max(wanted // 10, 1 << 16)
+
+
+@given(streams(most_gap=0), costs)
+def test_streams_that_touch_waste_nothing(found: list[ByteRange], cost: CostModel) -> None:
+    requests = plan_requests(found, cost)
+    assert sum(request.range.length for request in requests) == sum(stream.length for stream in found)
+
+
+@given(streams())
+def test_larger_gaps_never_make_more_requests(found: list[ByteRange]) -> None:
+    counts = [
+        len(plan_requests(found, cost_of(gap_bytes=gap, part_bytes=1 << 40))) for gap in (0, 1 << 14, 1 << 30)
+    ]
+    assert counts == sorted(counts, reverse=True)
+
+
+@st.composite
+def stripes(draw: st.DrawFn) -> list[StripeInformation]:
+    sizes = st.one_of(st.integers(0, 2000), st.integers(0, 1 << 28))
+    found: list[StripeInformation] = []
+    at, row = 3, 0
+    for index_bytes, data_bytes, footer_bytes, padding in draw(
+        st.lists(
+            st.tuples(st.integers(0, 5000), sizes, st.integers(1, 500), st.integers(0, 100)), max_size=80
+        )
+    ):
+        found.append(
+            StripeInformation(
+                index=len(found),
+                offset=at,
+                index_length=index_bytes,
+                data_length=data_bytes,
+                footer_length=footer_bytes,
+                row_count=1000,
+                first_row=row,
+            )
+        )
+        at += index_bytes + data_bytes + footer_bytes + padding
+        row += 1000
+    return found
+
+
+@given(stripes(), costs, WINDOW_BYTES)
+def test_control_asks_for_all_footers(
+    found: list[StripeInformation], cost: CostModel, window_bytes: int
+) -> None:
+    requests = plan_control(found, cost, window_bytes)
+    for number, stripe in enumerate(found):
+        holding = [request.range for request in requests if number in request.members]
+        footer = stripe.footer_range
+        assert holding
+        assert holding[0].start <= max(stripe.range.start, footer.start)
+        assert holding[-1].stop >= footer.stop
+        assert sum(one.length for one in holding) >= footer.length
+        whole = stripe.range.length <= min(cost.gap_bytes, window_bytes // len(found))
+        assert not whole or (holding[0].start <= stripe.range.start and holding[-1].stop >= stripe.range.stop)
+    assert all(before.range.stop <= after.range.start for before, after in pairwise(requests))
+    assert all(request.range.length <= cost.part_bytes for request in requests)
+
+
+@given(stripes(), costs, WINDOW_BYTES)
+def test_control_stays_within_a_window(
+    found: list[StripeInformation], cost: CostModel, window_bytes: int
+) -> None:
+    footers = sum(stripe.footer_length for stripe in found)
+    read = sum(request.range.length for request in plan_control(found, cost, window_bytes))
+    # For each stripe at most one share for itself and one for the gap before it.
+    assert read <= footers + 2 * window_bytes
+
+
+def test_the_first_rows_do_not_wait_for_all_footers() -> None:
+    assert control_count(0, cost_of(cap=5)) == 5
+    assert control_count(5, cost_of(cap=5)) == CONTROL_STRIPES
+
+
+def check_cover(wanted: list[ByteRange], requests: list[Request]) -> None:
+    assert all(before.range.stop <= after.range.start for before, after in pairwise(requests))
+    for number, one in enumerate(wanted):
+        parts = [request.range for request in requests if number in request.members]
+        covered = sum(max(0, min(part.stop, one.stop) - max(part.start, one.start)) for part in parts)
+        assert covered == one.length
+        assert bool(parts) == bool(one.length)

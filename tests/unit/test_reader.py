@@ -1,0 +1,267 @@
+"""Parts of the reader by themselves: the budget, guesses of row sizes, explanations, what options allow."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import orcstream
+from orcstream.byterange import ByteRange
+from orcstream.codec.column import VectorOptions
+from orcstream.codec.compression import Compression
+from orcstream.errors import ColumnNotFound, Unsupported, UsageError
+from orcstream.reader.budget import Lease, MemoryBudget
+from orcstream.reader.decoding import DecodeQueue, RowSizes, StripeRun
+from orcstream.reader.explain import Explanation, Wave
+from orcstream.reader.stripes import FileTimes, StripeStarter
+from tests.support.read_sources import sample
+from tests.support.reference import rle_v2
+from tests.support.reference.builder import FileBuilder, Stream
+from tests.support.reference.columns import Encoder, make_file
+from tests.support.reference.reader import DATA as DATA_KIND
+from tests.support.reference.reader import DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
+from tests.support.reference.types import T
+
+DATA = sample(3, 20)
+
+
+def budget_of(limit: int = 1 << 20) -> tuple[MemoryBudget, list[int]]:
+    calls: list[int] = []
+    budget = MemoryBudget(limit, lambda: calls.append(1))
+    return budget, calls
+
+
+def test_leases_give_back_when_they_are_dropped() -> None:
+    budget, calls = budget_of()
+    lease = budget.lend(1000)
+    other = budget.lend(24)
+    assert (budget.fetched, budget.peak_fetched, calls) == (1024, 1024, [])
+    del lease
+    assert (budget.fetched, budget.peak_fetched, calls) == (24, 1024, [1])
+    del other
+    assert budget.fetched == 0
+
+
+def test_what_fits() -> None:
+    budget, _ = budget_of()
+    assert budget.fits(1 << 40)  # when nothing is held, or a read could not go on
+    lease = budget.lend(1)
+    assert budget.fits(budget.fetch_limit - 1)
+    assert not budget.fits(budget.fetch_limit)
+    del lease
+
+
+def test_shares_stay_within_the_limit() -> None:
+    for limit in (1 << 16, 10**6, 1 << 40):
+        budget = MemoryBudget(limit, lambda: None)
+        assert budget.fetch_limit + budget.decode_limit < limit
+        assert 0 < 2 * budget.window_bytes <= budget.fetch_limit
+        assert 0 < 3 * budget.decoded_window_bytes <= budget.decode_limit
+
+
+@pytest.mark.parametrize("limit", [0, -1, (1 << 16) - 1, 1e9, "1 GB", None, True])
+def test_limits_that_are_none(limit: Any) -> None:
+    with pytest.raises(UsageError, match="memory_limit"):
+        MemoryBudget(limit, lambda: None)
+
+
+def test_leases_dropped_on_many_threads() -> None:
+    budget, calls = budget_of()
+    shares = [[budget.lend(number) for number in range(500)] for _ in range(4)]
+    threads = [threading.Thread(target=share.clear) for share in shares]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert budget.fetched == 0
+    assert len(calls) == 2000
+
+
+def test_a_lease_that_dies_while_another_is_lent() -> None:
+    """The garbage collector may run anywhere, in the middle of `lend` too."""
+    budget, _ = budget_of()
+    dying = [budget.lend(100)]
+
+    class Collected(int):
+        def __radd__(self, other: int) -> int:
+            dying.clear()
+            return other + int(self)
+
+    done: list[Lease] = []
+    thread = threading.Thread(target=lambda: done.append(budget.lend(Collected(24))), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not dying
+    assert done, "locked by itself"
+    assert budget.fetched == 24
+
+
+def test_sizes_are_believed_quickly_and_forgotten_slowly() -> None:
+    sizes = RowSizes(2)
+    assert (sizes.is_measured(0), sizes.row()) == (False, 0)
+    sizes.measure(0, 800, 100)
+    sizes.measure(1, 100, 100)
+    assert (sizes.of(0), sizes.row()) == (8, 9)
+    sizes.measure(0, 6400, 100)
+    assert sizes.of(0) == 64
+    sizes.measure(0, 0, 100)
+    assert sizes.of(0) == 48
+
+
+def test_an_explanation_is_text_for_people() -> None:
+    explained = Explanation(
+        url="s3://bucket/t.orc",
+        columns="struct<a:int>",
+        row_count=1_234_567,
+        stripe_count=3,
+        window_count=4,
+        waves=(
+            Wave("tail", 1, 500, 65_536),
+            Wave("control", 0, 300, 0),
+            Wave("data", 12, 9_000_000, 9_100_000),
+        ),
+    )
+    assert (explained.hop_count, explained.request_count) == (2, 13)
+    assert (explained.bytes_wanted, explained.bytes_read) == (9_000_800, 9_165_536)
+    assert str(explained).splitlines() == [
+        "s3://bucket/t.orc",
+        "  reads     struct<a:int>",
+        "  rows      1,234,567 in 3 stripes, 4 windows",
+        "  hops      2",
+        "  wave      requests          wanted            read",
+        "  tail             1             500          65,536",
+        "  control          0             300               0",
+        "  data            12       9,000,000       9,100,000",
+        "  total           13       9,000,800       9,165,536",
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_rows": 0},
+        {"batch_rows": 1.5},
+        {"batch_rows": True},
+        {"decode_threads": 0},
+        {"memory_limit": 1000},
+        {"timestamp_unit": "h"},
+        {"invalid_utf8": "ignore"},
+    ],
+    ids=str,
+)
+async def test_options_that_mean_nothing(options: dict[str, Any]) -> None:
+    async with orcstream.open(DATA) as file:
+        with pytest.raises(UsageError, match=next(iter(options))):
+            file.batches(**options)
+        with pytest.raises(UsageError, match=next(iter(options))):
+            await file.read(**options)
+
+
+async def test_columns_that_are_not_there() -> None:
+    async with orcstream.open(DATA) as file:
+        for ask in (file.batches, file.explain, file.read):
+            with pytest.raises(ColumnNotFound) as caught:
+                await ask(columns=["a", "nope"])  # type: ignore[misc]
+            assert caught.value.url == file.url
+        with pytest.raises(ColumnNotFound):
+            file.batches(columns=["A"])
+        rows = await file.read(columns=["D", "A"], case_sensitive=False)
+    assert list(rows.to_pylist()[0]) == ["d", "a"]
+
+
+async def test_parts_that_are_not_there() -> None:
+    async with orcstream.open(DATA) as file:
+        for stripe in (-1, 3):
+            with pytest.raises(UsageError, match="3"):
+                await file.stripe_footer(stripe)
+            with pytest.raises(UsageError, match="3"):
+                await file.row_index(stripe)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 20, 1000])
+async def test_batches_end_with_their_stripe(batch_rows: int) -> None:
+    async with orcstream.open(DATA) as file:
+        lengths = [batch.num_rows async for batch in file.batches(batch_rows=batch_rows)]
+        stream = file.batches(columns=["s"])
+        assert str(stream.schema) == "struct<s:string>"
+        assert [field.name for field in stream.batch_schema.fields] == ["s"]
+        assert "3 stripes" in repr(file)
+    stripe = [batch_rows] * (20 // batch_rows) + ([20 % batch_rows] if 20 % batch_rows else [])
+    assert lengths == stripe * 3
+
+
+async def test_dictionaries_of_later_stripes_wait_for_room() -> None:
+    """Each fits the budget, two do not; and bytes of the first stripe are late."""
+    builder = FileBuilder(T("struct", (T("string"),), ("a",)))
+    runs = [rle_v2.direct([0] * 512, signed=False, width=8) for _ in range(4)]
+    for _ in range(2):
+        streams = [
+            Stream(DATA_KIND, 1, b"".join(runs)),
+            Stream(DICTIONARY_DATA, 1, b"w" * 30_000),
+            Stream(LENGTH, 1, rle_v2.encode([0, 30_000], signed=False)),
+        ]
+        builder.stripe(4 * 512, streams, [(DIRECT, 0), (DICTIONARY_V2, 2)])
+    queue, budget, stripes, data = await queue_of(builder.build(), 1 << 16)
+    indexes = stripes[0].feeds[0]
+    start, stop = indexes.pieces[0].start, indexes.pieces[0].stop
+    indexes.pieces = [ByteRange(start, start + len(runs[0])), ByteRange(start + len(runs[0]), stop)]
+    waiting = [(indexes, 1)]
+    for feed in (feed for stripe in stripes for feed in stripe.feeds):
+        queue.arrive(feed, 0, [data[feed.pieces[0].start : feed.pieces[0].stop]], None)
+    queue.work()
+    assert [len(stripe.waiting) for stripe in stripes] == [0, 1]
+    assert 30_000 < budget.dictionaries < 31_000
+    assert not queue.has_work()
+    for feed, piece in waiting:
+        queue.arrive(feed, piece, [data[feed.pieces[piece].start : feed.pieces[piece].stop]], None)
+    assert deliver_all(queue) == [(0, 2048), (1, 2048)]
+    assert (budget.dictionaries, budget.decoded) == (0, 0)
+
+
+async def test_dictionaries_of_one_stripe_share_the_room() -> None:
+    type_ = T("struct", (T("string"), T("string")), ("a", "b"))
+    rows = [("v" * 20_000, "w" * 20_000), ("v", "w")]
+    data = make_file(type_, rows, Encoder(dictionary=True))
+    queue, budget, stripes, view = await queue_of(data, 1 << 16)
+    for feed in stripes[0].feeds:
+        queue.arrive(feed, 0, [view[feed.pieces[0].start : feed.pieces[0].stop]], None)
+    with pytest.raises(Unsupported, match="memory_limit") as caught:
+        deliver_all(queue)
+    assert caught.value.reason == "dictionary_too_large"
+    assert budget.dictionaries <= budget.dictionary_limit
+
+
+async def queue_of(data: bytes, limit: int) -> tuple[DecodeQueue, MemoryBudget, list[StripeRun], memoryview]:
+    """All stripes of a file under decoding, with no bytes yet."""
+    budget = MemoryBudget(limit, lambda: None)
+    async with orcstream.open(data) as file:
+        starter = StripeStarter(file.tail, file.schema.root, VectorOptions(), FileTimes(None, "UTC", "auto"))
+        ranges = [stripe.footer_range for stripe in file.stripes]
+        stripes = [
+            starter.start(number, stripe, memoryview(data)[ranges[number].start : ranges[number].stop])
+            for number, stripe in enumerate(file.stripes)
+        ]
+    queue = DecodeQueue(
+        compression=Compression.NONE,
+        batch_rows=1 << 16,
+        column_count=len(file.schema.names),
+        budget=budget,
+        on_progress=lambda: None,
+    )
+    for stripe in stripes:
+        queue.add(stripe)
+    return queue, budget, stripes, memoryview(data)
+
+
+def deliver_all(queue: DecodeQueue) -> list[tuple[int, int]]:
+    """Rows by stripe, as far as they come."""
+    found: dict[int, int] = {}
+    while True:
+        queue.work()
+        delivery = queue.deliver()
+        if delivery is None:
+            return sorted(found.items())
+        stripe, start, stop, _ = delivery
+        found[stripe.number] = found.get(stripe.number, 0) + stop - start
