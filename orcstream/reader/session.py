@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from weakref import WeakSet
 
 import anyio
 import anyio.abc
 
+from orcstream._buffer import release_retained
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler, FetchStatistics
 
 __all__ = ["Session"]
+
+# Memory that a read leaves for the next one goes back to the system when no file was open for so long.
+IDLE_S = 10.0
+
+_open_sessions: WeakSet[Session] = WeakSet()
+
+
+def _trim() -> None:
+    if not _open_sessions:
+        release_retained()
 
 
 class Session:
@@ -44,6 +56,7 @@ class Session:
             raise
 
     async def _supervise(self) -> None:
+        _open_sessions.add(self)
         try:
             async with anyio.create_task_group() as self.tasks:
                 self._scheduler = FetchScheduler(self.source, self.tasks, retry=self.retry)
@@ -54,6 +67,9 @@ class Session:
         finally:
             with anyio.CancelScope(shield=True):
                 await self.source.aclose()
+            _open_sessions.discard(self)
+            if not _open_sessions:
+                self._loop.call_later(IDLE_S, _trim)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         return await self._scheduler.fetch_suffix(length)

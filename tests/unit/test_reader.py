@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+from weakref import WeakSet
 
+import anyio
 import pytest
 
 import orcstream
+from orcstream._buffer import retained_bytes
 from orcstream.byterange import ByteRange
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
+from orcstream.reader import session
 from orcstream.reader.budget import Lease, MemoryBudget
 from orcstream.reader.decoding import DecodeQueue, RowSizes, StripeRun
 from orcstream.reader.explain import Explanation, Wave
@@ -204,18 +208,16 @@ async def test_dictionaries_of_later_stripes_wait_for_room() -> None:
         ]
         builder.stripe(4 * 512, streams, [(DIRECT, 0), (DICTIONARY_V2, 2)])
     queue, budget, stripes, data = await queue_of(builder.build(), 1 << 16)
-    indexes = stripes[0].feeds[0]
+    (indexes,) = (feed for feed in stripes[0].feeds if feed.input.kind == "DATA")
     start, stop = indexes.pieces[0].start, indexes.pieces[0].stop
     indexes.pieces = [ByteRange(start, start + len(runs[0])), ByteRange(start + len(runs[0]), stop)]
-    waiting = [(indexes, 1)]
     for feed in (feed for stripe in stripes for feed in stripe.feeds):
         queue.arrive(feed, 0, [data[feed.pieces[0].start : feed.pieces[0].stop]], None)
     queue.work()
     assert [len(stripe.waiting) for stripe in stripes] == [0, 1]
     assert 30_000 < budget.dictionaries < 31_000
     assert not queue.has_work()
-    for feed, piece in waiting:
-        queue.arrive(feed, piece, [data[feed.pieces[piece].start : feed.pieces[piece].stop]], None)
+    queue.arrive(indexes, 1, [data[start + len(runs[0]) : stop]], None)
     assert deliver_all(queue) == [(0, 2048), (1, 2048)]
     assert (budget.dictionaries, budget.decoded) == (0, 0)
 
@@ -265,3 +267,18 @@ def deliver_all(queue: DecodeQueue) -> list[tuple[int, int]]:
             return sorted(found.items())
         stripe, start, stop, _ = delivery
         found[stripe.number] = found.get(stripe.number, 0) + stop - start
+
+
+async def test_memory_left_behind_goes_back_when_nothing_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "IDLE_S", 0.0)
+    monkeypatch.setattr(session, "_open_sessions", WeakSet())
+    type_ = T("struct", (T("bigint"),), ("a",))
+    data = make_file(type_, [(value,) for value in range(20_000)])
+    async with orcstream.open(data) as file:
+        await file.read()
+        async with orcstream.open(data) as other:
+            await other.read()
+        await anyio.sleep(0.01)
+        assert retained_bytes() > 0
+    await anyio.sleep(0.01)
+    assert retained_bytes() == 0
