@@ -30,7 +30,7 @@ HOPS = 3
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    codecs = ("zstd",) if quick else ("zstd", "none")
+    codecs = ("zstd",) if quick else ("zstd", "snappy", "none")
     paths = {codec: lineitem.path_of(codec, 1_000_000 if quick else lineitem.ROWS) for codec in codecs}
     with servers.near() as store, servers.distant(store) as distance:
         store.put(*paths.values())
