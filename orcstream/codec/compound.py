@@ -7,10 +7,8 @@ Columns", "List Columns", "Map Columns", "Union Columns".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from orcstream._buffer import Buffer
-from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, ByteValues, IntValues
 from orcstream.codec._vector import (
     fit_lengths,
@@ -34,10 +32,6 @@ class StructDecoder(ColumnDecoder):
         super().__init__(type_, present)
         self._children = tuple(children)
         self.leaf_count = max(1, sum(child.leaf_count for child in children))
-
-    def streams(self) -> Sequence[InputStream]:
-        own = [] if self._present is None else [self._present.input]
-        return [*own, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)
@@ -67,11 +61,6 @@ class ListDecoder(ColumnDecoder):
         self._lengths = lengths
         self._children = tuple(children)
         self.leaf_count = max(1, sum(child.leaf_count for child in children))
-
-    def streams(self) -> Sequence[InputStream]:
-        own = (self._present, self._lengths)
-        inputs = [values.input for values in own if values is not None]
-        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)
@@ -111,11 +100,6 @@ class UnionDecoder(ColumnDecoder):
         self._tags = tags
         self._children = tuple(children)
         self.leaf_count = max(1, sum(child.leaf_count for child in children))
-
-    def streams(self) -> Sequence[InputStream]:
-        own = (self._present, self._tags)
-        inputs = [values.input for values in own if values is not None]
-        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)

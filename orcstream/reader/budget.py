@@ -2,8 +2,9 @@
 
 Knows bytes and shares of a limit. Must not know what they hold. Three kinds are counted apart, because
 they would block each other if they shared one purse: bytes fetched and not yet decompressed, bytes
-decoded and not yet delivered, and dictionaries. What is left of the limit is for chunks under
-decompression. A fetched buffer is given back when its last view dies, on whatever thread and, where the
+decoded and not yet delivered, and dictionaries. Their shares may add up to a quarter more than the limit,
+when all are used up at once; one chunk and its block for each stream under decompression is not counted. A
+fetched buffer is given back when its last view dies, on whatever thread and, where the
 garbage collector finds it, in the middle of whatever that thread does: so `give_back` takes no lock. The
 other methods are for the event loop's thread.
 """

@@ -33,7 +33,7 @@ from orcstream.reader.budget import MemoryBudget
 __all__ = ["ColumnRun", "DecodeQueue", "StreamFeed", "StripeRun"]
 
 # What a value of unknown size is taken for before any was decoded.
-_GUESSED_VALUE_BYTES = 64
+_GUESSED_VALUE_BYTES = 16
 _GUESSED_EXPANSION = 6
 
 
@@ -50,17 +50,14 @@ class StreamFeed:
         self.fed = 0
         self.arrived: dict[int, tuple[list[memoryview], object]] = {}
 
-    def flow(self) -> bool:
-        """Feed what has arrived in order; whether there was anything. Only by who holds the run."""
-        moved = False
+    def flow(self) -> None:
+        """Feed what has arrived in order. Only by who holds the run."""
         while self.fed in self.arrived:
             views, lease = self.arrived.pop(self.fed)
             self.fed += 1
             last = self.fed == len(self.pieces)
             for index, view in enumerate(views):
                 self.input.feed(view, last=last and index == len(views) - 1, lease=lease)
-            moved = True
-        return moved
 
 
 @dataclass(slots=True)
@@ -174,7 +171,7 @@ class RowSizes:
                 self._guessed[index] = run.decoder.row_bytes
             else:
                 expected = run.weight * _GUESSED_EXPANSION / rows
-                self._guessed[index] = max(expected, run.decoder.row_bytes + _GUESSED_VALUE_BYTES / 4)
+                self._guessed[index] = max(expected, run.decoder.row_bytes + _GUESSED_VALUE_BYTES)
 
     def measure(self, index: int, size: int, rows: int) -> None:
         now = size / rows

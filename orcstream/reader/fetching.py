@@ -121,7 +121,6 @@ class Fetcher:
         self._windows: deque[_Window] = deque()
         self._known: dict[StripeRun, _Known] = {}
         self._wake = anyio.Event()
-        self._priority = 0
         self.plan = FetchPlan()
 
     @property

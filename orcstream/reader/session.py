@@ -18,7 +18,7 @@ from orcstream._buffer import release_retained
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.scheduler import FetchScheduler, FetchStatistics
+from orcstream.io.scheduler import FetchScheduler
 
 __all__ = ["Session"]
 
@@ -85,9 +85,6 @@ class Session:
         finally:
             for ticket in tickets:
                 ticket.cancel()
-
-    def statistics(self) -> FetchStatistics:
-        return self._scheduler.statistics()
 
     @property
     def is_closed(self) -> bool:
