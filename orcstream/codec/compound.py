@@ -7,8 +7,10 @@ Columns", "List Columns", "Map Columns", "Union Columns".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from orcstream._buffer import Buffer
+from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, ByteValues, IntValues
 from orcstream.codec._vector import (
     fit_lengths,
@@ -32,6 +34,10 @@ class StructDecoder(ColumnDecoder):
         super().__init__(type_, present)
         self._children = tuple(children)
         self.leaf_count = max(1, sum(child.leaf_count for child in children))
+
+    def streams(self) -> Sequence[InputStream]:
+        own = [] if self._present is None else [self._present.input]
+        return [*own, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)
@@ -61,6 +67,11 @@ class ListDecoder(ColumnDecoder):
         self._lengths = lengths
         self._children = tuple(children)
         self.leaf_count = max(1, sum(child.leaf_count for child in children))
+
+    def streams(self) -> Sequence[InputStream]:
+        own = (self._present, self._lengths)
+        inputs = [values.input for values in own if values is not None]
+        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)
@@ -100,6 +111,11 @@ class UnionDecoder(ColumnDecoder):
         self._tags = tags
         self._children = tuple(children)
         self.leaf_count = max(1, sum(child.leaf_count for child in children))
+
+    def streams(self) -> Sequence[InputStream]:
+        own = (self._present, self._tags)
+        inputs = [values.input for values in own if values is not None]
+        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)

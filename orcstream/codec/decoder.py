@@ -81,6 +81,10 @@ class ColumnDecoder(ABC):
     def take(self, count: int) -> Vector:
         """The next `count` rows, at most as many as `ready` answered last."""
 
+    @abstractmethod
+    def streams(self) -> Sequence[InputStream]:
+        """All input streams of this column and its children."""
+
     def _share(self, budget: int, child: ColumnDecoder) -> int:
         """A child's part of a budget, by its leaves: so it is the same however deep they lie."""
         return budget * child.leaf_count // self.leaf_count
@@ -137,6 +141,10 @@ class FixedDecoder(ColumnDecoder):
         super().__init__(type_, present)
         self._values = tuple(values)
         self.row_bytes = row_bytes
+
+    def streams(self) -> Sequence[InputStream]:
+        own = (self._present, *self._values)
+        return [values.input for values in own if values is not None]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)

@@ -7,7 +7,10 @@ Specification: "String, Char, and VarChar Columns", "Binary Columns".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from orcstream._buffer import Buffer, zeroed
+from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, IntValues, RawValues
 from orcstream.codec._vector import (
     count_up,
@@ -67,6 +70,10 @@ class TextDecoder(_TextColumn):
         self._data = data
         self._dictionaries = dictionaries
 
+    def streams(self) -> Sequence[InputStream]:
+        own = (self._present, self._lengths, self._data)
+        return [values.input for values in own if values is not None]
+
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         budget = min(budget, MAX_VECTOR_BYTES)
         count = self._see(count, parent, budget, turn)
@@ -117,6 +124,10 @@ class DictionaryDecoder(_TextColumn):
         self._size = size
         self._dictionaries = dictionaries
         self._loaded: tuple[Buffer, Buffer] | None = None
+
+    def streams(self) -> Sequence[InputStream]:
+        own = (self._present, self._indexes, self._lengths, self._entries)
+        return [values.input for values in own if values is not None]
 
     @property
     def dictionary_bytes(self) -> int:
