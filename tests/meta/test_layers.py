@@ -20,7 +20,8 @@ LAYERS = (
     ("errors", "_buffer"),
     ("byterange",),
     ("schema", "column_statistics", "_proto"),
-    ("codec",),
+    ("predicate",),
+    ("expr", "codec"),
     ("plan", "io"),
     ("batch",),
     ("reader",),
@@ -37,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "schema": {"errors"},
     "column_statistics": set(),
     "_proto": set(),
+    "predicate": {"schema"},
     "codec": {"errors", "_buffer", "byterange", "schema", "column_statistics", "_proto"},
     "plan": {"errors", "byterange", "schema", "codec"},
     "io": {"errors", "_buffer", "byterange"},
@@ -64,7 +66,7 @@ PART_OF = {"batch_values": "batch", "cli_text": "cli"}
 ONLY_FOR = {"orcstream._proto": "orcstream.codec.metadata"}
 
 # Pure layers: no waiting, no threads, no clock, no randomness, no files, no network.
-PURE = ("_buffer", "codec", "plan", "schema", "byterange", "column_statistics", "errors")
+PURE = ("_buffer", "codec", "plan", "predicate", "schema", "byterange", "column_statistics", "errors")
 IMPURE_MODULES = (
     "aiohttp",
     "anyio",
