@@ -77,6 +77,11 @@ class CostModel:
         return int(max(self.request_cpu_s, self.latency_s / self.request_cap) * self.bandwidth)
 
     @property
+    def hop_bytes(self) -> int:
+        """How many unwanted bytes are worth reading to save one response that others wait for."""
+        return int(self.latency_s * self.bandwidth)
+
+    @property
     def least_part_bytes(self) -> int:
         """The shortest part worth a request of its own: about what one connection moves in a latency."""
         if self.latency_s < _NEAR_S:

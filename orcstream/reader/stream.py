@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Self
 
@@ -22,14 +22,14 @@ from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import RangeBuffer
 from orcstream.codec._arrow_c import export_schema
 from orcstream.codec.compression import Compression
-from orcstream.codec.structure import StripeInformation
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler
 from orcstream.reader.budget import MemoryBudget
-from orcstream.reader.decoding import DecodeQueue, StripeRun
-from orcstream.reader.fetching import Fetcher
+from orcstream.reader.decoding import DecodeQueue, Delivery
+from orcstream.reader.fetching import Fetcher, StripeStart, StripeWork
+from orcstream.reader.shaping import Shaped, Shaper
 from orcstream.schema import Schema
 
 __all__ = ["BatchStream", "ReadStatistics", "Reading", "ReadingPlan"]
@@ -56,6 +56,17 @@ class ReadStatistics:
     decode_s: float
     peak_fetched_bytes: int
 
+    def __add__(self, other: ReadStatistics) -> ReadStatistics:
+        """Of two reads together."""
+        sums = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "peak_fetched_bytes"
+        }
+        return ReadStatistics(
+            **sums, peak_fetched_bytes=max(self.peak_fetched_bytes, other.peak_fetched_bytes)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPlan:
@@ -64,10 +75,12 @@ class ReadingPlan:
     source: ByteSource
     retry: RetryPolicy
     schema: BatchSchema
-    stripes: Sequence[StripeInformation]
+    works: Sequence[StripeWork]
     compression: Compression
     cached: RangeBuffer | None
-    start_stripe: Callable[[int, StripeInformation, memoryview], StripeRun]
+    start: StripeStart
+    column_count: int
+    shaper: Shaper
     batch_rows: int
     memory_limit: int
     decode_threads: int
@@ -90,7 +103,7 @@ class Reading:
         self.queue = DecodeQueue(
             compression=plan.compression,
             batch_rows=plan.batch_rows,
-            column_count=max(1, len(plan.schema.fields)),
+            column_count=max(1, plan.column_count),
             budget=self.budget,
             on_progress=self._notify,
         )
@@ -110,12 +123,11 @@ class Reading:
                     self._fetcher = Fetcher(
                         scheduler=self._scheduler,
                         tasks=tasks,
-                        cost=self.plan.source.cost,
                         budget=self.budget,
                         queue=self.queue,
-                        stripes=self.plan.stripes,
+                        works=self.plan.works,
                         cached=self.plan.cached,
-                        start_stripe=self.plan.start_stripe,
+                        start=self.plan.start,
                         verify=self.plan.source.verify,
                         on_failure=self._fail,
                         on_arrival=self._on_arrival,
@@ -178,11 +190,31 @@ class Reading:
 
     async def next(self) -> Batch | None:
         """The next batch, or None at the end."""
+        shaper = self.plan.shaper
+        while (delivery := await self._next_delivery()) is not None:
+            shaped: Shaped | None
+            if shaper.is_plain:
+                shaped = shaper.pass_on(delivery)
+            else:
+                shaped = await anyio.to_thread.run_sync(shaper.shape, delivery)
+            self._on_arrival()
+            if shaped is not None:
+                return self._batch(shaped)
+        last = shaper.finish()
+        return self._batch(last) if last is not None else None
+
+    def _batch(self, shaped: Shaped) -> Batch:
+        self.row_count += shaped.row_count
+        self.batch_count += 1
+        return Batch(self.plan.schema, shaped.vectors, shaped.row_count)
+
+    async def _next_delivery(self) -> Delivery | None:
+        """The next decoded rows, or None at the end."""
         while True:
             self._progress = anyio.Event()
             delivery = self.queue.deliver()
             if delivery is not None:
-                break
+                return delivery
             if self._stopped or self._failure is not None:
                 if self._failure is not None and self.queue.head() is None:
                     raise self._failure
@@ -193,14 +225,6 @@ class Reading:
             began = self._loop.time()
             await self._progress.wait()
             self.wait_s += self._loop.time() - began
-        stripe, start, stop, vectors = delivery
-        if stripe.whole_root:
-            root = vectors[0]
-            vectors = tuple(child.slice(root.offset, root.offset + root.length) for child in root.children)
-        self.row_count += stop - start
-        self.batch_count += 1
-        self._on_arrival()
-        return Batch(self.plan.schema, vectors, stop - start)
 
     def fail(self, error: Exception) -> None:
         """The rows end with this error: nothing more is fetched, and every later step raises it."""
@@ -246,13 +270,23 @@ class BatchStream:
     task at a time.
     """
 
-    def __init__(self, owner: object, reading: Reading, tasks: anyio.abc.TaskGroup, url: str) -> None:
+    def __init__(
+        self,
+        owner: object,
+        make_reading: Callable[[int], Reading],
+        tasks: anyio.abc.TaskGroup,
+        url: str,
+        row_count: int,
+    ) -> None:
         self._owner = owner  # the file stays open while one of its streams is in use
-        self._reading = reading
+        self._make_reading = make_reading
+        self._reading = make_reading(0)
+        self._past: list[ReadStatistics] = []
         self._tasks = tasks
         self._url = url
+        self._row_count = row_count
         self._busy = False
-        self._ended = False
+        self._ended = self._closed = False
 
     @property
     def schema(self) -> Schema:
@@ -266,8 +300,11 @@ class BatchStream:
 
     @property
     def stats(self) -> ReadStatistics:
-        """What was done so far."""
-        return self._reading.statistics()
+        """What was done so far, before and after any `seek`."""
+        now = self._reading.statistics()
+        for past in self._past:
+            now = now + past
+        return now
 
     def __arrow_c_schema__(self) -> object:
         return export_schema(self.batch_schema.root)
@@ -293,13 +330,36 @@ class BatchStream:
             self._busy = False
         if batch is None:
             self._ended = True
-            await self.aclose()
+            self._reading.stop()
+            await self._reading.wait_stopped()
             raise StopAsyncIteration
         return batch
 
+    async def seek(self, row: int) -> None:
+        """Go on with row `row` of the file, backwards too; with the first one after it that the read wants.
+
+        Costs two hops, less where what is needed came with the tail. Raises `UsageError` for a row that the
+        file has not, but for the one after the last, where the stream ends.
+        """
+        if self._busy:
+            raise UsageError("two tasks use one stream; give each its own", url=self._url)
+        if self._closed:
+            raise UsageError("the stream is closed", url=self._url)
+        if not 0 <= row <= self._row_count:
+            raise UsageError(f"no row {row}: the file has {self._row_count}", url=self._url)
+        self._busy = True
+        try:
+            self._reading.stop()
+            await self._reading.wait_stopped()
+            self._past.append(self._reading.statistics())
+            self._reading = self._make_reading(row)
+            self._ended = False
+        finally:
+            self._busy = False
+
     async def aclose(self) -> None:
         """Stop fetching and decoding, and wait until nothing of it is left."""
-        self._ended = True
+        self._ended = self._closed = True
         self._reading.stop()
         await self._reading.wait_stopped()
 
