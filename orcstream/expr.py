@@ -91,10 +91,10 @@ class ColumnRef(Expr):
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a column cannot be changed: {name}")
 
-    def __eq__(self, other: object) -> Expr:
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # answers an expression, as meant
         return self._compared("==", other)
 
-    def __ne__(self, other: object) -> Expr:  # type: ignore[override]  # answers an expression, as meant
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
         return self._compared("!=", other)
 
     def __lt__(self, other: object) -> Expr:
@@ -257,11 +257,12 @@ def from_filters(filters: Sequence[Any]) -> Expr:
     Operators are ``= == != < <= > >=``, ``in``, ``not in``, ``starts with``, ``is null`` and ``is not null``;
     the last two take no value (or None). Nulls are SQL's: ``not in`` is not true of them.
     """
-    if not isinstance(filters, Sequence) or isinstance(filters, str | bytes) or not filters:
-        raise UsageError(f"filters are a list of tuples, or of lists of them, and not empty: {filters!r}")
-    if all(isinstance(part, list) for part in filters):
-        return _joined(Any_, *(_all_of(part) for part in filters))
-    return _all_of(filters)
+    given: object = filters
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes) or not given:
+        raise UsageError(f"filters are a list of tuples, or of lists of them, and not empty: {_shown(given)}")
+    if all(isinstance(part, list) for part in given):
+        return _joined(Any_, *(_all_of(part) for part in given))
+    return _all_of(given)
 
 
 def _all_of(filters: Sequence[Any]) -> Expr:
@@ -290,7 +291,7 @@ def _joined(kind: type[All | Any_], *parts: object) -> Expr:
     """Parts of the same kind are taken apart, so that a long chain is one wide level and not a deep tree."""
     flat: list[Expr] = []
     for part in map(_condition, parts):
-        flat.extend(part.parts if isinstance(part, kind) else [part])
+        flat.extend(part.parts if isinstance(part, All | Any_) and type(part) is kind else [part])
     return kind(tuple(flat)) if len(flat) > 1 else flat[0]
 
 
@@ -328,7 +329,7 @@ def _is_not_a_time(value: object) -> bool:
 
 
 def _parenthesised(part: Expr) -> str:
-    bare = isinstance(part, Condition) and (part.op.isidentifier())
+    bare = isinstance(part, Condition) and part.op.isidentifier()
     return repr(part) if bare or isinstance(part, Not) else f"({part!r})"
 
 

@@ -90,12 +90,13 @@ class _Binding:
         return _Question(condition, path, type_, unit_ns).predicate()
 
     def _found(self, condition: Condition) -> tuple[tuple[str, ...], Type]:
-        node, names = self.root, []
+        node = self.root
+        names: list[str] = []
         for index in find_column(self.root, condition.path, case_sensitive=self.case_sensitive):
             if node.kind is not Kind.STRUCT:
                 raise UsageError(
-                    f"{condition!r}: {'.'.join(names)!r} is of type {node}, and a predicate asks about one value "
-                    "of each row; of a list, map or union it can only ask is_null()"
+                    f"{condition!r}: {'.'.join(names)!r} is of type {node}, and a predicate asks about one "
+                    "value of each row; of a list, map or union it can only ask is_null()"
                 )
             names.append(node.field_names[index])
             node = node.children[index]
@@ -125,7 +126,7 @@ class _Question:
             case "is_true":
                 if self.type.kind is not Kind.BOOLEAN:
                     self._refuse("only a boolean column is a predicate by itself; compare it with something")
-                return self._leaf(Op.IN, True)  # noqa: FBT003  # a literal
+                return self._leaf(Op.IN, True)
             case "starts_with":
                 return self._leaf(Op.STARTS_WITH, self._prefix(values[0]))
             case "==" | "isin":
@@ -159,14 +160,17 @@ class _Question:
         if kind is Kind.DECIMAL:
             scale = 10 ** decimal_shape(self.type)[1]
             return lambda op, value: _with_integers(op, self._decimal(value) * scale)
-        exact = {
+        literals: dict[Kind, Callable[[object], Literal]] = {
             Kind.BOOLEAN: self._boolean,
             Kind.DATE: self._day,
             Kind.TIMESTAMP: self._wall_clock,
             Kind.TIMESTAMP_INSTANT: self._instant,
             Kind.BINARY: self._binary,
-            **dict.fromkeys(_TEXTS, self._text),
-        }.get(kind)
+            Kind.STRING: self._text,
+            Kind.VARCHAR: self._text,
+            Kind.CHAR: self._text,
+        }
+        exact = literals.get(kind)
         if exact is None:
             self._refuse("such a column can only be asked is_null()")
         return lambda op, value: _Compared.exactly(op, exact(value))
@@ -202,11 +206,11 @@ class _Question:
         return bytes(value)
 
     def _prefix(self, value: object) -> bytes:
-        if self.type.kind in _TEXTS:
-            return self._text(value)
         if self.type.kind is Kind.BINARY:
             return self._binary(value)
-        self._refuse("starts_with() asks about texts and binaries")
+        if self.type.kind not in _TEXTS:
+            self._refuse("starts_with() asks about texts and binaries")
+        return self._text(value)
 
     def _day(self, value: object) -> int:
         accepted = "a datetime.date, or a time at midnight without a zone"
@@ -306,7 +310,7 @@ def _with_doubles(op: Op, number: _Number, value: object) -> _Compared:
     if isinstance(number, float) or isinstance(value, Decimal) or _is_exactly(double, number):
         return _Compared.exactly(op, double)
     # An int between two doubles: `double` is the nearer of them.
-    below = math.isfinite(double) and Fraction(double) < number or double == -math.inf
+    below = double == -math.inf or (math.isfinite(double) and Fraction(double) < number)
     if op is Op.IN:
         return _Compared()
     if op in (Op.LESS, Op.LESS_EQUAL):

@@ -357,9 +357,7 @@ class Schema:
 _Picked = dict[int, "_Picked | None"]
 
 
-def find_column(
-    root: Type, column: str | tuple[str, ...], *, case_sensitive: bool = True
-) -> tuple[int, ...]:
+def find_column(root: Type, column: str | tuple[str, ...], *, case_sensitive: bool = True) -> tuple[int, ...]:
     """The child indices that lead from `root` to a column, named as `Schema.select` takes names."""
     return tuple(_find(root, _parts(column), case_sensitive))
 
