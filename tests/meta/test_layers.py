@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_proto": set(),
     "predicate": {"schema"},
     "codec": {"errors", "_buffer", "byterange", "schema", "column_statistics", "_proto"},
-    "plan": {"errors", "byterange", "schema", "codec"},
+    "plan": {"errors", "byterange", "schema", "column_statistics", "predicate", "codec"},
     "io": {"errors", "_buffer", "byterange"},
     "batch": {"errors", "schema", "codec"},
     "reader": {
