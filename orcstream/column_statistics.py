@@ -77,7 +77,7 @@ class ColumnStatistics:
 
 
 ALL_NULL = ColumnStatistics(value_count=0, has_null=True)
-"""What holds for a column that a file does not have: known by identity, and believed whoever wrote the file."""
+"""What holds for a column that a file does not have: known by identity, believed whoever wrote the file."""
 
 
 # --- whom to believe -------------------------------------------------------------------------------
@@ -105,8 +105,8 @@ _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 class Trust:
     """What of a file's statistics and bloom filters may be believed.
 
-    `counts`: those of values and of nulls hold. `bounds`: the kinds whose bounds hold. `finite_doubles`: those
-    of floating point hold without a sum that proves that there was no NaN. `blooms`: kinds whose filters hold
+    `counts`: those of values and of nulls hold. `bounds`: kinds whose bounds hold. `finite_doubles`: those of
+    floating point hold without a sum that proves that there was no NaN. `blooms`: kinds whose filters hold
     in streams of kind BLOOM_FILTER_UTF8, `original_blooms` in those of the original BLOOM_FILTER.
     `bloom_encodings` are those that may be read at all; of timestamps encoding 0 never holds (ORC-135).
     `padded_blooms`: filters of CHAR are of texts as stored, or trimmed, or padded, but of one of these.
@@ -150,7 +150,7 @@ def trust_of(
 
     For all of them: whether a column has nulls is taken from `value_count` and `has_null` together, since
     each alone was wrong somewhere (ORC-415: C++ lost has_null; ORC-2054: Trino leaves it out; HIVE-20604: a
-    count of 0 that means "not recorded"). Local timestamps, those from before ORC-135, are believed of nobody.
+    count of 0 that means "not recorded"). Local timestamps, those from before ORC-135, are never believed.
     """
     if writer == _JAVA:
         trust = _java(writer_version)

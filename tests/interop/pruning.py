@@ -1,7 +1,7 @@
 """Whether what statistics and bloom filters are said to prove holds for the rows of a file.
 
-Reads a file's indexes through the package, its rows too, evaluates predicates on the rows in plain Python, and
-compares. The judge of the values themselves is `judging`, with the programs that wrote them.
+Reads a file's indexes through the package, its rows too, evaluates predicates on the rows in plain Python,
+and compares. The judge of the values themselves is `judging`, with the programs that wrote them.
 """
 
 from __future__ import annotations
@@ -60,16 +60,15 @@ class Known:
             if path:
                 yield path, type_
             if type_.kind is Kind.STRUCT:
-                stack += [
-                    ((*path, n), t) for n, t in zip(type_.field_names, type_.children, strict=True)
-                ]
+                stack += [((*path, n), t) for n, t in zip(type_.field_names, type_.children, strict=True)]
 
     def leaf(self, path: tuple[str, ...], op: Op, *literals: Any) -> Leaf:
         type_ = dict(self.columns())[path]
         return Leaf(path, type_, op, literals, UNITS[self.unit])
 
 
-async def load(path: Path, *, unit: str = "ns", **options: Any) -> Known:
+async def load(path: Path, *, unit: str = "ns", original_blooms: bool = False, **options: Any) -> Known:
+    """All of it; `original_blooms` prefers BLOOM_FILTER streams where there are both."""
     async with orcstream.open(str(path), **options) as file:
         footer, postscript = file.tail.footer, file.tail.postscript
         trust = trust_of(
@@ -83,12 +82,15 @@ async def load(path: Path, *, unit: str = "ns", **options: Any) -> Known:
             counts = [min(stride, stripe.row_count - at) for at in range(0, stripe.row_count, stride)]
             blooms: dict[FileColumn, BloomIndex] = {}
             for stream, range_ in stream_ranges(stripe, stripe_footer):
-                if stream.kind in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
+                original = stream.kind is StreamKind.BLOOM_FILTER
+                if original or stream.kind is StreamKind.BLOOM_FILTER_UTF8:
+                    if stream.column in blooms and original is not original_blooms:
+                        continue
                     content = decompress_message(file.tail, memoryview(data)[range_.start : range_.stop])
                     blooms[stream.column] = parse_bloom_index(
                         content,
                         2 * len(counts) + 2,
-                        utf8=stream.kind is StreamKind.BLOOM_FILTER_UTF8,
+                        utf8=not original,
                         encoding=stripe_footer.encodings[stream.column].bloom_encoding,
                     )
             indexes = {FileColumn(c): index for c, index in (await file.row_index(stripe.index)).items()}
@@ -218,7 +220,9 @@ def _random_literal(type_: Type, there: list[Any], rng: random.Random) -> Any:
             return rng.choice((near, -near, near + 1, near * 2, float("nan"), float("inf"), 0.0, 1e300))
         case Kind.STRING | Kind.CHAR | Kind.VARCHAR | Kind.BINARY:
             near = b"" if base is None else base
-            return rng.choice((near, near + b"\x00", near[:-1], near + b" ", near.rstrip(b" "), b"\xff", b"a"))
+            return rng.choice(
+                (near, near + b"\x00", near[:-1], near + b" ", near.rstrip(b" "), b"\xff", b"a")
+            )
     near = 0 if base is None else base
     steps = (0, 1, -1, 10**3, 10**6, -(10**6), 10**9, -(10**9), 3600 * 10**9, 1 << 70)
     return near + rng.choice(steps)
@@ -268,9 +272,9 @@ def check(known: Known, predicate: Predicate) -> None:
         for index, stripe in enumerate(known.stripes):
             for group, count in enumerate(stripe.row_counts):
                 for truth in set(truths[row : row + count]):
-                    where = f"stripe {index}, group {group}: {predicate}"
-                    assert truth in by_stripe[index], f"{truth} not in {by_stripe[index]} of the {where}"
-                    assert truth in by_group[index][group], f"{truth} not in {by_group[index][group]}: {where}"
+                    where = f"stripe {index}, group {group}, {predicate}"
+                    for said in (by_stripe[index], by_group[index][group]):
+                        assert truth in said, f"{truth} is not in {said}: {where}"
                 row += count
 
 
