@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "predicate": {"schema"},
     "expr": {"errors", "schema", "predicate"},
     "codec": {"errors", "_buffer", "byterange", "schema", "predicate", "column_statistics", "_proto"},
-    "plan": {"errors", "byterange", "schema", "codec"},
+    "plan": {"errors", "byterange", "schema", "codec", "column_statistics", "predicate"},
     "io": {"errors", "_buffer", "byterange"},
     "batch": {"errors", "schema", "codec"},
     "reader": {
