@@ -186,13 +186,18 @@ public final class JavaJudge {
 
   /** Every row; timestamps come as wall clock of the writer's zone. */
   public static String read(String path) throws Exception {
+    return readAs(path, null);
+  }
+
+  /** Every row as the file's schema evolves to `schemaText`; null asks for the file's own. */
+  public static String readAs(String path, String schemaText) throws Exception {
     TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
     OrcFile.ReaderOptions options =
         OrcFile.readerOptions(configuration(Map.of())).useUTCTimestamp(true).convertToProlepticGregorian(true);
     StringBuilder out = new StringBuilder();
     try (Reader reader = OrcFile.createReader(new Path(path), options)) {
-      TypeDescription schema = reader.getSchema();
-      try (RecordReader rows = reader.rows()) {
+      TypeDescription schema = schemaText == null ? reader.getSchema() : TypeDescription.fromString(schemaText);
+      try (RecordReader rows = reader.rows(reader.options().schema(schema))) {
         VectorizedRowBatch batch = schema.createRowBatch();
         while (rows.nextBatch(batch)) {
           for (int row = 0; row < batch.size; row++) {
