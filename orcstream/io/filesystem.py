@@ -161,6 +161,7 @@ class FilesystemSource:
         data = await self._guard(self._calls.cat_file(self._path, range.start, range.stop))
         view = memoryview(data).cast("B")
         if len(view) != range.length:
+            await self.verify()
             raise self._short(range, f"{len(view)} arrived")
         return view
 

@@ -92,7 +92,7 @@ class OrcFile:
 
     @property
     def tail(self) -> Tail:
-        """Postscript and footer, as checked values."""
+        """Postscript and footer, as checked values; `tail.to_bytes()` opens the file again without a read."""
         return self._tail
 
     @property
@@ -231,6 +231,8 @@ class OrcFile:
                 requests = plan_requests(missing, cost)
                 data_requests += len(requests)
                 data_read += sum(request.range.length for request in requests)
+        # A file that was opened with a known tail has read none.
+        tail_read = self._cached.range.length if self._session.suffix_count else 0
         footers = sum(stripe.footer_length for stripe in self.stripes)
         return Explanation(
             url=self.url,
@@ -239,7 +241,7 @@ class OrcFile:
             stripe_count=len(self.stripes),
             window_count=windows,
             waves=(
-                Wave("tail", 1, self._tail.postscript.tail_bytes, self._cached.range.length),
+                Wave("tail", self._session.suffix_count, self._tail.postscript.tail_bytes, tail_read),
                 Wave("control", len(control), footers, sum(request.range.length for request in control)),
                 Wave("data", data_requests, data_wanted, data_read),
             ),
