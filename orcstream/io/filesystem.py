@@ -35,11 +35,9 @@ from orcstream.io.byte_source import (
 )
 from orcstream.io.clients import Client, Lease, lease_client
 
-__all__ = ["HDFS_PROTOCOLS", "FilesystemSource", "open_chain", "open_filesystem", "translate_error"]
+__all__ = ["FilesystemSource", "open_chain", "open_filesystem", "translate_error"]
 
 T = TypeVar("T")
-
-HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "viewfs"})
 
 # What file systems call the things that change with a file.
 VERSION_KEYS = (

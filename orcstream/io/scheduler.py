@@ -265,7 +265,7 @@ class FetchScheduler:
                 self._on_finished(wanted, start_s, self._clock())
 
     async def _fetch(self, wanted: ByteRange) -> RangeBuffer:
-        """One attempt, measured: what came before it, failures and waits, says nothing of the store's speed."""
+        """One attempt, measured by itself: failures and waits before it say nothing of the store's speed."""
         start_s, before_s = self._count_time(), self._request_s
         limit_s = self._slow.limit_s(wanted.length) if self._slow else None
         if limit_s is None:

@@ -69,7 +69,8 @@ class Tail:
     fingerprint: str = ""
 
     def to_bytes(self) -> bytes:
-        """This tail as bytes for `from_bytes`: about as many as it has in the file."""
+        """The tail as bytes for `from_bytes`: little more than what of it lies in the file."""
+        # Headers may hold bytes that are no UTF-8.
         fingerprint = self.fingerprint.encode(errors="surrogateescape")
         head = _SAVED_HEAD.pack(self.file_length, len(fingerprint))
         body = b"".join((head, fingerprint, self.held))
@@ -95,7 +96,6 @@ class Tail:
             raise UsageError("this saved tail was damaged: its check sum is wrong")
         file_length, fingerprint_bytes = _SAVED_HEAD.unpack_from(body)
         held_at = _SAVED_HEAD.size + fingerprint_bytes
-        # Headers may hold bytes that are no UTF-8.
         fingerprint = body[_SAVED_HEAD.size : held_at].decode(errors="surrogateescape")
         planned = plan_tail(memoryview(body)[held_at:], file_length)
         if isinstance(planned, Need):

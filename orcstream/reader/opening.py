@@ -61,7 +61,8 @@ def open(  # noqa: A001  # the name users expect
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`;
     `UsageError` for options that cannot be, and for a `tail` that was damaged.
     """
-    return Opening(url, OpenOptions.of(storage_options, io_options, timezone, default_timezone, calendar), tail)
+    options = OpenOptions.of(storage_options, io_options, timezone, default_timezone, calendar)
+    return Opening(url, options, tail)
 
 
 @dataclass(frozen=True, slots=True)
