@@ -8,6 +8,7 @@ leads to a plan that is far from the preset's; and there are none before some re
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -17,46 +18,56 @@ __all__ = ["BOUND", "LEAST_SAMPLES", "CostEstimate", "SlowRequests"]
 
 # Requests before anything is said, and how many of the last ones are looked at.
 LEAST_SAMPLES = 8
-_KEPT_SAMPLES = 48
+_KEPT_SAMPLES = 32
+# So many more requests before the figures are made anew.
+_REFIT_SAMPLES = 4
 # An estimate is at most this many times the preset, and at least this part of it.
 BOUND = 8.0
-# Two requests tell something of the bandwidth only if one moved this many times the bytes of the other.
-_SPREAD = 1.5
-# Pairs of such requests before their slope is believed.
-_LEAST_PAIRS = 8
+# Requests differ in size, so that latency and bandwidth can be told apart, if the largest quarter of them
+# moved this many times the bytes of the smallest one.
+_SPREAD = 2.0
+_ROUNDS = 3
+# At least this share of a request's time is taken for the arrival of its bytes.
+_LEAST_MOVING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """`load` is what the link moved meanwhile: the request's bytes, times the requests that shared it."""
+    byte_count: int
+    start_s: float
+    stop_s: float
+    concurrency: float
 
-    load: float
-    duration_s: float
+    @property
+    def duration_s(self) -> float:
+        return self.stop_s - self.start_s
 
 
 class CostEstimate:
     """Latency and bandwidth of one store, from its finished requests.
 
-    A request among `concurrency` others takes ``latency + load / bandwidth``: the line through the samples
-    is the median of the slopes between them (after Theil and Sen), the latency the median of what is left.
+    A request is silent for the latency, then its bytes arrive. While those of a large request arrive the
+    link is in use: what all requests together moved meanwhile gives the bandwidth. Of a small request's time
+    nearly all is latency; the rest is its share of the link, with as many others as were under way. Each
+    figure needs the other, so they are found in turn.
     """
 
     def __init__(self, preset: CostModel) -> None:
         self._preset = preset
         self._samples: deque[_Sample] = deque(maxlen=_KEPT_SAMPLES)
-        self._model: CostModel | None = preset
+        self._model = preset
+        self._new_count = 0
 
     def observe(self, byte_count: int, start_s: float, stop_s: float, concurrency: float) -> None:
         """A request for `byte_count` bytes was answered; on average so many were under way meanwhile."""
-        duration_s = stop_s - start_s
-        if self._preset.adaptive and byte_count > 0 and duration_s > 0:
-            self._samples.append(_Sample(byte_count * max(1.0, concurrency), duration_s))
-            if len(self._samples) >= LEAST_SAMPLES:
-                self._model = None
+        if self._preset.adaptive and byte_count > 0 and stop_s > start_s:
+            self._samples.append(_Sample(byte_count, start_s, stop_s, max(1.0, concurrency)))
+            self._new_count += 1
 
     def model(self) -> CostModel:
         """The preset, with latency and bandwidth as measured."""
-        if self._model is None:
+        if len(self._samples) >= LEAST_SAMPLES and self._new_count >= _REFIT_SAMPLES:
+            self._new_count = 0
             latency_s, bandwidth = self._fit()
             self._model = replace(
                 self._preset,
@@ -66,32 +77,56 @@ class CostEstimate:
         return self._model
 
     def _fit(self) -> tuple[float, float]:
-        samples = sorted(self._samples, key=lambda sample: sample.load)
-        slopes = [
-            (large.duration_s - small.duration_s) / (large.load - small.load)
-            for number, small in enumerate(samples)
-            for large in samples[number + 1 :]
-            if large.load >= small.load * _SPREAD
-        ]
-        if len(slopes) < _LEAST_PAIRS:
+        samples = sorted(self._samples, key=lambda sample: sample.byte_count)
+        quarter = len(samples) // 4
+        small, large = samples[:quarter], samples[-quarter:]
+        if _bytes_of(large) < _SPREAD * _bytes_of(small):
             return self._fit_alike()
-        slope = median(slopes)
-        # No larger answer took longer: the link moves more than was ever asked of it.
-        bandwidth = 1 / slope if slope > 0 else self._preset.bandwidth * BOUND
-        return self._latency(bandwidth), bandwidth
+        latency_s = min(sample.duration_s for sample in samples)
+        bandwidth = self._preset.bandwidth
+        for _ in range(_ROUNDS):
+            bandwidth = _bandwidth(samples, large, latency_s)
+            latency_s = max(0.0, _latency(small, bandwidth))
+        return latency_s, bandwidth
 
     def _fit_alike(self) -> tuple[float, float]:
         """All requests moved about the same, so one figure is the preset's: the one that counts for less."""
         preset = self._preset
-        load = median(sample.load for sample in self._samples)
+        load = median(sample.byte_count * sample.concurrency for sample in self._samples)
         if load / preset.bandwidth < preset.latency_s:
-            return self._latency(preset.bandwidth), preset.bandwidth
-        moved_s = median(sample.duration_s for sample in self._samples) - preset.latency_s
-        return preset.latency_s, load / moved_s if moved_s > 0 else preset.bandwidth * BOUND
+            return _latency(self._samples, preset.bandwidth), preset.bandwidth
+        moving_s = median(sample.duration_s for sample in self._samples) - preset.latency_s
+        return preset.latency_s, load / moving_s if moving_s > 0 else preset.bandwidth * BOUND
 
-    def _latency(self, bandwidth: float) -> float:
-        # A negative rest is bounded by the caller.
-        return median(sample.duration_s - sample.load / bandwidth for sample in self._samples)
+
+def _bytes_of(samples: Iterable[_Sample]) -> int:
+    return sum(sample.byte_count for sample in samples)
+
+
+def _latency(samples: Iterable[_Sample], bandwidth: float) -> float:
+    return median(one.duration_s - one.byte_count * one.concurrency / bandwidth for one in samples)
+
+
+def _bandwidth(samples: Iterable[_Sample], large: Iterable[_Sample], latency_s: float) -> float:
+    """What all `samples` moved while the bytes of one arrived, in the median over the `large` ones."""
+    moving = [
+        (
+            min(one.start_s + latency_s, one.stop_s - _LEAST_MOVING * one.duration_s),
+            one.stop_s,
+            one.byte_count,
+        )
+        for one in samples
+    ]
+    rates = []
+    for one in large:
+        start_s = min(one.start_s + latency_s, one.stop_s - _LEAST_MOVING * one.duration_s)
+        moved = 0.0
+        for other_start_s, other_stop_s, byte_count in moving:
+            shared_s = min(one.stop_s, other_stop_s) - max(start_s, other_start_s)
+            if shared_s > 0:
+                moved += byte_count * shared_s / (other_stop_s - other_start_s)
+        rates.append(moved / (one.stop_s - start_s))
+    return median(rates)
 
 
 def _bounded(value: float, preset: float) -> float:

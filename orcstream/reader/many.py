@@ -109,34 +109,50 @@ class _ManyOpens:
     async def _supervise(self) -> None:
         # Or a file that is closed before the next one is opened takes their client along.
         clients = keep_clients()
+        urls = _Urls(self._urls)
         try:
             with anyio.CancelScope() as self._scope:
                 if not self._stopping:
-                    await self._open_all()
+                    await self._open_all(urls)
+        except Exception as error:  # noqa: BLE001 - raised to the consumer, after the files before it
+            self._failure = error
+        except BaseException:  # the loop is ending
+            self._stopping = True
+            raise
         finally:
             self._finished = True
             with anyio.CancelScope(shield=True):
                 if self._stopping:
                     await self._close_ready()
+                await urls.aclose()
                 await clients.aclose()
-                self._tell()
+            self._tell()
 
-    async def _open_all(self) -> None:
+    async def _open_all(self, urls: _Urls) -> None:
         async with anyio.create_task_group() as tasks:
-            number = 0
-            urls = _Urls(self._urls)
-            try:
+            number = most = 0
+            while True:
                 # One at a time, and only when there is a place for it.
-                while (url := await urls.next()) is not None:
-                    if self._concurrency is None:
-                        self._concurrency = cost_of(url, self._options.io_options).request_cap
-                    self._pending_count += 1
-                    tasks.start_soon(self._open, number, url, name="orcstream open")
-                    number += 1
-                    while self._pending_count >= self._concurrency:
-                        await self._changed.wait()
-            except Exception as error:  # noqa: BLE001 - raised to the consumer, after the files before it
-                self._failure = error
+                try:
+                    found = await urls.next()
+                except Exception as error:  # noqa: BLE001 - the files before it come first
+                    self._failure = error
+                    return
+                if not found:
+                    return
+                if number == 0:
+                    most = self._concurrency or self._cap_for(found[0])
+                self._pending_count += 1
+                tasks.start_soon(self._open, number, found[0], name="orcstream open")
+                number += 1
+                while self._pending_count >= most:
+                    await self._changed.wait()
+
+    def _cap_for(self, url: Url) -> int:
+        try:
+            return cost_of(url, self._options.io_options).request_cap
+        except UsageError:  # its own opening says so
+            return 1
 
     async def _open(self, number: int, url: Url) -> None:
         try:
@@ -196,7 +212,7 @@ class _ManyOpens:
 
     def stop_from_any_thread(self) -> None:
         loop = self._loop
-        if loop is not None:
+        if loop is not None and not self._stopping:
             with suppress(RuntimeError):  # the loop is closed, and its tasks with it
                 loop.call_soon_threadsafe(self._begin_stop)
 
@@ -221,10 +237,22 @@ class _Urls:
         else:
             self._now = iter(urls)
 
-    async def next(self) -> Url | None:
+    async def next(self) -> list[Url]:
+        """One, or none at the end."""
         if self._later is None:
-            return next(self._now, None)
-        return await anext(self._later, None)
+            for url in self._now:
+                return [url]
+        else:
+            async for url in self._later:
+                return [url]
+        return []
+
+    async def aclose(self) -> None:
+        """End a generator that was not asked for everything."""
+        close = getattr(self._later, "aclose", None)
+        if close is not None:
+            with suppress(Exception):  # nobody is there any more whom it would concern
+                await close()
 
 
 class FileStream:
