@@ -18,7 +18,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -38,6 +38,7 @@ from orcstream.reader import opening as reader_opening
 from orcstream.reader import stream as reader_stream
 from orcstream.reader.explain import Explanation
 from orcstream.reader.file import FileStatistics
+from orcstream.reader.many import Urls
 from orcstream.reader.opening import Url
 from orcstream.schema import Schema
 
@@ -357,7 +358,7 @@ def read(
     return _running().run(work)
 
 
-def open_many(urls: Iterable[Url], **options: Any) -> FileStream:
+def open_many(urls: Urls, **options: Any) -> FileStream:
     """`orcstream.open_many`: ``for file in files``, best inside ``with ... as files``.
 
     `urls` is iterated, and `on_error` called, on the loop's thread: neither may call this module.

@@ -26,7 +26,7 @@ from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenOptions, Url
 
-__all__ = ["FileStream", "open_many"]
+__all__ = ["FileStream", "Urls", "open_many"]
 
 Urls: TypeAlias = Iterable[Url] | AsyncIterable[Url]
 OnError: TypeAlias = Callable[[Url, Exception], object]
