@@ -103,9 +103,9 @@ class _Survey:
 
 
 async def explain_plan(
-    plan: ReadingPlan, tail: Tail, cached: RangeBuffer, columns: str, fetch: Fetch
+    plan: ReadingPlan, tail: Tail, cached: RangeBuffer, columns: str, fetch: Fetch, tail_requests: int
 ) -> Explanation:
-    """What the stream of this plan will ask the store for."""
+    """What the stream of this plan will ask the store for, after `tail_requests` of the open."""
     survey = _Survey(plan, cached, fetch)
     await survey.run()
     tallies = (survey.control, survey.index, survey.data)
@@ -116,7 +116,8 @@ async def explain_plan(
         stripe_count=survey.stripe_count,
         window_count=survey.window_count,
         waves=(
-            Wave("tail", 1, tail.postscript.tail_bytes, cached.range.length),
+            # A file that was opened with a known tail has read none.
+            Wave("tail", tail_requests, tail.postscript.tail_bytes, cached.range.length if tail_requests else 0),
             *(tally.wave() for tally in tallies if tally.name != "index" or tally.request_count),
         ),
     )

@@ -125,8 +125,8 @@ _WINDOWS_AHEAD = 4
 class Fetcher:
     """See the module. `on_failure` ends the read with an error that no single column has.
 
-    Stripes come from `works`, through the control wave, or ready from elsewhere, through `add`; `exhausted`
-    is set by whoever adds the last.
+    Stripes come from `works`, through the control wave; where that is None, through `add` from elsewhere,
+    until `finish`. `exhausted` says that none will follow.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Fetcher:
         tasks: anyio.abc.TaskGroup,
         budget: MemoryBudget,
         queue: DecodeQueue,
-        works: Sequence[StripeWork],
+        works: Sequence[StripeWork] | None,
         cached: RangeBuffer | None,
         start: StripeStart,
         verify: Callable[[], Awaitable[None]],
@@ -148,13 +148,13 @@ class Fetcher:
         self._budget = budget
         self._queue = queue
         self._works = works
+        self.exhausted = False
         self._cached = cached
         self._tail: list[_Held] = [] if cached is None else [(cached, None)]
         self._start = start
         self._verify = verify
         self._on_failure = on_failure
         self._on_arrival = on_arrival
-        self._taken = 0
         self._room = anyio.Event()
         self._windows: deque[_Window] = deque()
         self._held: dict[StripeRun, Sequence[_Held]] = {}
@@ -162,13 +162,8 @@ class Fetcher:
         self.plan = FetchPlan()
 
     @property
-    def exhausted(self) -> bool:
-        """Whether every stripe has been handed to the decoders."""
-        return self._taken == len(self._works)
-
-    @property
     def _cost(self) -> CostModel:
-        return self._scheduler.source.cost
+        return self._scheduler.cost
 
     def wake(self) -> None:
         """Look again whether something is to be fetched."""
@@ -181,7 +176,8 @@ class Fetcher:
 
     async def run(self) -> None:
         """Fetch until all is asked for; for the stream's task group."""
-        self._tasks.start_soon(self._control)
+        if self._works is not None:
+            self._tasks.start_soon(self._control, self._works)
         while True:
             self._wake = anyio.Event()
             self._ask()
@@ -215,21 +211,30 @@ class Fetcher:
         """Whether more stripes may be taken on."""
         return self._queue.stripe_count < CONTROL_STRIPES and len(self._windows) < _WINDOWS_AHEAD
 
-    async def _control(self) -> None:
+    async def room(self) -> None:
+        """Wait until more stripes may be taken on."""
+        while not self._has_room:
+            self._room = anyio.Event()
+            await self._room.wait()
+
+    def finish(self) -> None:
+        """No more stripes follow; the consumer may wait for rows that none has."""
+        self.exhausted = True
+        self._on_arrival()
+
+    async def _control(self, works: Sequence[StripeWork]) -> None:
         """Take on all stripes, some at a time."""
+        first = 0
         try:
-            while not self.exhausted:
-                self._room = anyio.Event()
-                if not self._has_room:
-                    await self._room.wait()
-                    continue
-                works = self._works[self._taken :][: control_count(self._taken, self._cost)]
-                await self._take_on(works)
-                self._taken += len(works)
+            while first < len(works):
+                await self.room()
+                group = works[first : first + control_count(first, self._cost)]
+                await self._take_on(group)
+                first += len(group)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._on_failure(error)
             return
-        self._on_arrival()  # the consumer may wait for rows that no stripe has
+        self.finish()
 
     async def _take_on(self, works: Sequence[StripeWork]) -> None:
         """Start some stripes in their order, each as soon as what it needs is there."""

@@ -82,7 +82,7 @@ class OrcFile:
 
     @property
     def tail(self) -> Tail:
-        """Postscript and footer, as checked values."""
+        """Postscript and footer, as checked values; `tail.to_bytes()` opens the file again without a read."""
         return self._tail
 
     @property
@@ -232,7 +232,7 @@ class OrcFile:
         )
         root = self._planner.select(options)
         plan = self._planner.plan(options)
-        return await explain_plan(plan, self._tail, self._cached, str(root), self._fetch)
+        return await explain_plan(plan, self._tail, self._cached, str(root), self._fetch, self._session.suffix_count)
 
     def _stream(self, options: ReadOptions, rows: Rows | None = None) -> BatchStream:
         if self._session.is_closed:

@@ -25,6 +25,7 @@ LAYERS = (
     ("plan", "io"),
     ("batch",),
     ("reader",),
+    ("blocking",),
     ("orcstream",),
     ("cli",),
     ("__main__",),
@@ -55,7 +56,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "io",
         "batch",
     },
-    "orcstream": {"errors", "schema", "io", "batch", "reader"},
+    "blocking": {"errors", "byterange", "schema", "codec", "plan", "io", "batch", "reader"},
+    "orcstream": {"errors", "schema", "plan", "io", "batch", "reader", "blocking"},
     "cli": {"schema", "orcstream"},
     "__main__": {"cli"},
 }
