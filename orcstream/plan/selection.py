@@ -29,6 +29,7 @@ __all__ = [
     "Span",
     "StreamSlice",
     "clip_rows",
+    "count_rows",
     "plan_spans",
     "rows_of_numbers",
     "slop_bytes",
@@ -105,6 +106,10 @@ def clip_rows(wanted: Rows, others: Rows) -> list[tuple[int, int]]:
         else:
             two += 1
     return rows
+
+
+def count_rows(rows: Rows) -> int:
+    return sum(stop - start for start, stop in rows)
 
 
 def plan_spans(rows: Rows, groups: RowGroups) -> list[Span]:

@@ -15,15 +15,28 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.column import Vector
 from orcstream.codec.decoder import ColumnDecoder
 from orcstream.codec.stripe import ColumnStreams, StreamCursor
 from orcstream.codec.structure import StripeInformation
-from orcstream.plan.selection import Rows, Span, StreamSlice
+from orcstream.plan.selection import Rows, Span, StreamSlice, clip_rows
 
-__all__ = ["ColumnRun", "RowSizes", "Segment", "StreamFeed", "StreamPiece", "StripeRun"]
+__all__ = [
+    "ChosenRows",
+    "ColumnRun",
+    "RowChoice",
+    "RowSizes",
+    "Segment",
+    "StreamFeed",
+    "StreamPiece",
+    "StripeRun",
+]
 
 # What a value of unknown size is taken for before any was decoded.
 _GUESSED_VALUE_BYTES = 16
@@ -138,16 +151,17 @@ class ColumnRun:
         self,
         stripe: StripeRun,
         index: int,
-        streams: ColumnStreams,
+        streams: ColumnStreams | None,
         slices: Sequence[Sequence[StreamSlice]],
         slop_bytes: int,
     ) -> None:
         self.stripe = stripe
         self.index = index
-        self.decoder: ColumnDecoder = streams.decoder
-        self.feeds = [
-            StreamFeed(self, cursor, parts) for cursor, parts in zip(streams.streams, slices, strict=True)
-        ]
+        self.feeds: list[StreamFeed] = []
+        if streams is not None:
+            self.decoder: ColumnDecoder = streams.decoder
+            pairs = zip(streams.streams, slices, strict=True)
+            self.feeds = [StreamFeed(self, cursor, parts) for cursor, parts in pairs]
         self.slop_bytes = slop_bytes
         self.weight = sum(part.range.length for parts in slices for part in parts)
         self.row = self.span = 0
@@ -187,12 +201,6 @@ class ColumnRun:
             for feed in self.feeds:
                 feed.drop_passed()
 
-    def fill(self, segments: Sequence[Segment]) -> None:
-        """Take rows that were decoded before, all of them."""
-        self.segments.extend(segments)
-        self.row = self.stripe.row_count
-        self.release()
-
     def release(self) -> None:
         """Let go of everything but decoded rows; may be called again.
 
@@ -205,10 +213,31 @@ class ColumnRun:
             del self.decoder
 
 
+class RowChoice(Protocol):
+    """Which rows of a stripe are wanted, where those are not all that are decoded."""
+
+    def mask(self, start: int, count: int) -> NDArray[np.bool_]:
+        """For `count` rows from row `start` of the stripe on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Some stretches of rows."""
+
+    rows: Rows
+
+    def mask(self, start: int, count: int) -> NDArray[np.bool_]:
+        mask = np.zeros(count, np.bool_)
+        for first, stop in clip_rows(self.rows, [(start, start + count)]):
+            mask[first - start : stop - start] = True
+        return mask
+
+
 class StripeRun:
     """One stripe under decoding: its runs and the ends of its windows.
 
-    `spans` are what is decoded, ascending; `exact` the rows of them that are wanted, None for all.
+    `spans` are what is decoded, ascending; `choice` says which rows of them are wanted, None for all;
+    `is_filtered` that a predicate has been decided already.
     `bounds` are ends of windows, ascending; the window to be delivered next ends at `bounds[0]`. `lagging`
     counts the runs that have not reached it.
     """
@@ -220,14 +249,16 @@ class StripeRun:
         spans: Sequence[Span],
         *,
         whole_root: bool = False,
-        exact: Rows | None = None,
+        choice: RowChoice | None = None,
+        is_filtered: bool = False,
     ) -> None:
         self.number = number
         # The root itself is the only run, because it has nulls; else its fields are the runs.
         self.whole_root = whole_root
         self.information = information
         self.spans = spans
-        self.exact = exact
+        self.choice = choice
+        self.is_filtered = is_filtered
         self.span_stops = list(accumulate(span.row_count for span in spans)) or [0]
         self.row_count = self.span_stops[-1]
         self.runs: list[ColumnRun] = []
@@ -235,8 +266,17 @@ class StripeRun:
         self.bounds: deque[int] = deque()
         self.lagging = 0
         self.dictionary_bytes = 0
+        # What the stripe was started from, for who wants to read more of it.
+        self.context: object = None
         # Runs that need room for their dictionaries, which stripes before this one hold.
         self.waiting: list[ColumnRun] = []
+
+    def add_decoded(self, segments: Sequence[Segment]) -> None:
+        """A column whose rows were decoded before, all of them."""
+        run = ColumnRun(self, len(self.runs), None, (), 0)
+        run.segments.extend(segments)
+        run.row = self.row_count
+        self.runs.append(run)
 
     def add_column(
         self, streams: ColumnStreams, slices: Sequence[Sequence[StreamSlice]], slop_bytes: int

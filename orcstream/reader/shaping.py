@@ -11,20 +11,24 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.batch import Batch, ReadResult
 from orcstream.codec.column import Field, Vector, vector_bytes
-from orcstream.codec.filter import RowFilter, compact
-from orcstream.plan.selection import Rows, clip_rows
+from orcstream.codec.filter import RowFilter
+from orcstream.codec.gather import Selection, compact, select_mask
 from orcstream.reader.decoding import Delivery
 
-__all__ = ["Filter", "OutputColumn", "Shaped", "Shaper", "take_rows"]
+__all__ = ["Filter", "OutputColumn", "Shaped", "Shaper", "columns_of", "take_rows"]
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Transform = Callable[[Vector], Vector]
-_Mask = NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +41,18 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """Where a column comes from: the run at `source`, converted; None: `missing` makes nulls for a row count."""
+    """Where a column comes from: the run at `source`, whose vectors are of the field `stored`, converted.
 
-    source: int | None
+    Where the file has no such column, `missing` makes nulls for a number of rows.
+    """
+
+    source: int = -1
     transform: Transform | None = None
+    stored: Field | None = None
     missing: Callable[[int], Vector] | None = None
 
     def of(self, vectors: Sequence[Vector], row_count: int) -> Vector:
-        if self.source is None:
-            assert self.missing is not None
+        if self.missing is not None:
             return self.missing(row_count)
         vector = vectors[self.source]
         return vector if self.transform is None else self.transform(vector)
@@ -57,6 +64,11 @@ class Filter:
 
     rows: RowFilter
     columns: Sequence[OutputColumn]
+
+    def mask(self, vectors: Sequence[Vector], row_count: int) -> Mask:
+        """Which rows match."""
+        seen = [column.of(vectors, row_count) for column in self.columns]
+        return np.frombuffer(self.rows.evaluate(seen, row_count), np.bool_)
 
 
 class Shaper:
@@ -82,19 +94,19 @@ class Shaper:
         self._batch_bytes = batch_bytes
         self._parts: list[Shaped] = []
         self._part_bytes = 0
+        self.filtered_count = 0
         self.is_plain = not (
             self._chooses or row_numbers or any(c.source != i or c.transform for i, c in enumerate(columns))
         )
 
     def pass_on(self, delivery: Delivery) -> Shaped:
         """All rows as they are, for a plain read."""
-        return Shaped(_columns_of(delivery), delivery.row_count)
+        return Shaped(columns_of(delivery), delivery.row_count)
 
     def shape(self, delivery: Delivery) -> Shaped | None:
         """The next batch; None while too few rows are left over."""
-        vectors = _columns_of(delivery)
-        mask = self._mask(delivery, vectors)
-        shaped = self._choose(delivery, vectors, mask)
+        vectors = columns_of(delivery)
+        shaped = self._choose(delivery, vectors, self._selection(delivery, vectors))
         if not self._chooses:
             return shaped
         if shaped.row_count == 0:
@@ -129,48 +141,46 @@ class Shaper:
         self._parts.append(shaped)
         self._part_bytes += sum(vector_bytes(vector) for vector in shaped.vectors)
 
-    def _mask(self, delivery: Delivery, vectors: Sequence[Vector]) -> _Mask | None:
+    def _selection(self, delivery: Delivery, vectors: Sequence[Vector]) -> Selection | None:
         """Which rows are wanted; None for all."""
-        mask: _Mask | None = None
-        if self._filter is not None:
-            seen = [column.of(vectors, delivery.row_count) for column in self._filter.columns]
-            mask = np.frombuffer(self._filter.rows.evaluate(seen, delivery.row_count), np.bool_)
-        if delivery.stripe.exact is not None:
-            exact = _exact_mask(delivery.stripe.exact, delivery.start, delivery.row_count)
-            mask = exact if mask is None else mask & exact
-        return mask
+        mask: Mask | None = None
+        if self._filter is not None and not delivery.stripe.is_filtered:
+            mask = self._filter.mask(vectors, delivery.row_count)
+            self.filtered_count += delivery.row_count - int(np.count_nonzero(mask))
+        if delivery.stripe.choice is not None:
+            chosen = delivery.stripe.choice.mask(delivery.start, delivery.row_count)
+            mask = chosen if mask is None else mask & chosen
+        if mask is None or mask.all():
+            return None
+        return select_mask(mask, delivery.row_count)
 
-    def _choose(self, delivery: Delivery, vectors: Sequence[Vector], mask: _Mask | None) -> Shaped:
-        kept = delivery.row_count
-        if mask is not None:
-            kept = int(np.count_nonzero(mask))
-            if kept == 0:
-                return Shaped((), 0)
-            if kept == delivery.row_count:
-                mask = None
+    def _choose(self, delivery: Delivery, vectors: Sequence[Vector], selection: Selection | None) -> Shaped:
+        rows = delivery.row_count
+        kept = rows if selection is None else selection.count
+        if kept == 0:
+            return Shaped((), 0)
         chosen: list[Vector] = []
         for column, field in zip(self._columns, self._fields, strict=False):
             if column.missing is not None:
                 chosen.append(column.missing(kept))
                 continue
-            vector = column.of(vectors, delivery.row_count)
-            chosen.append(vector if mask is None else compact([(vector, mask)], field))
+            vector = vectors[column.source]
+            if selection is not None:
+                # Before the conversion, which is spared the rows that are not wanted.
+                vector = compact([(vector, selection)], column.stored or field)
+            chosen.append(vector if column.transform is None else column.transform(vector))
         if self._row_numbers:
             first = delivery.stripe.information.first_row + delivery.start
-            numbers = np.arange(first, first + delivery.row_count, dtype=np.int64)
-            numbers = numbers if mask is None else numbers[mask]
-            chosen.append(Vector(kept, (None, numbers.data), 0))
+            if selection is None:
+                numbers: Buffer = np.arange(first, first + rows, dtype=np.int64).data
+            else:
+                numbers = selection.numbers(first)
+            chosen.append(Vector(kept, (None, numbers), 0))
         return Shaped(tuple(chosen), kept)
 
 
-def _exact_mask(rows: Rows, start: int, count: int) -> _Mask:
-    mask = np.zeros(count, np.bool_)
-    for first, stop in clip_rows(rows, [(start, start + count)]):
-        mask[first - start : stop - start] = True
-    return mask
-
-
-def _columns_of(delivery: Delivery) -> tuple[Vector, ...]:
+def columns_of(delivery: Delivery) -> tuple[Vector, ...]:
+    """The vectors of the columns, where the root itself was decoded too."""
     if not delivery.stripe.whole_root:
         return delivery.vectors
     root = delivery.vectors[0]

@@ -5,23 +5,47 @@ Knows which options of the user and which facts of the tail decide how streams a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression, decompress_metadata
 from orcstream.codec.layout import is_decimal64, positions_of, stream_ranges
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES, RowIndex, parse_row_index, parse_stripe_footer
+from orcstream.codec.bloom import BloomIndex
+from orcstream.codec.metadata import (
+    MESSAGE_CAP_BYTES,
+    RowIndex,
+    parse_bloom_index,
+    parse_row_index,
+    parse_stripe_footer,
+)
 from orcstream.codec.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
-from orcstream.codec.structure import Calendar, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.structure import (
+    Calendar,
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
 from orcstream.codec.temporal import UTC, ZoneRules
 from orcstream.errors import FormatError, located
-from orcstream.plan.selection import ColumnIndex, RowGroups, Rows, Span, StreamSlice, plan_spans, slop_bytes
+from orcstream.plan.selection import (
+    ColumnIndex,
+    RowGroups,
+    Rows,
+    Span,
+    StreamSlice,
+    clip_rows,
+    count_rows,
+    plan_spans,
+    slop_bytes,
+)
 from orcstream.plan.tail import Tail
 from orcstream.reader.fetching import StripeWork
-from orcstream.reader.runs import StripeRun
+from orcstream.reader.pruning import PrunedRows, Pruner
+from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
 from orcstream.reader.zones import load_zone
-from orcstream.schema import Kind, Type
+from orcstream.schema import FileColumn, Kind, Type
 
 __all__ = [
     "FileTimes",
@@ -32,6 +56,10 @@ __all__ = [
     "parse_index",
     "walk_types",
 ]
+
+
+# Makes the segments of a column for some spans.
+Segments = Callable[[Sequence[Span]], Sequence[Segment]]
 
 
 class FileTimes:
@@ -64,14 +92,28 @@ class StripeContext:
         work: StripeWork,
         footer: StripeFooter,
         options: StripeOptions,
-        indexes: Mapping[int, RowIndex],
     ) -> None:
         self.work = work
         self.footer = footer
-        self.indexes = indexes
+        self.indexes: dict[FileColumn, RowIndex] = {}
+        self.blooms: dict[FileColumn, BloomIndex] = {}
         self._options = options
         self._placed = stream_ranges(work.information, footer)
         self.groups = RowGroups(work.information.row_count, tail.footer.row_index_stride)
+
+    def add_index(self, tail: Tail, stream: StreamInformation, range_: ByteRange, data: memoryview) -> None:
+        """Parse one index stream."""
+        stripe = self.work.information
+        if stream.kind is StreamKind.ROW_INDEX:
+            self.indexes[stream.column] = parse_index(tail, stripe, stream.column, range_, data)
+            return
+        with located(stripe=stripe.index, column=stream.column, stream_kind=stream.kind.name):
+            self.blooms[stream.column] = parse_bloom_index(
+                decompress_message(tail, data),
+                max(1, self.groups.count),
+                utf8=stream.kind is StreamKind.BLOOM_FILTER_UTF8,
+                encoding=self.footer.encodings[stream.column].bloom_encoding,
+            )
 
     @property
     def has_nullable_root(self) -> bool:
@@ -80,19 +122,50 @@ class StripeContext:
             for stream, range_ in self._placed
         )
 
-    def run(self, root: Type, rows: Rows | None) -> StripeRun:
-        """A run of `rows` of the columns in `root`; all rows where that is None."""
+    def run(
+        self,
+        root: Type,
+        rows: Rows | None,
+        *,
+        decided: RowChoice | None = None,
+        decoded: Mapping[int, Segments] | None = None,
+    ) -> StripeRun:
+        """A run of `rows` of the columns in `root`; of all rows where that is None.
+
+        `decided` are the rows that match a predicate, where that is known; `decoded` makes the segments of
+        columns, by their place in `root`, that need not be decoded again.
+        """
         information = self.work.information
         is_struct = root.kind is Kind.STRUCT
         whole_root = is_struct and self.has_nullable_root
         types = [root] if whole_root or not is_struct else list(root.children)
+        ready = decoded or {}
         with located(stripe=information.index):
-            columns = build_columns(types, self._placed, self.footer.encodings, self._options)
+            columns = build_columns(
+                [type_ for place, type_ in enumerate(types) if place not in ready],
+                self._placed,
+                self.footer.encodings,
+                self._options,
+            )
             spans, indexes = self._spans(columns, rows)
-            exact = None if rows is None or len(rows) == len(spans) else rows
-            stripe = StripeRun(self.work.number, information, spans, whole_root=whole_root, exact=exact)
+            choice = decided
+            if decided is None and rows is not None and len(rows) != len(spans):
+                choice = ChosenRows(rows)
+            stripe = StripeRun(
+                self.work.number,
+                information,
+                spans,
+                whole_root=whole_root,
+                choice=choice,
+                is_filtered=decided is not None,
+            )
             slop = slop_bytes(compressed=self._options.compressed, block_size=self._options.block_size)
-            for column in columns:
+            waiting = iter(columns)
+            for place in range(len(types)):
+                if place in ready:
+                    stripe.add_decoded(ready[place](spans))
+                    continue
+                column = next(waiting)
                 slices = [self._slices(cursor, spans, indexes) for cursor in column.streams]
                 stripe.add_column(column, slices, slop)
         return stripe
@@ -163,45 +236,63 @@ def first_entry(index: RowIndex, groups: RowGroups) -> int:
 
 
 class StripeStarter:
-    """Makes the runs of stripes, for one read of the columns in `root`."""
+    """Makes the runs of stripes, for one read of the columns in `root`.
 
-    def __init__(self, tail: Tail, root: Type, vectors: VectorOptions, times: FileTimes) -> None:
+    `pruner` knows the read's predicate; `leads_to` are columns besides those of `root` that will be read of the
+    same rows, so that their indexes are wanted too.
+    """
+
+    def __init__(
+        self,
+        tail: Tail,
+        root: Type,
+        vectors: VectorOptions,
+        times: FileTimes,
+        pruner: Pruner | None = None,
+        pruned: PrunedRows | None = None,
+        leads_to: Sequence[Type] = (),
+    ) -> None:
         self._tail = tail
         self._root = root
         self._vectors = vectors
         self._times = times
-        self._columns = {int(type_.column_id) for type_ in walk_types(root)}
-        self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in walk_types(root))
+        self._pruner = pruner
+        self._pruned = pruned or PrunedRows()
+        types = [type_ for tree in (root, *leads_to) for type_ in walk_types(tree)]
+        self._columns = {type_.column_id for type_ in types}
+        if pruner is not None:
+            self._columns |= pruner.columns
+        self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in types)
         self._hybrid = times.hybrid(tail)
         self._parsed: dict[int, StripeFooter] = {}
         self.index_share = len(self._columns) / tail.footer.schema.column_count
 
     def index_ranges(self, work: StripeWork, footer: memoryview) -> list[ByteRange]:
-        """The index streams that lead to rows of the columns that are read."""
+        """The index streams that lead to rows of the columns that are read, or tell which rows to read."""
         if not work.indexed:
             return []
         parsed = self._parsed[work.number] = parse_footer(self._tail, work.information, footer)
         return [range_ for _, range_ in self._index_streams(work, parsed)]
 
-    def _index_streams(self, work: StripeWork, footer: StripeFooter) -> list[tuple[int, ByteRange]]:
+    def _index_streams(
+        self, work: StripeWork, footer: StripeFooter
+    ) -> list[tuple[StreamInformation, ByteRange]]:
         return [
-            (int(stream.column), range_)
+            (stream, range_)
             for stream, range_ in stream_ranges(work.information, footer)
-            if stream.kind is StreamKind.ROW_INDEX
-            and stream.variant is None
-            and stream.column in self._columns
-            and range_.length
+            if stream.variant is None and range_.length and self._wants_index(stream, footer)
         ]
+
+    def _wants_index(self, stream: StreamInformation, footer: StripeFooter) -> bool:
+        if stream.kind is StreamKind.ROW_INDEX:
+            return stream.column in self._columns
+        return self._pruner is not None and self._pruner.wants_bloom(stream, footer)
 
     def context(
         self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
     ) -> StripeContext:
         """What is known of a stripe after the control wave."""
         parsed = self._parsed.pop(work.number, None) or parse_footer(self._tail, work.information, footer)
-        positions: dict[int, RowIndex] = {}
-        if indexes:
-            for column, range_ in self._index_streams(work, parsed):
-                positions[column] = parse_index(self._tail, work.information, column, range_, indexes[range_])
         postscript = self._tail.postscript
         options = StripeOptions(
             vectors=self._vectors,
@@ -212,14 +303,40 @@ class StripeStarter:
             hybrid=self._hybrid,
             decimal64=postscript.version == (1, 9999),
         )
-        return StripeContext(self._tail, work, parsed, options, positions)
+        context = StripeContext(self._tail, work, parsed, options)
+        if indexes:
+            for stream, range_ in self._index_streams(work, parsed):
+                context.add_index(self._tail, stream, range_, indexes[range_])
+        return context
+
+    def rows(self, context: StripeContext) -> Rows | None:
+        """The rows of a stripe that are to be read, after its indexes were asked; None for all."""
+        rows = context.work.rows
+        if self._pruner is None or not (context.indexes or context.blooms):
+            return rows
+        groups = context.groups
+        by_statistics, kept = self._pruner.groups(groups, context.footer, context.indexes, context.blooms)
+        if all(kept):
+            return rows
+        wanted = [(0, groups.row_count)] if rows is None else rows
+        likely = clip_rows(wanted, groups.rows_of(by_statistics))
+        found = clip_rows(wanted, groups.rows_of(kept))
+        self._pruned.by_row_group += count_rows(wanted) - count_rows(likely)
+        self._pruned.by_bloom += count_rows(likely) - count_rows(found)
+        return found
 
     def start(
         self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
     ) -> StripeRun | None:
+        """The stripe's run; None where no row of it can match."""
         with located(stripe=work.information.index):
             context = self.context(work, footer, indexes)
-        return context.run(self._root, work.rows)
+            rows = self.rows(context)
+        if rows is not None and not rows:
+            return None
+        stripe = context.run(self._root, rows)
+        stripe.context = context
+        return stripe
 
 
 def parse_index(
