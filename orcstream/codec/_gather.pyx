@@ -28,6 +28,12 @@ cdef enum:
 cdef class Selection:
     """`count` of the rows 0 up to `rows`, in the order in which they are to come; made by the functions below."""
 
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t rows
+    cdef Buffer positions
+    cdef Buffer runs  # pairs of start and length
+    cdef Py_ssize_t run_count
+
     def __cinit__(self):
         self.runs = allocate(0)
 
