@@ -247,6 +247,8 @@ cdef bint scaled(int128 value, int value_scale, int scale, int128 limit, int64_t
     """As `fit`, of a text's digits: Hive's decimals have at most 38 decimals, so there are two roundings."""
     cdef int64_t[2] rounded
     if value_scale < 0:
+        if value == 0:
+            return fit(0, 0, scale, limit, out)
         if value_scale < -MOST_SCALE or not fit(value, value_scale + MOST_SCALE, MOST_SCALE, POWERS[38] - 1, rounded):
             return False
         return fit(load(rounded), 0, scale, limit, out)

@@ -201,6 +201,7 @@ cdef bint one_decimal(
     cdef int128 value = 0
     cdef int digits = 0, decimals = 0, exponent = 0, figures = 0
     cdef bint negative = False, whole = False, down = False
+    cdef const uint8_t* full_end = end
     while at < end and at[0] == c" ":
         at += 1
     while at < end and (end - 1)[0] == c" ":
@@ -229,6 +230,8 @@ cdef bint one_decimal(
                 value += at[0] >= c"5"
                 digits += 1
             at += 1
+        if not whole and at != full_end:
+            return False  # Hive takes nothing, not even blanks, after decimals without a whole number
     elif not whole:
         return False
     if at < end and (at[0] | 32) == c"e":

@@ -196,13 +196,16 @@ def _text_parts(vector: Vector) -> tuple[_Array, _Array]:
     return offsets, _window(data, "u1", 0, memoryview(data).nbytes)
 
 
-def _texts(vector: Vector) -> _Texts:
-    """Texts row by row, those of a dictionary gathered."""
+def _texts(vector: Vector, case: _Case) -> _Texts:
+    """Texts row by row, those of a dictionary gathered; a char without the blanks at its end."""
     mask = _mask(vector)
-    if vector.dictionary is None:
-        return *_text_parts(vector), mask
-    indexes = _window(vector.buffers[1], "i4", vector.offset, vector.length)
-    return *_viewed(_format.gather_texts(indexes, mask, *_text_parts(vector.dictionary))), mask
+    offsets, data = _text_parts(vector if vector.dictionary is None else vector.dictionary)
+    if vector.dictionary is not None:
+        indexes = _window(vector.buffers[1], "i4", vector.offset, vector.length)
+        offsets, data = _viewed(_format.gather_texts(indexes, mask, offsets, data))
+    if case.source.kind is Kind.CHAR and case.target.kind is not Kind.BINARY:
+        offsets, data = _shaped(offsets, data, mask, case.source, pad=False)
+    return offsets, data, mask
 
 
 def _viewed(texts: tuple[Buffer, Buffer]) -> tuple[_Array, _Array]:
@@ -251,18 +254,14 @@ def _time_vector(found: tuple[Buffer, int], mask: _Mask, case: _Case) -> Vector:
 
 def _out_of_range(case: _Case) -> Unsupported:
     unit = case.options.vectors.timestamp_unit
-    message = (
-        f"a {case.source} read as {case.target} does not fit 64 bits of {unit}; "
-        'read with a coarser timestamp_unit=, such as "us"'
-    )
+    help_ = "" if unit == "s" else '; read with a coarser timestamp_unit=, such as "s"'
+    message = f"a {case.source} read as {case.target} does not fit 64 bits of {unit}{help_}"
     return Unsupported(message, reason="timestamp_out_of_range", column=case.source.column_id)
 
 
 def _text_vector(offsets: Any, data: Any, mask: _Mask, case: _Case) -> Vector:
     """Texts cut and padded as the target says; a dictionary of their own where dictionaries are asked for."""
-    found = _shaped(_view(offsets, "i4"), _view(data, "u1"), mask, None, case.target)
-    if found is not None:
-        offsets, data = found
+    offsets, data = _shaped(*_viewed((offsets, data)), mask, case.target, pad=True)
     if not case.options.vectors.dictionaries:
         return _vector(mask, offsets, data)
     count = len(mask)
@@ -271,17 +270,14 @@ def _text_vector(offsets: Any, data: Any, mask: _Mask, case: _Case) -> Vector:
     return Vector(count, rows.buffers, rows.null_count, dictionary=entries)
 
 
-def _shaped(
-    offsets: _Array, data: _Array, mask: _Mask, source: Type | None, target: Type
-) -> tuple[Buffer, Buffer] | None:
-    """Texts as char and varchar have them; None where they are so already."""
-    lengths = [t.max_length for t in (source, target) if t is not None and t.max_length is not None]
-    is_char = target.kind is Kind.CHAR
-    trim = is_char or (source is not None and source.kind is Kind.CHAR)
-    if not lengths and not trim:
-        return None
-    pad = (target.max_length or 0) if is_char else 0
-    return _format.cut_texts(offsets, data, mask, min(lengths, default=-1), trim, pad)
+def _shaped(offsets: _Array, data: _Array, mask: _Mask, type_: Type, *, pad: bool) -> tuple[_Array, _Array]:
+    """Texts as char and varchar have them: cut, those of a char trimmed, then padded where asked."""
+    if type_.max_length is None:
+        return offsets, data
+    trim = type_.kind is Kind.CHAR
+    padding = type_.max_length if trim and pad else 0
+    found = _format.cut_texts(offsets, data, mask, type_.max_length, trim, padding)
+    return (offsets, data) if found is None else _viewed(found)
 
 
 # --- a column by the entries of its dictionary ----------------------------------------------------
@@ -348,9 +344,7 @@ def _int_of_decimal(vector: Vector, case: _Case) -> Vector:
 
 
 def _int_of_text(vector: Vector, case: _Case) -> Vector:
-    offsets, data, mask = _texts(vector)
-    if case.source.kind is Kind.CHAR:
-        offsets, data = _trimmed(offsets, data, mask, case)
+    offsets, data, mask = _texts(vector, case)
     return _int_vector(_view(_parse.parse_ints(offsets, data, mask), "i8"), mask, case)
 
 
@@ -378,7 +372,7 @@ def _float_of_decimal(vector: Vector, case: _Case) -> Vector:
 
 
 def _float_of_text(vector: Vector, case: _Case) -> Vector:
-    offsets, data, mask = _texts(vector)
+    offsets, data, mask = _texts(vector, case)
     return _float_vector(_view(_parse.parse_doubles(offsets, data, mask), "f8"), mask, case)
 
 
@@ -411,7 +405,7 @@ def _decimal_of_decimal(vector: Vector, case: _Case) -> Vector:
 
 
 def _decimal_of_text(vector: Vector, case: _Case) -> Vector:
-    offsets, data, mask = _texts(vector)
+    offsets, data, mask = _texts(vector, case)
     return _vector(mask, _parse.parse_decimals(offsets, data, mask, *decimal_shape(case.target)))
 
 
@@ -468,26 +462,22 @@ def _text_of_text(vector: Vector, case: _Case) -> Vector:
     """Shares the memory where nothing is cut; indexes into a dictionary stay."""
     holder = vector if vector.dictionary is None else vector.dictionary
     mask = _mask(holder)
-    found = _shaped(*_text_parts(holder), mask, case.source, case.target)
-    if found is None:
+    stored = _text_parts(holder)
+    value = _shaped(*stored, mask, case.source, pad=False)
+    made: tuple[Any, Any] = _shaped(*value, mask, case.target, pad=True)
+    if made[1] is stored[1]:
         return vector
     if vector.dictionary is None:
-        return _vector(mask, *found)
-    entries = Vector(holder.length, (None, *found), 0)
+        return _vector(mask, *made)
+    entries = Vector(holder.length, (None, *made), 0)
     return Vector(vector.length, vector.buffers, vector.null_count, vector.offset, dictionary=entries)
 
 
-def _trimmed(offsets: _Array, data: _Array, mask: _Mask, case: _Case) -> tuple[_Array, _Array]:
-    """A char's value: without the blanks at its end."""
-    found = _format.cut_texts(offsets, data, mask, case.source.max_length or -1, True, 0)
-    return (offsets, data) if found is None else _viewed(found)
-
-
-def _binary_of_text(vector: Vector, _case: _Case) -> Vector:
+def _binary_of_text(vector: Vector, case: _Case) -> Vector:
     """The bytes as they are stored."""
     if vector.dictionary is None:
         return vector
-    offsets, data, mask = _texts(vector)
+    offsets, data, mask = _texts(vector, case)
     return _vector(mask, offsets, data)
 
 
@@ -495,9 +485,7 @@ def _binary_of_text(vector: Vector, _case: _Case) -> Vector:
 
 
 def _date_of_text(vector: Vector, case: _Case) -> Vector:
-    offsets, data, mask = _texts(vector)
-    if case.source.kind is Kind.CHAR:
-        offsets, data = _trimmed(offsets, data, mask, case)
+    offsets, data, mask = _texts(vector, case)
     return _vector(mask, _parse.parse_dates(offsets, data, mask))
 
 
@@ -536,9 +524,7 @@ def _time_of_decimal(vector: Vector, case: _Case) -> Vector:
 
 
 def _time_of_text(vector: Vector, case: _Case) -> Vector:
-    offsets, data, mask = _texts(vector)
-    if case.source.kind is Kind.CHAR:
-        offsets, data = _trimmed(offsets, data, mask, case)
+    offsets, data, mask = _texts(vector, case)
     zoned = case.target.kind is Kind.TIMESTAMP_INSTANT
     first, second, third, names = _parse.parse_timestamps(offsets, data, mask, zoned)
     seconds = _view(first, "i8")

@@ -20,7 +20,9 @@ _Seconds = NDArray[np.int64]
 
 _RULES_END = 16_725_225_600  # 2500-01-01: transitions are listed up to here, and the calendar repeats
 _CYCLE_SECONDS = 12_622_780_800  # every 400 years
+# Java's ZoneId: an offset may follow a name of UTC; all other names are of regions.
 _FIXED_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d):(\d\d)(?::(\d\d))?", re.ASCII)
+_REGION = re.compile(r"(?!(?:UTC|GMT|UT)[+-])[A-Za-z][A-Za-z0-9~/._+-]+")
 _MOST_OFFSET = 18 * 3600
 
 
@@ -54,7 +56,7 @@ def named_zone(
         return ZoneRules(name, np.empty(0, np.int64), offsets)
     if name == zone.name:
         return zone
-    return zone_of(name) if zone_of is not None else None
+    return zone_of(name) if zone_of is not None and _REGION.fullmatch(name) else None
 
 
 def _in_rules(seconds: _Seconds) -> _Seconds:
