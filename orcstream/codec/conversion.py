@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from orcstream._buffer import Buffer
 from orcstream.codec import _convert, _format, _parse
-from orcstream.codec.column import Vector, VectorOptions, decimal_shape
+from orcstream.codec.column import Vector, VectorOptions
 from orcstream.codec.temporal import UNITS, UTC, ZoneRules
 from orcstream.codec.zone_shift import instant_shift, named_zone, wall_clock_shift
 from orcstream.errors import Unsupported
-from orcstream.schema import Kind, Type
+from orcstream.schema import Kind, Type, decimal_shape
 
 __all__ = ["Convert", "ConvertOptions", "can_convert", "conversion_of"]
 

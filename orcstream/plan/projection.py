@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orcstream.codec.column import decimal_shape
+from orcstream.schema import decimal_shape
 from orcstream.codec.conversion import can_convert
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Kind, Schema, Type

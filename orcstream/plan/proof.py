@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from orcstream.codec.bloom import BloomFilter, BloomIndex, hashes_of
-from orcstream.codec.column import decimal_shape
+from orcstream.schema import decimal_shape
 from orcstream.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
 from orcstream.plan.outcome import Outcome
 from orcstream.predicate import Leaf, Op

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.metadata import RowIndex, StatisticsList
-from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter
 from orcstream.column_statistics import StatisticsKind, Trust, trust_of
 from orcstream.plan.projection import Source
 from orcstream.plan.prune import ABSENT, Outcome, bloom_columns, group_outcomes, stripe_outcomes
@@ -108,14 +108,16 @@ class Pruner:
         if groups.count == 1:
             counts = [groups.row_count]
         trust = self._zoned(footer)
-        by_statistics = self._matching(group_outcomes(
-            self._predicate, self._column_of, indexes, {}, counts, trust, masked=self._masked
-        ))
+        by_statistics = self._matching(
+            group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust, masked=self._masked)
+        )
         if not blooms:
             return by_statistics, by_statistics
-        return by_statistics, self._matching(group_outcomes(
-            self._predicate, self._column_of, indexes, blooms, counts, trust, masked=self._masked
-        ))
+        return by_statistics, self._matching(
+            group_outcomes(
+                self._predicate, self._column_of, indexes, blooms, counts, trust, masked=self._masked
+            )
+        )
 
     @staticmethod
     def _matching(outcomes: Sequence[Outcome]) -> list[bool]:
@@ -142,5 +144,3 @@ def _same_values(stored: Type, read: Type) -> bool:
     """Whether a leaf's values are read as they are stored."""
     shapes = [(type_.kind, type_.max_length, type_.precision, type_.scale) for type_ in (stored, read)]
     return shapes[0] == shapes[1] and (not stored.children or stored == read)
-
-
