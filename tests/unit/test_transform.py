@@ -220,6 +220,30 @@ class TestTexts:
         assert converted(array, "string", "decimal(10,3)").to_pylist() == [None, Decimal("0.333"), None]
 
 
+class TestWhereJavaDiffers:
+    """Each on purpose: Java takes digits of any script, wraps days, rounds nothing to 32 bits."""
+
+    def test_only_ascii_digits(self) -> None:
+        assert converted(pa.array(["\uff11", "\u0661", "1"]), "string", "bigint").to_pylist() == [
+            None,
+            None,
+            1,
+        ]
+
+    def test_days_do_not_wrap(self) -> None:
+        array = pa.array(["+5881580-07-11", "+5881580-07-12", "-5877641-06-22", "+999999999-12-31"])
+        days = converted(array, "string", "date").cast(pa.int32()).to_pylist()
+        assert days == [2**31 - 1, None, None, None]
+
+    def test_floats_have_32_bits(self) -> None:
+        array = pa.array(["0.1", "1e39", "16777217"])
+        assert converted(array, "string", "float").to_pylist() == [
+            0.10000000149011612,
+            float("inf"),
+            16777216.0,
+        ]
+
+
 class TestTimes:
     """Where Java errs, wraps or cannot say: the values are Python's or those of java.time's documentation."""
 
