@@ -79,6 +79,7 @@ class Pruner:
         encoding = footer.encodings[stream.column].bloom_encoding
         return self._zoned(footer).believes_bloom(kind, encoding, utf8=utf8)
 
+    @cached_property
     def file_matches(self) -> bool:
         """Whether any row of the file may match."""
         (outcome,) = stripe_outcomes(
