@@ -37,7 +37,8 @@ def simulate(
     """
     step_s = latency_s / 100
     now = request_s = 0.0
-    waiting, active, done = list(sizes), [], []
+    waiting, done = list(sizes), []
+    active: list[list[float]] = []
     while waiting or active:
         while waiting and len(active) < cap:
             size = waiting.pop(0)
