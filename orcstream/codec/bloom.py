@@ -28,6 +28,7 @@ _INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
 _INT64 = range(-(1 << 63), 1 << 63)
 # 1582-10-16: days before it depend on the calendar of the file.
 _FIRST_SURE_DAY = -141_426
+_FIRST_SURE_TIME = 1_000_000_000
 
 Hashes = NDArray[np.uint64]
 
@@ -75,8 +76,10 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes], *, padded: b
         return _of_integers(days) if all(day >= _FIRST_SURE_DAY for day in days) else None
     if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
         times = [literal for literal in literals if isinstance(literal, int)]
-        # Before 1970 writers and readers disagree by a second here and there (ORC-306, ORC-763).
-        return _of_integers(time // _NANOS_PER_MS for time in times) if all(t > 0 for t in times) else None
+        # Times of the second before 1970 were hashed as such, but are read back a second late (ORC-763).
+        if any(time < _FIRST_SURE_TIME for time in times):
+            return None
+        return _of_integers(time // _NANOS_PER_MS for time in times)
     if kind in (Kind.FLOAT, Kind.DOUBLE):
         return _of_floats([float(literal) for literal in literals if not isinstance(literal, bytes)])
     if kind is Kind.DECIMAL:
