@@ -61,11 +61,10 @@ class BloomIndex:
         return len(self.filters)
 
 
-def hashes_of(type_: Type, literals: Sequence[int | float | bytes], *, padded: bool = True) -> Hashes | None:
+def hashes_of(type_: Type, literals: Sequence[int | float | bytes]) -> Hashes | None:
     """The hashes under which writers may have added these (canonical) values; None where that can't be told.
 
-    A literal may have several: zero has a sign, CHAR is padded or not (`padded=False`: by this writer never,
-    which cannot be told from what is read, so CHAR has no hashes). Of timestamps, the milliseconds on the
+    A literal may have several: zero has a sign, CHAR is padded or not. Of timestamps, the milliseconds on the
     wall clock of UTC are hashed: the caller sees to it that values are read by the same clock.
     """
     kind = type_.kind
@@ -90,7 +89,7 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes], *, padded: b
     texts = [literal for literal in literals if isinstance(literal, bytes)]
     if kind in (Kind.STRING, Kind.VARCHAR, Kind.BINARY):
         return _of_bytes(texts)
-    if kind is Kind.CHAR and padded:
+    if kind is Kind.CHAR:
         return _of_bytes(form for text in texts for form in _char_forms(text, type_.max_length or 0))
     return None
 

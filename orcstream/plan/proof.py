@@ -74,7 +74,8 @@ class Question:
             and not zoned
             # Delivered to the second, a timestamp stands for a thousand that were hashed.
             and (self.kind != "timestamp" or _MS_NS % leaf.unit_ns == 0)
-            and (hashes := self._hashes(leaf.literals)) is not None
+            and (leaf.type.kind is not Kind.CHAR or trust.char_blooms)
+            and (hashes := hashes_of(leaf.type, leaf.literals)) is not None
         )
         # Those of the literals that were asked for last: mostly the same ones for the next group.
         self._hashed: tuple[tuple[int, int], Hashes | None] = ((0, len(leaf.literals)), hashes)
@@ -109,15 +110,12 @@ class Question:
                 outcome = _FALSE if _FALSE in outcome else _EITHER
         return outcome | _NULL if nulls_occur else outcome
 
-    def _hashes(self, literals: Sequence[Any]) -> Hashes | None:
-        return hashes_of(self.leaf.type, literals, padded=self._trust.padded_blooms)
-
     def _ruled_out(self, bounds: _Bounds, bloom: BloomFilter | None) -> bool:
         if bloom is None:
             return False
         within = self._within(bounds)
         if within != self._hashed[0]:
-            self._hashed = within, self._hashes(self.leaf.literals[slice(*within)])
+            self._hashed = within, hashes_of(self.leaf.type, self.leaf.literals[slice(*within)])
         hashes = self._hashed[1]
         return hashes is not None and not bloom.may_contain(hashes)
 

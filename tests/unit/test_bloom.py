@@ -134,7 +134,6 @@ def test_what_cannot_be_hashed() -> None:
         (Type(Kind.STRUCT), 1),
     ):
         assert hashes_of(type_, [literal]) is None, type_
-    assert hashes_of(Type(Kind.CHAR, max_length=4), [b"a"], padded=False) is None
 
 
 def test_char_is_padded_or_not() -> None:

@@ -52,6 +52,7 @@ def test_filters_of_cpp(version: str | None, believed: bool) -> None:
     assert trust.believes_bloom("integer", 1, utf8=True) is believed
     assert not trust.believes_bloom("integer", 0, utf8=True)
     assert not any(trust.believes_bloom(kind, 1, utf8=False) for kind in KINDS)
+    assert not trust.char_blooms
 
 
 def test_filters_of_java() -> None:
@@ -69,7 +70,7 @@ def test_filters_of_java() -> None:
 def test_filters_of_others() -> None:
     trino = trust_of(4, 6, None, V12)
     assert {k for k in KINDS if trino.believes_bloom(k, 0, utf8=True)} == {"integer", "date", "string"}
-    assert not trino.padded_blooms
+    assert not trino.char_blooms
     for writer in (2, 3, 5, 6):
         trust = trust_of(writer, 6, None, V12)
         assert not any(trust.believes_bloom(kind, 1, utf8=utf8) for kind in KINDS for utf8 in (True, False))
