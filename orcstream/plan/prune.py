@@ -136,7 +136,10 @@ def _source(
 def bloom_columns(
     predicate: Predicate, column_of: ColumnOf, trust: Trust
 ) -> dict[FileColumn, StatisticsKind]:
-    """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching."""
+    """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching.
+
+    `trust` is that of the stripe's zone: without one, TIMESTAMP columns are never among them.
+    """
     columns: dict[FileColumn, StatisticsKind] = {}
     for leaf in leaves_of(predicate):
         column = column_of(leaf)
