@@ -49,12 +49,26 @@ def _import(*, quick: bool) -> list[Figure]:
     return small.measure_import(quick=quick)
 
 
+def _select(*, quick: bool) -> list[Figure]:
+    from bench import select
+
+    return select.measure(quick=quick)
+
+
+def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
+    from bench import simulate
+
+    return simulate.figures()
+
+
 SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "local": _local,
     "distant": _distant,
     "memory": _memory,
     "opens": _opens,
     "import": _import,
+    "select": _select,
+    "simulate": _simulate,
 }
 
 
