@@ -90,7 +90,7 @@ class _Point(_Case):
             for round_ in range(rounds + 1):
                 self._distance.log()
                 took, later_hops, waves = await self._read()
-                sizes = _largest(self._distance.log(), [*[1] * opening, *waves])
+                sizes = largest(self._distance.log(), [*[1] * opening, *waves])
                 gets = await _timed(partial(self._bare, session, signed, sizes))
                 if round_:
                     ours.append(took)
@@ -282,7 +282,7 @@ class _Tails:
         assert min(await asyncio.gather(*map(one, self._urls))) > 0
 
 
-def _largest(log: list[Exchange], waves: list[int]) -> list[int]:
+def largest(log: list[Exchange], waves: list[int]) -> list[int]:
     """The longest answer of each wave, whose requests were sent one wave after the other."""
     sent = sorted(log, key=lambda exchange: exchange.sent_s)
     found, at = [], 0

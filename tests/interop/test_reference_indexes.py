@@ -109,6 +109,7 @@ def test_the_cpp_reader_seeks_by_it(
     path = tmp_path_factory.mktemp("indexed") / "any.orc"
     path.write_bytes(indexed(table, index, form))
     compare.assert_same_rows(table.type_, peers.pyorc_rows(path, table.type_), table.rows)
+    compare.assert_same_rows(table.type_, peers.pyarrow_rows(path, table.type_), table.rows)
     for row in places_to_seek(len(table.rows), index.stride, seed):
         first = row // index.stride * index.stride
         found = peers.pyorc_rows_from(path, table.type_, first, 30)

@@ -38,7 +38,15 @@ INDEXES = st.one_of(
         bloom_share=st.sampled_from((0.01, 0.2)),
         runs_back=st.sampled_from((0, 0, 0, 1, 3)),
         late=st.booleans(),
-        statistics=st.sampled_from((statistics.honest, statistics.honest, statistics.counts_only)),
+        statistics=st.sampled_from(
+            (
+                statistics.honest,
+                statistics.honest,
+                statistics.counts_only,
+                statistics.without_nulls_flag,
+                statistics.of_nothing,
+            )
+        ),
     ),
 )
 
@@ -69,7 +77,7 @@ FORMS = st.builds(
     codec=st.sampled_from((compression.NONE, compression.ZLIB)),
     block_size=st.sampled_from((16, 100, 1000, 65_536)),
     stripe_rows=st.sampled_from((37, 400, 100_000)),
-    statistics=st.sampled_from((None, statistics.honest)),
+    statistics=st.sampled_from((None, statistics.honest, statistics.without_nulls_flag)),
 )
 
 
@@ -175,6 +183,11 @@ LIES = {
         "decimal(12,3)",
         Form(ABOVE_GROUPS, statistics=LIE, writer_version=0),
     ),
+    # HIVE-20604: neither values nor nulls are no proof that there are no rows.
+    "statistics of nothing": (
+        "bigint",
+        Form(Index(stride=50, statistics=statistics.of_nothing), statistics=statistics.of_nothing),
+    ),
     # ORC-135: milliseconds of an unknown wall clock.
     "local times": (
         "timestamp",
@@ -208,7 +221,18 @@ def test_what_is_not_believed_drops_nothing(tmp_path: Path, name: str) -> None:
     rows = [(_value(kind, row),) for row in range(1000)]
     path = tmp_path / "lying.orc"
     path.write_bytes(build(type_, rows, replace(form, stripe_rows=400)))
-    selecting.run(path, type_, 1)
+    (v,) = type_.children
+
+    async def go() -> None:
+        await selecting.check(path, type_, 1)
+        async with API.open(str(path)) as file:
+            for number in (0, 5, 420, 777, 999):
+                literals = (rows[number][0],)
+                for question in ("=", "in", "<=", ">="):
+                    node = Ask(("v",), v, question, literals)
+                    await selecting.check_predicate(file, type_, rows, node, random.Random(number))
+
+    selecting.run_async(go)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,17 @@ def counts_only(type_: T, found: Sequence[Any]) -> bytes:
     return wire.message((1, sum(value is not None for value in found)))
 
 
+def of_nothing(_type: T, _found: Sequence[Any]) -> bytes:
+    """No value and no null, as some writers say of what they did not count (HIVE-20604)."""
+    return wire.message((1, 0), (10, 0))
+
+
+def without_nulls_flag(type_: T, found: Sequence[Any]) -> bytes:
+    """As writers before Hive 1.2: nothing says outright whether nulls are among the values."""
+    there = [value for value in found if value is not None]
+    return wire.message((1, len(there)), *_typed(type_, there))
+
+
 def local_times(statistics: Statistics) -> Statistics:
     """Timestamps as they were recorded before ORC-135: milliseconds of some wall clock."""
 
