@@ -55,6 +55,18 @@ def _import(*, quick: bool) -> list[Figure]:
     return small.measure_import(quick=quick)
 
 
+def _select(*, quick: bool) -> list[Figure]:
+    from bench import select
+
+    return select.measure(quick=quick)
+
+
+def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
+    from bench import simulate
+
+    return simulate.figures()
+
+
 SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "local": _local,
     "distant": _distant,
@@ -62,6 +74,8 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "opens": _opens,
     "tails": _tails,
     "import": _import,
+    "select": _select,
+    "simulate": _simulate,
 }
 
 
