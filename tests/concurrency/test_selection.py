@@ -242,7 +242,7 @@ async def test_a_file_replaced_between_two_waves(way: str) -> None:
                 raise SourceChanged("replaced", url=self.url)
 
     refused = 0
-    for last in range(100):
+    for last in range(1, 100):  # opening looks once
         source = Replaced(last)
         rows: Into = []
         async with await open_over(source) as file:
@@ -267,7 +267,6 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[], dict[str, Any]]]] = {
     "a number for a text": (UsageError, lambda: {"where": API.col("s") > 5}),
     "a date for a number": (UsageError, lambda: {"where": API.col("d") < datetime.date(2020, 1, 1)}),
     "the start of a number": (UsageError, lambda: {"where": API.col("a").starts_with("1")}),
-    "bytes for a text": (UsageError, lambda: {"where": API.col("s") == b"x"}),
     "a text for a predicate": (UsageError, lambda: {"where": "a > 1"}),
     "a column for a predicate": (UsageError, lambda: {"where": API.col("a")}),
     "an unknown operator": (UsageError, lambda: {"where": [("a", "~~", 1)]}),
