@@ -43,10 +43,28 @@ def _opens(*, quick: bool) -> list[Figure]:
     return small.measure_opens(quick=quick)
 
 
+def _tails(*, quick: bool) -> list[Figure]:
+    from bench import tails
+
+    return tails.measure(quick=quick)
+
+
 def _import(*, quick: bool) -> list[Figure]:
     from bench import small
 
     return small.measure_import(quick=quick)
+
+
+def _select(*, quick: bool) -> list[Figure]:
+    from bench import select
+
+    return select.measure(quick=quick)
+
+
+def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
+    from bench import simulate
+
+    return simulate.figures()
 
 
 SECTIONS: dict[str, Callable[..., list[Figure]]] = {
@@ -54,7 +72,10 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "distant": _distant,
     "memory": _memory,
     "opens": _opens,
+    "tails": _tails,
     "import": _import,
+    "select": _select,
+    "simulate": _simulate,
 }
 
 

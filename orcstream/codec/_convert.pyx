@@ -31,8 +31,14 @@ cdef extern from *:
     /* The double nearest to n digits times 10^exponent. */
     static double orc_from_digits(const char* digits, int n, int exponent) {
         char text[80];
+        unsigned size = exponent < 0 ? -exponent : exponent;
         memcpy(text, digits, n);
-        snprintf(text + n, sizeof text - n, "e%d", exponent);
+        text[n++] = 'e';
+        text[n++] = exponent < 0 ? '-' : '+';
+        text[n++] = '0' + size / 100;  /* no exponent of a double has more than three digits */
+        text[n++] = '0' + size / 10 % 10;
+        text[n++] = '0' + size % 10;
+        text[n] = 0;
         return orc_strtod(text);
     }
     /* The n significant digits nearest to x > 0; answers the exponent of the first. */
@@ -67,8 +73,8 @@ cdef extern from *:
                     if (orc_from_digits(digits, n, *exponent - n + 1) == x) break;
                 }
             }
-            if (n == 17) *exponent = orc_digits(x, n, digits);
         }
+        if (n == 17) *exponent = orc_digits(x, n, digits);
         while (n > 1 && digits[n - 1] == '0') n--;
         return n;
     }
@@ -86,9 +92,9 @@ if not open_locale():
 
 cdef enum:
     MOST_SCALE = 38
-    # Numbers that are seconds: those beyond are no Instant of Java.
     NANO_DIGITS = 9
 
+# Beyond these seconds there is no Instant in Java.
 cdef int64_t MOST_SECONDS = 31556889864403199
 cdef int64_t LEAST_SECONDS = -31557014167219200
 cdef int64_t EXACT = (<int64_t> 1) << 53

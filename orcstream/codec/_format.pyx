@@ -25,9 +25,9 @@ cdef enum:
     TIME_BYTES = 40
     DAY_SECONDS = 86400
 
-# Instants of Java: years of nine digits.
-cdef int64_t MOST_SECONDS = 31556889864403199
-cdef int64_t LEAST_SECONDS = -31557014167219200
+# Years of nine digits, as many as java.time knows.
+cdef int64_t MOST_SECONDS = 31556889832780799
+cdef int64_t LEAST_SECONDS = -31557014135596800
 
 
 cdef class _Texts:

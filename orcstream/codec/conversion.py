@@ -20,19 +20,19 @@ shortest that tells it apart (that of Java 19 and later); only ASCII digits are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream._buffer import Buffer
+from orcstream._buffer import Buffer, zeroed
 from orcstream.codec import _convert, _format, _parse
-from orcstream.codec.column import Vector, VectorOptions, decimal_shape
+from orcstream.codec.column import Vector, VectorOptions
 from orcstream.codec.temporal import UNITS, UTC, ZoneRules
 from orcstream.codec.zone_shift import instant_shift, named_zone, wall_clock_shift
 from orcstream.errors import Unsupported
-from orcstream.schema import Kind, Type
+from orcstream.schema import Kind, Type, decimal_shape
 
 __all__ = ["Convert", "ConvertOptions", "can_convert", "conversion_of"]
 
@@ -100,9 +100,8 @@ def conversion_of(source: Type, target: Type, options: ConvertOptions) -> Conver
             )
             raise Unsupported(message, reason="converted_text_too_long", column=source.column_id) from None
 
-    if source.kind in _TEXTS and target.kind not in _TEXTS and target.kind is not Kind.BINARY:
-        return _by_entries(convert)
-    return convert
+    by_entries = source.kind in _TEXTS and target.kind is not Kind.BINARY
+    return _by_entries(convert, case) if by_entries else convert
 
 
 def _same(source: Type, target: Type) -> bool:
@@ -138,6 +137,13 @@ _DTYPES = {
     Kind.FLOAT: "f4",
     Kind.DOUBLE: "f8",
     Kind.DATE: "i4",
+}
+_WIDTHS = {
+    **{kind: np.dtype(dtype).itemsize for kind, dtype in _DTYPES.items()},
+    Kind.BOOLEAN: 1,
+    Kind.DECIMAL: 16,
+    Kind.TIMESTAMP: 8,
+    Kind.TIMESTAMP_INSTANT: 8,
 }
 _NO_NANOS = np.empty(0, np.int32)
 
@@ -283,7 +289,7 @@ def _shaped(offsets: _Array, data: _Array, mask: _Mask, type_: Type, *, pad: boo
 # --- a column by the entries of its dictionary ----------------------------------------------------
 
 
-def _by_entries(convert: Convert) -> Convert:
+def _by_entries(convert: Convert, case: _Case) -> Convert:
     """Converts each entry of a dictionary once for the vectors that share it, which are those of a stripe."""
     known: list[tuple[object, Vector]] = []
 
@@ -296,28 +302,28 @@ def _by_entries(convert: Convert) -> Convert:
         if found is None or found[0] is not entries.buffers[1]:
             found = (entries.buffers[1], convert(entries))
             known[:] = [found]
-        return _gathered(vector, found[1])
+        if case.target.kind in _TEXTS:
+            return replace(vector, dictionary=found[1])
+        return _gathered(vector, found[1], case.target.kind)
 
     return run
 
 
-def _gathered(vector: Vector, entries: Vector) -> Vector:
+def _gathered(vector: Vector, entries: Vector, kind: Kind) -> Vector:
     """Row by row the converted entry that the row's index names; entries have a fixed width."""
     mask = _mask(vector)
-    rows = _window(vector.buffers[1], "i4", vector.offset, vector.length)
+    width = _WIDTHS[kind]
     if not entries.length:
         mask[:] = 0
-        return _vector(mask, Buffer(16 * vector.length))
-    rows = np.where(mask, rows, 0)
+        return _vector(mask, zeroed(width * vector.length))
+    rows = np.where(mask, _window(vector.buffers[1], "i4", vector.offset, vector.length), 0)
     mask &= _mask(entries)[rows]
-    data: Any = entries.buffers[1]
-    size = memoryview(data).nbytes
-    if size < entries.length:  # booleans
-        bits = np.unpackbits(_view(data, "u1"), bitorder="little")
+    if kind is Kind.BOOLEAN:
+        bits = _bits(entries.buffers[1], entries)
         return _vector(mask, np.packbits(bits[rows], bitorder="little"))
-    width = size // entries.length
     out = Buffer(width * vector.length)
-    np.take(_view(data, f"V{width}"), rows, out=_view(out, f"V{width}"), mode="clip")
+    values = _window(entries.buffers[1], f"V{width}", 0, entries.length)
+    np.take(values, rows, out=_view(out, f"V{width}"), mode="clip")
     return _vector(mask, out)
 
 
@@ -459,18 +465,12 @@ def _text_of_binary(vector: Vector, case: _Case) -> Vector:
 
 
 def _text_of_text(vector: Vector, case: _Case) -> Vector:
-    """Shares the memory where nothing is cut; indexes into a dictionary stay."""
-    holder = vector if vector.dictionary is None else vector.dictionary
-    mask = _mask(holder)
-    stored = _text_parts(holder)
+    """Shares the memory where nothing is cut or padded."""
+    mask = _mask(vector)
+    stored = _text_parts(vector)
     value = _shaped(*stored, mask, case.source, pad=False)
     made: tuple[Any, Any] = _shaped(*value, mask, case.target, pad=True)
-    if made[1] is stored[1]:
-        return vector
-    if vector.dictionary is None:
-        return _vector(mask, *made)
-    entries = Vector(holder.length, (None, *made), 0)
-    return Vector(vector.length, vector.buffers, vector.null_count, vector.offset, dictionary=entries)
+    return vector if made[1] is stored[1] else _vector(mask, *made)
 
 
 def _binary_of_text(vector: Vector, case: _Case) -> Vector:

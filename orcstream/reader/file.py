@@ -24,7 +24,7 @@ from orcstream.plan.tail import Tail, parse_stripe_statistics
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.explain import Explanation
 from orcstream.reader.explaining import explain_plan
-from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, ReadPlanner
+from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, ReadPlanner, Where
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
 from orcstream.reader.stream import BatchStream, Reading
@@ -116,7 +116,9 @@ class OrcFile:
         self,
         *,
         columns: Columns | None = None,
+        where: Where = None,
         rows: range | None = None,
+        schema: object = None,
         batch_rows: int = DEFAULT_BATCH_ROWS,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         decode_threads: int | None = None,
@@ -128,19 +130,23 @@ class OrcFile:
     ) -> BatchStream:
         """A stream of batches of at most `batch_rows` rows; of fewer where rows are large or a stripe ends.
 
-        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `rows` is a
-        range of row numbers of the file, cut off at its last row. What the read holds at a time stays under
+        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `where` keeps
+        the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a range of row
+        numbers of the file, before `where`, cut off at the last row. `schema` is what to read the file as: its
+        text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read holds at a time stays under
         `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single core. `row_numbers` adds a last
         column, `row_number`, with each row's number in the file. `timestamp_unit` is "s", "ms", "us" or "ns".
         With `dictionaries`, text comes as Arrow dictionaries. `invalid_utf8="binary"` gives all text as bytes,
         unchecked.
 
-        Raises `ColumnNotFound` and other `UsageError`; while reading `FormatError`, `Unsupported`,
+        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`, `Unsupported`,
         `SourceError`.
         """
         options = ReadOptions(
             columns=columns,
+            where=where,
             rows=rows,
+            schema=schema,
             batch_rows=batch_rows,
             memory_limit=memory_limit,
             decode_threads=decode_threads,
@@ -156,7 +162,9 @@ class OrcFile:
         self,
         *,
         columns: Columns | None = None,
+        where: Where = None,
         rows: range | None = None,
+        schema: object = None,
         batch_rows: int = _READ_BATCH_ROWS,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         decode_threads: int | None = None,
@@ -172,7 +180,9 @@ class OrcFile:
         """
         options = ReadOptions(
             columns=columns,
+            where=where,
             rows=rows,
+            schema=schema,
             batch_rows=batch_rows,
             memory_limit=memory_limit,
             decode_threads=decode_threads,
@@ -189,6 +199,7 @@ class OrcFile:
         rows: Sequence[int],
         *,
         columns: Columns | None = None,
+        schema: object = None,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         decode_threads: int | None = None,
         row_numbers: bool = False,
@@ -204,6 +215,7 @@ class OrcFile:
         """
         options = ReadOptions(
             columns=columns,
+            schema=schema,
             memory_limit=memory_limit,
             decode_threads=decode_threads,
             row_numbers=row_numbers,
@@ -222,17 +234,26 @@ class OrcFile:
         self,
         *,
         columns: Columns | None = None,
+        where: Where = None,
         rows: range | None = None,
+        schema: object = None,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         case_sensitive: bool = True,
     ) -> Explanation:
         """What such a read asks the store for; reads the stripe footers, and indexes, to know it."""
         options = ReadOptions(
-            columns=columns, rows=rows, memory_limit=memory_limit, case_sensitive=case_sensitive
+            columns=columns,
+            where=where,
+            rows=rows,
+            schema=schema,
+            memory_limit=memory_limit,
+            case_sensitive=case_sensitive,
         )
-        root = self._planner.select(options)
         plan = self._planner.plan(options)
-        return await explain_plan(plan, self._tail, self._cached, str(root), self._fetch, self._session.suffix_count)
+        columns_read = str(plan.schema.schema)
+        return await explain_plan(
+            plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
+        )
 
     def _stream(self, options: ReadOptions, rows: Rows | None = None) -> BatchStream:
         if self._session.is_closed:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.metadata import RowIndex, StatisticsList
-from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter
 from orcstream.column_statistics import StatisticsKind, Trust, trust_of
 from orcstream.plan.projection import Source
 from orcstream.plan.prune import ABSENT, Outcome, bloom_columns, group_outcomes, stripe_outcomes
@@ -66,19 +66,19 @@ class Pruner:
         found = (self._column_of(leaf) for leaf in leaves_of(self._predicate))
         return frozenset(column for column in found if column is not None and column != ABSENT)
 
-    @cached_property
-    def _bloom_columns(self) -> Mapping[FileColumn, StatisticsKind]:
-        return bloom_columns(self._predicate, self._column_of, self._trust)
-
     def wants_bloom(self, stream: StreamInformation, footer: StripeFooter) -> bool:
         """Whether a stream is a bloom filter that helps and may be believed."""
-        kind = self._bloom_columns.get(stream.column)
-        if kind is None or stream.kind not in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
+        if stream.kind not in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
             return False
+        if stream.column not in self.columns:
+            return False
+        trust = self._zoned(footer)
+        kind = bloom_columns(self._predicate, self._column_of, trust).get(stream.column)
         utf8 = stream.kind is StreamKind.BLOOM_FILTER_UTF8
         encoding = footer.encodings[stream.column].bloom_encoding
-        return self._zoned(footer).believes_bloom(kind, encoding, utf8=utf8)
+        return kind is not None and trust.believes_bloom(kind, encoding, utf8=utf8)
 
+    @cached_property
     def file_matches(self) -> bool:
         """Whether any row of the file may match."""
         (outcome,) = stripe_outcomes(
@@ -108,14 +108,16 @@ class Pruner:
         if groups.count == 1:
             counts = [groups.row_count]
         trust = self._zoned(footer)
-        by_statistics = self._matching(group_outcomes(
-            self._predicate, self._column_of, indexes, {}, counts, trust, masked=self._masked
-        ))
+        by_statistics = self._matching(
+            group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust, masked=self._masked)
+        )
         if not blooms:
             return by_statistics, by_statistics
-        return by_statistics, self._matching(group_outcomes(
-            self._predicate, self._column_of, indexes, blooms, counts, trust, masked=self._masked
-        ))
+        return by_statistics, self._matching(
+            group_outcomes(
+                self._predicate, self._column_of, indexes, blooms, counts, trust, masked=self._masked
+            )
+        )
 
     @staticmethod
     def _matching(outcomes: Sequence[Outcome]) -> list[bool]:
@@ -142,5 +144,3 @@ def _same_values(stored: Type, read: Type) -> bool:
     """Whether a leaf's values are read as they are stored."""
     shapes = [(type_.kind, type_.max_length, type_.precision, type_.scale) for type_ in (stored, read)]
     return shapes[0] == shapes[1] and (not stored.children or stored == read)
-
-

@@ -68,7 +68,8 @@ class Filter:
     def mask(self, vectors: Sequence[Vector], row_count: int) -> Mask:
         """Which rows match."""
         seen = [column.of(vectors, row_count) for column in self.columns]
-        return np.frombuffer(self.rows.evaluate(seen, row_count), np.bool_)
+        mask: Mask = np.frombuffer(memoryview(self.rows.evaluate(seen, row_count)), np.bool_)
+        return mask
 
 
 class Shaper:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from orcstream.byterange import ByteRange
+from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression, decompress_metadata
 from orcstream.codec.layout import is_decimal64, positions_of, stream_ranges
-from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.metadata import (
     MESSAGE_CAP_BYTES,
     RowIndex,
@@ -151,6 +151,10 @@ class StripeContext:
             choice = decided
             if decided is None and rows is not None and len(rows) != len(spans):
                 choice = ChosenRows(rows)
+            segments = {place: make(spans) for place, make in ready.items()}
+            if any(sum(s.vector.length for s in found) != _wanted(spans) for found in segments.values()):
+                # Without an index, more rows have to be passed than were decoded before.
+                return self.run(root, rows, decided=decided)
             stripe = StripeRun(
                 self.work.number,
                 information,
@@ -163,7 +167,7 @@ class StripeContext:
             waiting = iter(columns)
             for place in range(len(types)):
                 if place in ready:
-                    stripe.add_decoded(ready[place](spans))
+                    stripe.add_decoded(segments[place])
                     continue
                 column = next(waiting)
                 slices = [self._slices(cursor, spans, indexes) for cursor in column.streams]
@@ -225,6 +229,10 @@ class StripeContext:
         with located(column=cursor.type.column_id, stream_kind=cursor.kind.name):
             index = indexes[cursor.type.column_id]
             return [index.slice(cursor.kind, cursor.range, span) for span in spans]
+
+
+def _wanted(spans: Sequence[Span]) -> int:
+    return sum(span.row_count for span in spans)
 
 
 def first_entry(index: RowIndex, groups: RowGroups) -> int:

@@ -118,7 +118,28 @@ def write(
 
 def read(path: Path, type_: T) -> list[object]:
     """Every row as Java reads it: hybrid calendars undone, char trimmed, wall clock of the writer."""
-    text = _gateway().jvm.JavaJudge.read(str(path))
+    return _rows(type_, _gateway().jvm.JavaJudge.read(str(path)))
+
+
+def read_from(path: Path, type_: T, first: int, count: int) -> list[object]:
+    """Up to `count` rows from row `first` on, which Java seeks by the row indexes."""
+    return _rows(type_, _gateway().jvm.JavaJudge.readFrom(str(path), first, count))
+
+
+def read_groups_with(path: Path, type_: T, column: str, kind: str, literal: object) -> list[object]:
+    """The rows of those row groups that may hold the literal, as Java judges by statistics and filters.
+
+    `kind` is LONG, STRING, FLOAT or DECIMAL.
+    """
+    return _rows(type_, _gateway().jvm.JavaJudge.readGroupsWith(str(path), column, kind, str(literal)))
+
+
+def bloom_filter(entries: int, share: float) -> Any:
+    """Java's own `org.apache.orc.util.BloomFilterUtf8`."""
+    return _gateway().jvm.org.apache.orc.util.BloomFilterUtf8(entries, share)
+
+
+def _rows(type_: T, text: str) -> list[object]:
     return [_from_json(type_, json.loads(line)) for line in text.split("\n") if line]
 
 

@@ -59,6 +59,18 @@ def pyorc_rows(path: Path, type_: T) -> list[object]:
         return [_from_pyorc(type_, row) for row in reader]
 
 
+def pyorc_rows_from(path: Path, type_: T, first: int, count: int) -> list[object]:
+    """Up to `count` rows of these columns from row `first` on, which the C++ reader seeks by the row indexes.
+
+    Within a row group it cannot skip texts without a dictionary (0.12: "lastBuffer_ is null").
+    """
+    with path.open("rb") as file:
+        names = list(type_.names)
+        reader = pyorc.Reader(file, column_names=names, converters=CONVERTERS, timezone=UTC)
+        reader.seek(first)
+        return [_from_pyorc(type_, row) for row in reader.read(count)]
+
+
 def _from_pyorc(type_: T, value: Any) -> object:
     if value is None:
         return None

@@ -21,11 +21,14 @@ from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.memory import BytesSource
 from orcstream.reader import opening
+from orcstream.reader.budget import MemoryBudget
 from orcstream.reader.decoding import DecodeQueue
 from orcstream.reader.file import OrcFile
 from tests.support.recording import WrappedSource
-from tests.support.reference.builder import FileBuilder
-from tests.support.reference.columns import add_stripe
+from tests.support.reference.builder import FileBuilder, Options
+from tests.support.reference.columns import Encoder, add_stripe
+from tests.support.reference.indexes import Index
+from tests.support.reference.statistics import honest
 from tests.support.reference.types import T
 
 __all__ = [
@@ -35,7 +38,9 @@ __all__ = [
     "Leftovers",
     "ProbeSource",
     "cost_of",
+    "counted_budgets",
     "counted_workers",
+    "indexed_sample",
     "open_over",
     "opened",
     "probe",
@@ -74,6 +79,30 @@ def sample(stripes: int = 5, rows: int = 40) -> bytes:
     for stripe in range(stripes):
         add_stripe(builder, sample_rows(stripe, rows))
     return builder.build()
+
+
+@lru_cache(maxsize=8)
+def indexed_sample(stripes: int = 5, rows: int = 40, stride: int = 10) -> bytes:
+    """The same rows with row indexes and statistics; "d" ascends through the file."""
+    builder = FileBuilder(SAMPLE, Options(stride=stride, statistics=honest))
+    for stripe in range(stripes):
+        add_stripe(builder, sample_rows(stripe, rows), Encoder(index=Index(stride=stride)))
+    return builder.build()
+
+
+@contextmanager
+def counted_budgets() -> Iterator[list[MemoryBudget]]:
+    """Collects every budget that is made meanwhile."""
+    made: list[MemoryBudget] = []
+    make = MemoryBudget.__init__
+
+    def counting(budget: MemoryBudget, limit: int, on_release: Callable[[], None]) -> None:
+        make(budget, limit, on_release)
+        made.append(budget)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBudget, "__init__", counting)
+        yield made
 
 
 class ProbeSource(WrappedSource):
@@ -177,9 +206,11 @@ class Leftovers:
 
     async def check(self, *, file_closed: bool = True) -> None:
         """Nothing is left, or will be as soon as what was told to stop has stopped."""
-        left = self.tasks()
-        if left and file_closed:
-            await asyncio.wait(left, timeout=10)
+        with anyio.move_on_after(10):
+            await anyio.lowlevel.checkpoint()  # what was dropped is told to stop in the next turn
+            while file_closed and (left := self.tasks()):
+                await asyncio.wait(left)
+                await anyio.lowlevel.checkpoint()
         assert not file_closed or not self.tasks(), self.tasks()
         for source in self._sources:
             assert source.open_count == 0

@@ -50,13 +50,15 @@ class WrappedSource:
 class RecordingSource(WrappedSource):
     """Remembers the ranges that were asked for, in the order the requests started.
 
-    A suffix is recorded as the range it turned out to be. `hop_count` counts periods with a request under
-    way; `most_at_once` is the largest number of requests under way together.
+    A suffix is recorded as the range it turned out to be; `hops` says in which hop each range was asked for.
+    `hop_count` counts periods with a request under way; `most_at_once` is the largest number of requests
+    under way together.
     """
 
     def __init__(self, inner: ByteSource, cost: CostModel | None = None) -> None:
         super().__init__(inner, cost)
         self.ranges: list[ByteRange] = []
+        self.hops: list[int] = []
         self.verify_count = 0
         self.closed = False
         self.hop_count = 0
@@ -92,7 +94,14 @@ class RecordingSource(WrappedSource):
         self.closed = True
         await self.inner.aclose()
 
+    def forget(self) -> None:
+        """Count from here on."""
+        self.ranges.clear()
+        self.hops.clear()
+        self.hop_count = self.most_at_once = 0
+
     def _begin(self) -> None:
         self.hop_count += self._under_way == 0
+        self.hops.append(self.hop_count)
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)

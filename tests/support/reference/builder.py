@@ -6,10 +6,12 @@ takes streams as bytes; `tests.support.reference.columns` makes them from values
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import compression, wire
+from .statistics import Statistics
 from .types import KINDS, T
 
 MAGIC = b"ORC"
@@ -44,6 +46,9 @@ class Options:
     footer_extra: list[wire.Field] = field(default_factory=list)
     postscript_extra: list[wire.Field] = field(default_factory=list)
     metadata: bytes | None = None
+    statistics: Statistics | None = None
+    """Makes the statistics of each stripe and of the file from the stripes' values; None counts rows only."""
+    software: str | None = None
     types: list[bytes] | None = None
     """The footer's types as messages, if they shall not be the tree's."""
 
@@ -56,8 +61,9 @@ class FileBuilder:
         self.options = options or Options()
         self._body = bytearray(self.options.header)
         self._stripes: list[tuple[int, int, int, int, int]] = []
+        self._values: list[Mapping[int, Sequence[Any]]] = []
 
-    def _frame(self, data: bytes) -> bytes:
+    def frame(self, data: bytes) -> bytes:
         kind = self.options.compression or 0
         block_size = self.options.block_size or 256 * 1024
         return compression.frame(data, kind, block_size, original=self.options.original_chunks)
@@ -75,25 +81,35 @@ class FileBuilder:
         zone: str | None = "UTC",
         index: Sequence[Stream] = (),
         footer: bytes | None = None,
+        bloom_encodings: Mapping[int, int] | None = None,
+        values: Mapping[int, Sequence[Any]] | None = None,
     ) -> None:
-        """Add a stripe; encodings are (kind, dictionary size), one for each column."""
+        """Add a stripe; encodings are (kind, dictionary size), one for each column.
+
+        `values` are those of each column, for statistics of the stripe and the file.
+        """
         offset = len(self._body)
         sizes = []
         entries = []
         for group in (index, streams):
             start = len(self._body)
             for stream in group:
-                framed = stream.data if stream.framed else self._frame(stream.data)
+                framed = stream.data if stream.framed else self.frame(stream.data)
                 self._body += framed
                 place: list[wire.Field] = [(1, stream.kind), (2, stream.column), (3, len(framed))]
                 entries.append(wire.message(*place))
             sizes.append(len(self._body) - start)
         if footer is None:
-            kinds = [wire.message((1, kind), (2, size or None)) for kind, size in encodings]
+            blooms = bloom_encodings or {}
+            kinds = [
+                wire.message((1, kind), (2, size or None), (3, blooms.get(column)))
+                for column, (kind, size) in enumerate(encodings)
+            ]
             footer = wire.message(*wire.repeated(1, entries), *wire.repeated(2, kinds), (3, zone))
-        framed = self._frame(footer)
+        framed = self.frame(footer)
         self._body += framed
         self._stripes.append((offset, sizes[0], sizes[1], len(framed), row_count))
+        self._values.append(values or {})
 
     def build(self) -> bytes:
         o = self.options
@@ -102,7 +118,12 @@ class FileBuilder:
             wire.message(*((i, number) for i, number in enumerate(stripe, 1))) for stripe in self._stripes
         ]
         statistics = [wire.message((1, rows)) for _ in self.type_.flatten()]
-        footer = self._frame(
+        metadata = b"" if o.metadata is None else self.frame(o.metadata)
+        if o.statistics is not None:
+            statistics = self._statistics(self._values)
+            by_stripe = [wire.message(*wire.repeated(1, self._statistics([one]))) for one in self._values]
+            metadata = self.frame(wire.message(*wire.repeated(1, by_stripe)))
+        footer = self.frame(
             wire.message(
                 (1, len(o.header)),
                 (2, len(self._body)),
@@ -113,10 +134,10 @@ class FileBuilder:
                 (8, o.stride),
                 (9, o.writer),
                 (11, o.calendar),
+                (12, o.software),
                 *o.footer_extra,
             )
         )
-        metadata = b"" if o.metadata is None else self._frame(o.metadata)
         postscript = wire.message(
             (1, len(footer)),
             (2, o.compression),
@@ -128,6 +149,15 @@ class FileBuilder:
             (8000, MAGIC if o.magic else None),
         )
         return bytes(self._body) + metadata + footer + postscript + bytes((len(postscript),))
+
+    def _statistics(self, stripes: Sequence[Mapping[int, Sequence[Any]]]) -> list[bytes]:
+        """Of each column, over the values of all these stripes."""
+        make = self.options.statistics
+        assert make is not None
+        return [
+            make(type_, [value for stripe in stripes for value in stripe[column]])
+            for column, type_ in enumerate(self.type_.flatten())
+        ]
 
 
 def _types(type_: T, column: int) -> list[bytes]:
