@@ -115,11 +115,14 @@ def schema_of(value: object) -> Schema:
 
 
 def _refuse(value: object) -> NoReturn:
-    tabular = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
-    hint = "; this one holds data: give its schema" if tabular and not isinstance(value, type) else ""
+    found = f"a {type(value).__name__}"
+    if isinstance(value, type):
+        found = f"the class {value.__name__}"
+    elif hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
+        found += ", which holds data: give its schema"
     raise UsageError(
         "a schema is a text such as 'struct<a:int,b:string>', an orcstream Schema, or an object with "
-        f"__arrow_c_schema__ such as a pyarrow.Schema, not {value!r:.100} ({type(value).__name__}){hint}"
+        f"__arrow_c_schema__ such as a pyarrow.Schema, not {found}"
     )
 
 
