@@ -87,7 +87,7 @@ def test_other_things_are_refused(value: object) -> None:
     ids=lambda data: type(data).__name__,
 )
 def test_data_is_pointed_to_its_schema(data: object) -> None:
-    with pytest.raises(UsageError, match="holds data: give its schema$"):
+    with pytest.raises(UsageError, match=r"holds data: give its schema$"):
         schema_of(data)
 
 
@@ -279,7 +279,7 @@ def test_duckdb() -> None:
     )
     with duckdb.connect() as connection:
         relation = connection.sql(query)
-        with pytest.raises(UsageError, match="holds data: give its schema$"):
+        with pytest.raises(UsageError, match=r"holds data: give its schema$"):
             schema_of(relation)
         schema = relation.to_arrow_table().schema
     assert str(schema_of(schema)) == (
