@@ -157,15 +157,11 @@ def plan_ours(layout: Layout, workload: Workload, cost: CostModel) -> Plan:
     while first < len(chosen):
         group = chosen[first : first + control_count(first, cost)]
         first += len(group)
-        if workload.indexed:
-            ranges = [ByteRange(s.index_range.start, s.index_range.stop) for s in group]
-            ranges += [stripe.footer_range for stripe in group]
-            control += [one.range for one in plan_requests(ranges, cost)]
-        else:
-            control += [one.range for one in plan_control(group, cost, WINDOW_BYTES)]
+        indexed = [workload.indexed] * len(group)
+        control += [one.range for one in plan_control(group, cost, WINDOW_BYTES, indexed=indexed).requests]
     data: Ranges = []
     for own in wanted:
-        for window in plan_windows(own, WINDOW_BYTES):
+        for window in plan_windows([own], WINDOW_BYTES):
             missing = [piece.range for piece in window if not _within(piece.range, control)]
             data += [one.range for one in plan_requests(missing, cost)]
     return Plan((control, data))

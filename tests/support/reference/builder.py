@@ -47,7 +47,7 @@ class Options:
     postscript_extra: list[wire.Field] = field(default_factory=list)
     metadata: bytes | None = None
     statistics: Statistics | None = None
-    """Makes the statistics of each stripe and of the file from the stripes' values; None counts rows only."""
+    """Makes the statistics of each stripe and of the file from their values; None counts the root's rows only."""
     software: str | None = None
     types: list[bytes] | None = None
     """The footer's types as messages, if they shall not be the tree's."""
@@ -117,7 +117,8 @@ class FileBuilder:
         stripes = [
             wire.message(*((i, number) for i, number in enumerate(stripe, 1))) for stripe in self._stripes
         ]
-        statistics = [wire.message((1, rows)) for _ in self.type_.flatten()]
+        # Of the other columns nothing is counted: a writer must not claim values where there are nulls.
+        statistics = [wire.message((1, rows)), *(b"" for _ in self.type_.flatten()[1:])]
         metadata = b"" if o.metadata is None else self.frame(o.metadata)
         if o.statistics is not None:
             statistics = self._statistics(self._values)
