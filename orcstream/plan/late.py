@@ -10,8 +10,8 @@ from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 
 __all__ = ["late_pays", "match_chance"]
 
-# How likely a row group that statistics could not drop has a match. Values of one kind tend to stand together;
-# where they do not, nearly every group has one.
+# How likely a row group that statistics could not drop has a match. Values of one kind tend to stand
+# together; where they do not, nearly every group has one.
 _CHANCES = {Op.IN: 0.4, Op.STARTS_WITH: 0.5, Op.IS_NULL: 0.7}
 _ORDERED = 0.8
 

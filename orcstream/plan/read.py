@@ -61,7 +61,7 @@ def control_count(first: int, cost: CostModel) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlan:
-    """The ranges of a control wave, each with the place of its stripe in the caller's list, and their requests.
+    """The ranges of a control wave, the places of their stripes in the caller's list, and their requests.
 
     Members of the requests are places in `wanted`.
     """

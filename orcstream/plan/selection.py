@@ -230,7 +230,7 @@ def rows_of_numbers(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def wanted_in(rows: Rows, first_row: int, row_count: int) -> list[tuple[int, int]]:
-    """The part of `rows` (counted from the file's first row) that lies in a stripe, counted from its first."""
+    """The part of `rows`, counted from the file's first, that lies in a stripe, counted from the stripe's."""
     stop_row = first_row + row_count
     at = bisect_left(rows, first_row, key=lambda pair: pair[1] - 1)
     found: list[tuple[int, int]] = []

@@ -24,10 +24,10 @@ class Wave:
 class Explanation:
     """What a read will ask the store for. `str()` is made for people.
 
-    `selected_row_count` rows are left to look at, after those that numbers of the file prove to have no match:
-    `rows_pruned_by_...`, by what proves it first. With `predicate_first`, the columns of the predicate are read
-    before the others, which follow only for row groups with a match: of those, a wave says the most there can
-    be. `window_count` is in how many pieces the stripes are read, at least one each.
+    `selected_row_count` rows are left to look at, after those that the file's own figures prove to have no
+    match: `rows_pruned_by_...`, by what proves it first. With `predicate_first`, the columns of the predicate
+    are read before the others, which follow only for row groups with a match: of those, a wave says the most
+    there can be. `window_count` is in how many pieces the stripes are read, at least one each.
     """
 
     url: str

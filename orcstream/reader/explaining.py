@@ -1,7 +1,7 @@
 """Explains a read: plans it as the stream does, without fetching its data.
 
-Knows the waves of a read. Fetches what the control wave fetches, since only that tells what the data wave will
-ask for.
+Knows the waves of a read. Fetches what the control wave fetches, since only that tells what the data wave
+will ask for.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class _Fetch:
             self.buffer = self.lease = None
 
 
-_Held = tuple[RangeBuffer, Lease | None]
+_Held = tuple[RangeBuffer, object]
 
 
 def _at_hand(held: Sequence[_Held], wanted: ByteRange) -> _Held | None:
@@ -126,7 +126,8 @@ class Fetcher:
     """See the module. `on_failure` ends the read with an error that no single column has.
 
     Stripes come from `works`, through the control wave; where that is None, through `add` from elsewhere,
-    until `finish`. `exhausted` says that none will follow.
+    until `finish`. `exhausted` says that none will follow. With `hands_on`, stripes keep what came along with
+    their footers, for somebody who reads more of them.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Fetcher:
         verify: Callable[[], Awaitable[None]],
         on_failure: Callable[[Exception], None],
         on_arrival: Callable[[], None],
+        hands_on: bool = False,
     ) -> None:
         self._scheduler = scheduler
         self._tasks = tasks
@@ -155,6 +157,7 @@ class Fetcher:
         self._verify = verify
         self._on_failure = on_failure
         self._on_arrival = on_arrival
+        self._hands_on = hands_on
         self._room = anyio.Event()
         self._windows: deque[_Window] = deque()
         self._held: dict[StripeRun, Sequence[_Held]] = {}
@@ -259,6 +262,8 @@ class Fetcher:
                     tasks.cancel_scope.cancel()
                     break
                 if one.stripe is not None:
+                    if self._hands_on:
+                        one.stripe.held = one.held
                     self.add(one.stripe, one.held)
                 one.held = ()
         for one in prepared:

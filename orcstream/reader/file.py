@@ -130,17 +130,17 @@ class OrcFile:
     ) -> BatchStream:
         """A stream of batches of at most `batch_rows` rows; of fewer where rows are large or a stripe ends.
 
-        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `where` keeps
-        the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a range of row
-        numbers of the file, before `where`, cut off at the last row. `schema` is what to read the file as: its
-        text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read holds at a time stays under
-        `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single core. `row_numbers` adds a last
-        column, `row_number`, with each row's number in the file. `timestamp_unit` is "s", "ms", "us" or "ns".
-        With `dictionaries`, text comes as Arrow dictionaries. `invalid_utf8="binary"` gives all text as bytes,
-        unchecked.
+        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `where`
+        keeps the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a range
+        of row numbers of the file, before `where`, cut off at the last row. `schema` is what to read the file
+        as: its text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read holds at a time stays
+        under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single core. `row_numbers` adds a
+        last column, `row_number`, with each row's number in the file. `timestamp_unit` is "s", "ms", "us" or
+        "ns". With `dictionaries`, text comes as Arrow dictionaries. `invalid_utf8="binary"` gives all text as
+        bytes, unchecked.
 
-        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`, `Unsupported`,
-        `SourceError`.
+        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`,
+        `Unsupported`, `SourceError`.
         """
         options = ReadOptions(
             columns=columns,

@@ -1,8 +1,8 @@
 """Late materialisation: the columns of a predicate first, the others only for row groups with a match.
 
-Knows two pipelines and how the rows of the first become the stripes of the second. Must not know how anything is
-fetched or decoded. What the predicate's pipeline has decoded of columns that the user wants too is handed on; a
-stripe is handed on in parts where that would take too much memory.
+Knows two pipelines and how the rows of the first become the stripes of the second. Must not know how
+anything is fetched or decoded. What the predicate's pipeline has decoded of columns that the user wants too
+is handed on; a stripe is handed on in parts where that would take too much memory.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["LatePlan", "LateReading"]
 class LatePlan:
     """How the predicate's columns are read, and what follows: the columns of `root` for rows that match.
 
-    `filter` works on the vectors of the first pipeline's runs; `kept` says which of those are columns of `root`
-    too: their places there, and of the runs.
+    `filter` works on the vectors of the first pipeline's runs; `kept` says which of those are columns of
+    `root` too: their places there, and of the runs.
     """
 
     pipeline: PipelineOptions
@@ -112,7 +112,7 @@ class LateReading:
             decoded={place: partial(part.segments, run) for place, run in self._plan.kept.items()},
         )
         self._output.budget.decoded += sum(s.size for run in stripe.runs for s in run.segments)
-        fetcher.add(stripe)
+        fetcher.add(stripe, part.deliveries[0].stripe.held)
 
 
 class _Part:

@@ -1,7 +1,7 @@
 """Fetching and decoding put together: stripes in, decoded rows out, in row order, within a budget.
 
-Knows how fetcher, queue and workers wake each other. Must not know batches, predicates or the consumer. A read
-has one pipeline, or two where the columns of a predicate come first; they share requests and threads.
+Knows how fetcher, queue and workers wake each other. Must not know batches, predicates or the consumer. A
+read has one pipeline, or two where the columns of a predicate come first; they share requests and threads.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class PipelineOptions:
     column_count: int
     batch_rows: int
     memory_limit: int
+    hands_on: bool = False
 
 
 class Pipeline:
@@ -83,6 +84,7 @@ class Pipeline:
             verify=verify,
             on_failure=self.fail,
             on_arrival=self.wake,
+            hands_on=self._options.hands_on,
         )
         for _ in range(int(limiter.total_tokens)):
             tasks.start_soon(self._decode, limiter)
@@ -114,7 +116,7 @@ class Pipeline:
             self.wait_s += self._loop.time() - began
 
     def fail(self, error: Exception) -> None:
-        """Raise this once the rows before it are delivered; what fails because of `stop` is nobody's failure."""
+        """Raise this after the rows before it; what fails because of `stop` is nobody's failure."""
         if not self._stopped:
             self._failure = self._failure or error
             self.wake()

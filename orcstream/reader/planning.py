@@ -1,7 +1,7 @@
 """From what the user asks of a read to its plan: columns, rows, stripes, and how batches are shaped.
 
-Knows the options of a read, their defaults and what the tail can already tell. Must not fetch: all here is done
-before the first request, so that what is wrong with a question is said at once.
+Knows the options of a read, their defaults and what the tail can already tell. Must not fetch: all here is
+done before the first request, so that what is wrong with a question is said at once.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What is decoded and where it goes: the output's columns first, then what only the predicate looks at."""
+    """What is decoded and where it goes: the output's columns, then what only the predicate looks at."""
 
     decoded: Type
     output: Sequence[OutputColumn]
@@ -118,7 +118,7 @@ class ReadPlanner:
         return self._session.source.url
 
     def plan(self, options: ReadOptions, rows: Rows | None = None, first_row: int = 0) -> ReadingPlan:
-        """The plan of a read of `rows` (of those that the options name, where that is None) from a row on."""
+        """The plan of a read of `rows` (None: of those that the options name) from a row on."""
         with located(url=self._url):
             return self._plan(options, self._rows(options, rows, first_row))
 
@@ -135,7 +135,7 @@ class ReadPlanner:
             same_zone = self._times.timezone is None
             pruner = Pruner(self._tail, predicate, asked.sources, same_zone=same_zone)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
-        late = self._is_late(predicate, asked, projection, columns)
+        late = self._is_late(predicate, asked, columns)
         budget = MemoryBudget(options.memory_limit, lambda: None)
         shaper = Shaper(
             columns.output,
@@ -148,7 +148,7 @@ class ReadPlanner:
         )
         output = _first_children(columns.decoded, columns.output_count)
 
-        def pipeline(root: Type, pruner: Pruner | None, leads_to: Sequence[Type] = ()) -> PipelineOptions:
+        def pipeline(root: Type, pruner: Pruner | None, *leads_to: Type) -> PipelineOptions:
             return PipelineOptions(
                 compression=self._tail.postscript.compression,
                 cached=self._cached,
@@ -156,12 +156,13 @@ class ReadPlanner:
                 column_count=max(1, len(root.children)),
                 batch_rows=options.batch_rows,
                 memory_limit=options.memory_limit // 2 if late else options.memory_limit,
+                hands_on=bool(leads_to),
             )
 
         late_plan = None
         if late and asked is not None and row_filter is not None:
             late_plan = self._late(
-                pipeline(asked.file_root, pruner, [output]), asked, projection, row_filter, options
+                pipeline(asked.file_root, pruner, output), asked, projection, row_filter, options
             )
         return ReadingPlan(
             source=self._session.source,
@@ -294,7 +295,6 @@ class ReadPlanner:
         self,
         predicate: Predicate | None,
         asked: Projection | None,
-        projection: Projection,
         columns: _Columns,
     ) -> bool:
         """Whether the predicate's columns are read first."""
@@ -348,7 +348,7 @@ class ReadPlanner:
 
 
 def _names_in(predicate: Predicate) -> list[tuple[str, ...]]:
-    """The columns a predicate looks at, each once; a column within another one that is wanted whole is left out."""
+    """The columns a predicate looks at, each once, without those within another one of them."""
     paths = sorted({leaf.path for leaf in leaves_of(predicate)})
     return [
         path for path in paths if not any(path != other and path[: len(other)] == other for other in paths)

@@ -127,7 +127,7 @@ class Pruner:
         return self._trust.in_zone(footer.writer_timezone if self._same_zone else None)
 
     def _column_of(self, leaf: Leaf) -> FileColumn | None:
-        """The file's column that a leaf asks about: None where it is converted, ABSENT where there is none."""
+        """The file's column that a leaf asks about: None where converted, ABSENT where there is none."""
         source = self._sources[leaf.path[0]]
         if source.file_type is None:
             return ABSENT

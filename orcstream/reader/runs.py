@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.column import Vector
 from orcstream.codec.decoder import ColumnDecoder
 from orcstream.codec.stripe import ColumnStreams, StreamCursor
@@ -270,6 +270,7 @@ class StripeRun:
         self.dictionary_bytes = 0
         # What the stripe was started from, for who wants to read more of it.
         self.context: object = None
+        self.held: Sequence[tuple[RangeBuffer, object]] = ()
         # Runs that need room for their dictionaries, which stripes before this one hold.
         self.waiting: list[ColumnRun] = []
 

@@ -1,8 +1,8 @@
 """From decoded vectors to what a batch holds: only the rows that are wanted, in the read's own columns.
 
 Knows exact row choices, predicates, conversions and row numbers. Must not know how anything was fetched or
-decoded, nor tasks: `shape` is synchronous and runs wherever it is called. Rows that are left over from several
-windows are put together, so that a filter that keeps little does not hand out crumbs.
+decoded, nor tasks: `shape` is synchronous and runs wherever it is called. Rows that are left over from
+several windows are put together, so that a filter that keeps little does not hand out crumbs.
 """
 
 from __future__ import annotations

@@ -40,9 +40,10 @@ class ReadStatistics:
     """What a stream has done so far, measured.
 
     `rows_pruned_by_...` are rows of the file that statistics or bloom filters showed to have no match, by
-    what showed it first; `rows_filtered` were looked at and had none. `hop_count` is how often the store's latency was paid in full, `wait_s` how long the consumer waited
-    for batches, `decode_s` how long workers decoded (of all threads together), `peak_fetched_bytes` the
-    most that was fetched and not yet decompressed at one time. Opening the file is not in these figures.
+    what showed it first; `rows_filtered` were looked at and had none. `hop_count` is how often the store's
+    latency was paid in full, `wait_s` how long the consumer waited for batches, `decode_s` how long workers
+    decoded (of all threads together), `peak_fetched_bytes` the most that was fetched and not yet decompressed
+    at one time. Opening the file is not in these figures.
     """
 
     row_count: int

@@ -246,8 +246,8 @@ def first_entry(index: RowIndex, groups: RowGroups) -> int:
 class StripeStarter:
     """Makes the runs of stripes, for one read of the columns in `root`.
 
-    `pruner` knows the read's predicate; `leads_to` are columns besides those of `root` that will be read of the
-    same rows, so that their indexes are wanted too.
+    `pruner` knows the read's predicate; `leads_to` are columns besides those of `root` that will be read of
+    the same rows, so that their indexes are wanted too.
     """
 
     def __init__(

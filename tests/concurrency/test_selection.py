@@ -207,9 +207,19 @@ async def test_a_store_that_fails_at_any_request(way: str) -> None:
     for number in range(await count_requests(way)):
         source = probe(DATA, COST, on_request=_at(number, _raiser(SourceError("it is down"))))
         left = Leftovers(source)
-        with pytest.raises(SourceError, match="down") as caught:
-            await open_and_read(source, way, [])
-        assert caught.value.url == source.url
+        rows: Into = []
+        failure: SourceError | None = None
+        try:
+            await open_and_read(source, way, rows)
+        except SourceError as error:
+            failure = error
+        if failure is None:  # it was fetched ahead for rows that the seek left behind
+            assert way == "seek"
+            assert WANTED[way](rows)
+        else:
+            assert "down" in str(failure)
+            assert failure.url == source.url
+        del failure
         await left.check()
 
 

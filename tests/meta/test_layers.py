@@ -55,9 +55,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "plan",
         "io",
         "batch",
+        "expr",
+        "predicate",
     },
     "blocking": {"errors", "byterange", "schema", "codec", "plan", "io", "batch", "reader"},
-    "orcstream": {"errors", "schema", "plan", "io", "batch", "reader", "blocking"},
+    "orcstream": {"expr", "errors", "schema", "plan", "io", "batch", "reader", "blocking"},
     "cli": {"schema", "orcstream"},
     "__main__": {"cli"},
 }

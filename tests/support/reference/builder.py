@@ -47,7 +47,7 @@ class Options:
     postscript_extra: list[wire.Field] = field(default_factory=list)
     metadata: bytes | None = None
     statistics: Statistics | None = None
-    """Makes the statistics of each stripe and of the file from their values; None counts the root's rows only."""
+    """Makes the statistics of stripes and file from their values; None counts the root's rows only."""
     software: str | None = None
     types: list[bytes] | None = None
     """The footer's types as messages, if they shall not be the tree's."""
