@@ -117,8 +117,8 @@ class FileBuilder:
         stripes = [
             wire.message(*((i, number) for i, number in enumerate(stripe, 1))) for stripe in self._stripes
         ]
-        # Of the other columns nothing is counted: a writer must not claim values where there are nulls.
-        statistics = [wire.message((1, rows)), *(b"" for _ in self.type_.flatten()[1:])]
+        # Of the other columns nothing is claimed but that there may be nulls.
+        statistics = [wire.message((1, rows)), *(wire.message((10, 1)) for _ in self.type_.flatten()[1:])]
         metadata = b"" if o.metadata is None else self.frame(o.metadata)
         if o.statistics is not None:
             statistics = self._statistics(self._values)
