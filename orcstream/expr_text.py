@@ -248,8 +248,9 @@ class _Parser:
             return self._typed(token.word, self._take())
         if token.word == "null":
             self._fail("nothing is equal to null, or less or greater; write is null", token)
-        if token.kind == "name":
-            self._fail(f"here should be {_VALUES}; columns are compared with values only", token)
+        if token.kind == "name" and token.word not in ("and", "or", "not"):
+            quoted = "'" + token.text.replace("'", "''") + "'"
+            self._fail(f"columns are compared with values only; if this is a text, write {quoted}", token)
         return self._fail(f"here should be {_VALUES}", token)
 
     def _number(self, token: _Token) -> int | Decimal:
