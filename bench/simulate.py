@@ -161,9 +161,10 @@ def plan_ours(layout: Layout, workload: Workload, cost: CostModel) -> Plan:
         control += [one.range for one in plan_control(group, cost, WINDOW_BYTES, indexed=indexed).requests]
     data: Ranges = []
     for own in wanted:
-        for window in plan_windows([own], WINDOW_BYTES):
+        windows = plan_windows([own], WINDOW_BYTES)
+        for window in windows:
             missing = [piece.range for piece in window if not _within(piece.range, control)]
-            data += [one.range for one in plan_requests(missing, cost)]
+            data += [one.range for one in plan_requests(missing, cost, one_of_many=len(windows) > 1)]
     return Plan((control, data))
 
 
