@@ -117,7 +117,7 @@ def some_options(rng: random.Random) -> dict[str, Any]:
         (
             {},
             {"batch_rows": rng.choice((1, 7, 100))},
-            {"memory_limit": 1 << 20},
+            {"memory_limit": 1 << 22},
             {"decode_threads": 1, "batch_rows": 64},
             {"dictionaries": True},
         )

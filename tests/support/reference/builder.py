@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import compression, wire
-from .statistics import Statistics
+from .statistics import Statistics, counts_only
 from .types import KINDS, T
 
 MAGIC = b"ORC"
@@ -47,7 +47,10 @@ class Options:
     postscript_extra: list[wire.Field] = field(default_factory=list)
     metadata: bytes | None = None
     statistics: Statistics | None = None
-    """Makes the statistics of each stripe and of the file from the stripes' values; None counts rows only."""
+    """Makes the statistics of each stripe and of the file from the stripes' values.
+
+    None: only the file has any, and only counts; of rows where the values are not known.
+    """
     software: str | None = None
     types: list[bytes] | None = None
     """The footer's types as messages, if they shall not be the tree's."""
@@ -118,10 +121,12 @@ class FileBuilder:
             wire.message(*((i, number) for i, number in enumerate(stripe, 1))) for stripe in self._stripes
         ]
         statistics = [wire.message((1, rows)) for _ in self.type_.flatten()]
+        if all(self._values):
+            statistics = self._statistics(o.statistics or counts_only, self._values)
         metadata = b"" if o.metadata is None else self.frame(o.metadata)
         if o.statistics is not None:
-            statistics = self._statistics(self._values)
-            by_stripe = [wire.message(*wire.repeated(1, self._statistics([one]))) for one in self._values]
+            stripes_own = [self._statistics(o.statistics, [one]) for one in self._values]
+            by_stripe = [wire.message(*wire.repeated(1, own)) for own in stripes_own]
             metadata = self.frame(wire.message(*wire.repeated(1, by_stripe)))
         footer = self.frame(
             wire.message(
@@ -150,10 +155,8 @@ class FileBuilder:
         )
         return bytes(self._body) + metadata + footer + postscript + bytes((len(postscript),))
 
-    def _statistics(self, stripes: Sequence[Mapping[int, Sequence[Any]]]) -> list[bytes]:
+    def _statistics(self, make: Statistics, stripes: Sequence[Mapping[int, Sequence[Any]]]) -> list[bytes]:
         """Of each column, over the values of all these stripes."""
-        make = self.options.statistics
-        assert make is not None
         return [
             make(type_, [value for stripe in stripes for value in stripe[column]])
             for column, type_ in enumerate(self.type_.flatten())
