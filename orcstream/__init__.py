@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orcstream import blocking
     from orcstream.batch import Batch, Column, ReadResult, UnionValue
     from orcstream.errors import (
         ColumnNotFound,
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
         UsageError,
     )
     from orcstream.io.options import IoOptions
+    from orcstream.plan.tail import Tail
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
+    from orcstream.reader.many import FileStream, open_many
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
@@ -42,6 +45,7 @@ __all__ = [
     "CorruptStripe",
     "CorruptTail",
     "Explanation",
+    "FileStream",
     "FormatError",
     "IoOptions",
     "NotOrcFile",
@@ -54,10 +58,13 @@ __all__ = [
     "ShortRead",
     "SourceChanged",
     "SourceError",
+    "Tail",
     "UnionValue",
     "Unsupported",
     "UsageError",
+    "blocking",
     "open",
+    "open_many",
 ]
 
 _HOMES = {
@@ -69,6 +76,7 @@ _HOMES = {
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
     "Explanation": "orcstream.reader.explain",
+    "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
     "IoOptions": "orcstream.io.options",
     "NotOrcFile": "orcstream.errors",
@@ -81,14 +89,19 @@ _HOMES = {
     "ShortRead": "orcstream.errors",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
+    "Tail": "orcstream.plan.tail",
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
     "open": "orcstream.reader.opening",
+    "open_many": "orcstream.reader.many",
 }
+_MODULES = ("blocking",)
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_HOMES[name]), name)

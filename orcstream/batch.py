@@ -224,6 +224,11 @@ class ReadResult:
         return self._schema.schema
 
     @property
+    def batch_schema(self) -> BatchSchema:
+        """The Arrow fields of the columns that were read."""
+        return self._schema
+
+    @property
     def batches(self) -> tuple[Batch, ...]:
         """The batches, in row order."""
         return self._batches

@@ -58,6 +58,8 @@ class CostModel:
     `bandwidth` is in bytes per second over all connections together. With `request_cap` requests under
     way at once, one more request costs its CPU or its share of the latency, whichever is larger; a gap
     that is read and thrown away costs its bytes of bandwidth. `gap_bytes` is where the two meet.
+    `adaptive` says whether latency and bandwidth may be replaced by what was measured (`io.estimate`); they
+    are what counts only where a store is distant.
     """
 
     latency_s: float
@@ -66,10 +68,16 @@ class CostModel:
     request_cpu_s: float
     part_bytes: int
     tail_bytes: int
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         if self.request_cap < 1 or self.part_bytes < 1 or self.tail_bytes < 1 or self.bandwidth <= 0:
             raise ValueError(f"no cost model: {self}")
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the store answers so fast that nothing is gained by not waiting for it."""
+        return self.latency_s < _NEAR_S
 
     @property
     def gap_bytes(self) -> int:
@@ -77,9 +85,14 @@ class CostModel:
         return int(max(self.request_cpu_s, self.latency_s / self.request_cap) * self.bandwidth)
 
     @property
+    def hop_bytes(self) -> int:
+        """How many unwanted bytes are worth reading to save one response that others wait for."""
+        return int(self.latency_s * self.bandwidth)
+
+    @property
     def least_part_bytes(self) -> int:
         """The shortest part worth a request of its own: about what one connection moves in a latency."""
-        if self.latency_s < _NEAR_S:
+        if self.is_near:
             return self.part_bytes
         return min(self.part_bytes, MIB)
 
@@ -94,16 +107,16 @@ class CostModel:
 
     @classmethod
     def http(cls) -> CostModel:
-        return cls(0.03, 1e8, 16, 3e-4, 8 * MIB, 64 * KIB)
+        return cls(0.03, 1e8, 16, 3e-4, 8 * MIB, 64 * KIB, adaptive=True)
 
     @classmethod
     def object_store(cls) -> CostModel:
-        return cls(0.03, 5e8, 16, 3e-4, 8 * MIB, 64 * KIB)
+        return cls(0.03, 5e8, 16, 3e-4, 8 * MIB, 64 * KIB, adaptive=True)
 
     @classmethod
     def hdfs(cls) -> CostModel:
         """A namenode and a datanode trip for each request, most often through a synchronous client."""
-        return cls(0.005, 2e8, 16, 2e-3, 8 * MIB, 64 * KIB)
+        return cls(0.005, 2e8, 16, 2e-3, 8 * MIB, 64 * KIB, adaptive=True)
 
 
 def coalesce(ranges: Sequence[ByteRange], *, gap_bytes: int, max_bytes: int) -> list[Request]:

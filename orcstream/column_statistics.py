@@ -1,18 +1,19 @@
 """Statistics of a column over a file, a stripe or a row group, as frozen values.
 
-Knows what each kind of column records. Must not know protobuf (`codec.metadata` fills these values from
-foreign bytes) nor which writer's numbers may be believed for pruning (`plan.prune`). Contract: every value
-that is not None is of the type the documentation names, decimals are finite, and a bound that could not
-be read is None, which proves nothing. Specification: "Column Statistics".
+Knows what each kind of column records, and which writers' numbers and bloom filters may be believed. Must not
+know protobuf (`codec.metadata` fills these values from foreign bytes) nor what they prove about a predicate
+(`plan.prune`). Contract: every value that is not None is of the type the documentation names, decimals are
+finite, and a bound that could not be read is None, which proves nothing. Specification: "Column Statistics".
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-__all__ = ["BoundingBox", "ColumnStatistics", "StatisticsKind"]
+__all__ = ["ALL_NULL", "BoundingBox", "ColumnStatistics", "StatisticsKind", "Trust", "trust_of"]
 
 StatisticsKind = Literal["integer", "double", "string", "boolean", "decimal", "date", "timestamp", "binary"]
 
@@ -73,3 +74,145 @@ class ColumnStatistics:
     total_children: int | None = None
     bounding_box: BoundingBox | None = None
     geospatial_types: tuple[int, ...] = ()
+
+
+ALL_NULL = ColumnStatistics(value_count=0, has_null=True)
+"""What holds for a column that a file does not have: known by identity, believed whoever wrote the file."""
+
+
+# --- whom to believe -------------------------------------------------------------------------------
+
+_HOUR_NS = 3600 * 10**9
+# No two zones' clocks were ever further apart than 26 hours.
+_ANY_ZONE_NS = 27 * _HOUR_NS
+# What separates two releases of the tz database for times after 1900, but for islands that changed sides of
+# the date line.
+_ONE_ZONE_NS = 3 * _HOUR_NS
+_UTC_NAMES = frozenset(
+    ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Universal", "Zulu", "Etc/Zulu")
+)
+
+_NUMBERS: frozenset[StatisticsKind] = frozenset(("integer", "double"))
+_BOUNDED: frozenset[StatisticsKind] = _NUMBERS | {"string", "boolean", "decimal", "date", "timestamp"}
+_HASHED: frozenset[StatisticsKind] = _NUMBERS | {"string", "binary", "decimal", "date", "timestamp"}
+_NONE: frozenset[StatisticsKind] = frozenset()
+
+_JAVA, _CPP, _PRESTO, _GO, _TRINO, _CUDF = range(6)
+_RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What of a file's statistics and bloom filters may be believed.
+
+    `counts`: those of values and of nulls hold. `bounds`: kinds whose bounds hold. `finite_doubles`: those of
+    floating point hold without a sum that proves that there was no NaN. `blooms`: kinds whose filters hold
+    in streams of kind BLOOM_FILTER_UTF8, `original_blooms` in those of the original BLOOM_FILTER.
+    `bloom_encodings` are those that may be read at all; of timestamps encoding 0 never holds (ORC-135).
+    `padded_blooms`: filters of CHAR are of texts as stored, or trimmed, or padded, but of one of these.
+    `zone_margin_ns` is how far the wall clock that is delivered may be from the one that statistics of
+    TIMESTAMP speak of.
+    """
+
+    counts: bool
+    bounds: frozenset[StatisticsKind]
+    finite_doubles: bool = False
+    blooms: frozenset[StatisticsKind] = _NONE
+    original_blooms: frozenset[StatisticsKind] = _NONE
+    bloom_encodings: frozenset[int] = frozenset((0, 1))
+    padded_blooms: bool = True
+    zone_margin_ns: int = _ANY_ZONE_NS
+
+    def in_zone(self, zone: str | None) -> Trust:
+        """The same for a stripe whose TIMESTAMPs were written, and are read, in this zone.
+
+        None where it is not known, or where values are read in another zone than they were written in.
+        """
+        if zone in _UTC_NAMES:
+            margin = 0
+        elif zone is None or "/" not in zone or zone.startswith(("Pacific/", "US/Samoa")):
+            margin = _ANY_ZONE_NS
+        else:
+            margin = _ONE_ZONE_NS
+        return replace(self, zone_margin_ns=margin)
+
+    def believes_bloom(self, kind: StatisticsKind, encoding: int, *, utf8: bool) -> bool:
+        """Whether a column's filters may be asked; `utf8` tells BLOOM_FILTER_UTF8 from BLOOM_FILTER."""
+        if encoding not in self.bloom_encodings or (kind == "timestamp" and encoding != 1):
+            return False
+        return kind in (self.blooms if utf8 else self.original_blooms)
+
+
+def trust_of(
+    writer: int, writer_version: int, software_version: str | None, file_version: tuple[int, int]
+) -> Trust:
+    """The table of writers and their faults, asked with what the postscript and the footer say.
+
+    For all of them: whether a column has nulls is taken from `value_count` and `has_null` together, since
+    each alone was wrong somewhere (ORC-415: C++ lost has_null; ORC-2054: Trino leaves it out; HIVE-20604: a
+    count of 0 that means "not recorded"). Local timestamps, those from before ORC-135, are never believed.
+    """
+    if writer == _JAVA:
+        trust = _java(writer_version)
+    elif writer == _CPP:
+        trust = _cpp(software_version)
+    elif writer == _TRINO:
+        # Leaves the bounds out where a NaN occurs, and never writes a sum. Filters of CHAR are of trimmed
+        # text, those of floating point, decimals and timestamps are of its own making.
+        trust = Trust(
+            counts=True,
+            bounds=_BOUNDED,
+            finite_doubles=True,
+            blooms=frozenset(("integer", "date", "string")),
+            padded_blooms=False,
+        )
+    elif writer == _PRESTO:
+        trust = Trust(counts=True, bounds=_BOUNDED - {"timestamp"})
+    elif writer == _CUDF:
+        # Boolean counts were wrong until 23.10 (rapidsai/cudf 13848), nanoseconds of times later (14325).
+        trust = Trust(counts=True, bounds=_BOUNDED - {"boolean", "timestamp"})
+    else:
+        # The Go writer, and those that came later: nobody has looked at what they record.
+        trust = Trust(counts=False, bounds=_NONE)
+    if file_version == (1, 9999):
+        # Java hashes the unscaled number of a decimal there, C++ its text.
+        trust = replace(
+            trust,
+            blooms=trust.blooms - {"decimal"},
+            original_blooms=trust.original_blooms - {"decimal"},
+        )
+    return trust
+
+
+def _java(version: int) -> Trust:
+    # Filters in the original streams: strings were in the writer's charset (ORC-101, right since HIVE-12055),
+    # decimals are wrong in all of them, timestamps are of a local clock.
+    original: frozenset[StatisticsKind] = _NUMBERS | {"date", "binary"}
+    if version >= 3:
+        original |= {"string"}
+    if version < 1:
+        # HIVE-8732: merged bounds of all but numbers are wrong. Before 2023 cuDF called itself this, too.
+        bounds = _NUMBERS
+    elif version < 6:
+        bounds = _BOUNDED - {"timestamp"}  # ORC-135
+    elif version == 6:
+        bounds = _BOUNDED - {
+            "decimal"
+        }  # ORC-517: bounds of decimal64 include a 0 that did not occur, or miss values
+    else:
+        bounds = _BOUNDED
+    return Trust(counts=True, bounds=bounds, blooms=_HASHED, original_blooms=original)
+
+
+def _cpp(software_version: str | None) -> Trust:
+    # ORC-1024: the hash of integers was wrong in 1.6.0 to 1.6.11 and 1.7.0; these wrote no software version
+    # or that one. What a number with a suffix stands for is not known.
+    release = _RELEASE.fullmatch(software_version or "")
+    version = tuple(map(int, release.groups())) if release is not None else (0, 0, 0)
+    hashes_well = version >= (1, 6, 12) and version != (1, 7, 0)
+    return Trust(
+        counts=True,
+        bounds=_BOUNDED,
+        blooms=_HASHED if hashes_well else _NONE,
+        bloom_encodings=frozenset((1,)),
+    )

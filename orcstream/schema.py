@@ -18,7 +18,17 @@ from typing import Any, NewType, NoReturn, cast
 
 from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
 
-__all__ = ["DEFAULT_CRS", "EDGE_ALGORITHMS", "MAX_DEPTH", "FileColumn", "Kind", "Schema", "Type"]
+__all__ = [
+    "DEFAULT_CRS",
+    "EDGE_ALGORITHMS",
+    "MAX_DEPTH",
+    "FileColumn",
+    "Kind",
+    "Schema",
+    "Type",
+    "decimal_shape",
+    "find_column",
+]
 
 # Recursive code (here, in decoders, in every consumer of Arrow schemas) needs a bound; Python's own
 # recursion limit is 1000 frames. The deepest real schemas seen have some 20 levels.
@@ -103,6 +113,8 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 # What a file means that does not say: longitude and latitude on WGS 84, edges on the sphere.
 DEFAULT_CRS = "OGC:CRS84"
 EDGE_ALGORITHMS = ("SPHERICAL", "VINCENTY", "THOMAS", "ANDOYER", "KARNEY")
+# What ORC C++ gives decimals of Hive 0.11 (`forcedScaleOnHive11Decimal`).
+_UNDECLARED_SCALE = 6
 # The limits of the format's own writers: Hive's decimals, 8-bit union tags.
 _MAX_PRECISION = 38
 _MAX_UNION_CHILDREN = 256
@@ -184,6 +196,13 @@ def _type_from_rows(rows: tuple[_Row, ...]) -> Type:
         children = tuple(done.pop() for _ in range(count))
         done.append(Type(kind, children, names, *rest))
     return done[0]
+
+
+def decimal_shape(type_: Type) -> tuple[int, int]:
+    """Precision and scale of a decimal; Hive 0.11 wrote none and kept a scale with every value."""
+    if not type_.precision:
+        return 38, type_.scale or _UNDECLARED_SCALE
+    return type_.precision, type_.scale or 0
 
 
 def _steps(node: Type) -> tuple[str, ...]:
@@ -336,6 +355,11 @@ class Schema:
 
 # Which children of a node are asked for, in order: None means the child whole.
 _Picked = dict[int, "_Picked | None"]
+
+
+def find_column(root: Type, column: str | tuple[str, ...], *, case_sensitive: bool = True) -> tuple[int, ...]:
+    """The child indices that lead from `root` to a column, named as `Schema.select` takes names."""
+    return tuple(_find(root, _parts(column), case_sensitive))
 
 
 def _parts(column: object) -> str | tuple[str, ...]:

@@ -17,6 +17,8 @@ cdef class InputStream:
     cdef Py_ssize_t head_pos
     cdef Py_ssize_t buffered
     cdef readonly long long consumed
+    # Decompressed bytes before the position at which reading begins.
+    cdef Py_ssize_t to_skip
     cdef readonly bint complete
     # Decompressed side: data[pos:end], kept alive by `owner`.
     cdef const uint8_t* data
@@ -29,6 +31,7 @@ cdef class InputStream:
     cdef bint more(self, object decompress) except -1
     cdef Py_ssize_t read_into(self, uint8_t* out, Py_ssize_t count, object decompress) except -1
     cdef Py_ssize_t skip_bytes(self, Py_ssize_t count, object decompress) except -1
+    cdef bint _settle(self, object decompress) except -1
     cdef bint _more_plain(self) except -1
     cdef Py_ssize_t _next_chunk(self, bint* original) except -2
     cdef object _take(self, Py_ssize_t count)

@@ -53,6 +53,24 @@ cdef class InputStream:
                 self._set_head()
         self.complete = last
 
+    def restart(self, *, long long file_offset, Py_ssize_t bytes_to_skip=0):
+        """Forget all bytes; what is fed next begins at `file_offset`, of a chunk if the file is compressed.
+
+        The first `bytes_to_skip` decompressed bytes are passed over: `bytes_into_chunk` of a position.
+        """
+        if bytes_to_skip < 0:
+            raise self.corrupt(f"a position {bytes_to_skip} bytes into a chunk")
+        self.pieces = []
+        self._set_head()
+        self.file_offset = file_offset
+        self.consumed = 0
+        self.buffered = 0
+        self.complete = False
+        self.data = NULL
+        self.pos = self.end = 0
+        self.owner = None
+        self.to_skip = bytes_to_skip
+
     @property
     def starved(self):
         """Whether bytes are still to be fed."""
@@ -82,6 +100,11 @@ cdef class InputStream:
         """Append the next chunk to the window; False when no whole chunk is at hand."""
         cdef bint original = False
         cdef Py_ssize_t length
+        if self.to_skip:
+            if not self._settle(decompress):
+                return False
+            if self.pos < self.end:
+                return True
         if not self.compressed:
             return self._more_plain()
         length = self._next_chunk(&original)
@@ -110,6 +133,8 @@ cdef class InputStream:
         """Copy at most `count` bytes to `out`; whole chunks are decompressed in place."""
         cdef Py_ssize_t done = 0, length, size
         cdef bint original = False
+        if self.to_skip and not self._settle(decompress):
+            return 0
         while done < count:
             if self.pos < self.end:
                 size = min(self.end - self.pos, count - done)
@@ -142,6 +167,16 @@ cdef class InputStream:
             self.pos += size
             done += size
         return done
+
+    cdef bint _settle(self, object decompress) except -1:
+        """Pass over what stands before the position; False when that is not all at hand yet."""
+        cdef Py_ssize_t count = self.to_skip
+        self.to_skip = 0
+        count -= self.skip_bytes(count, decompress)
+        self.to_skip = count
+        if count and self.complete:
+            raise self.corrupt(f"a position {count} bytes behind the end of the stream")
+        return count == 0
 
     cdef bint _more_plain(self) except -1:
         cdef Py_ssize_t rest = self.end - self.pos

@@ -34,6 +34,12 @@ cdef class Values:
             raise self.input.corrupt(f"a position that skips {values_to_skip} values")
         self.to_skip = values_to_skip
 
+    def restart(self):
+        """Forget pending values and where in a run the stream stands; the input is restarted apart."""
+        self.buffer = None
+        self.start = self.stop = 0
+        self.to_skip = 0
+
     cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
         raise NotImplementedError  # every value stream has its own
 
@@ -212,6 +218,11 @@ cdef class BoolValues(Values):
         self.packed.seek(values_to_skip)
         self.bits_to_skip = bits_to_skip
 
+    def restart(self):
+        Values.restart(self)
+        self.packed.restart()
+        self.bits_to_skip = 0
+
     cdef Py_ssize_t extra(self):
         return 8
 
@@ -287,6 +298,10 @@ cdef class RawValues(Values):
     def __cinit__(self, InputStream input, *, Py_ssize_t item_bytes):
         self.input = input
         self.item_bytes = item_bytes
+
+    def restart(self):
+        Values.restart(self)
+        self.partial = 0
 
     def seek(self, Py_ssize_t values_to_skip):
         """Positions of such a stream have no count of values: its entries begin at a byte."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orcstream.schema import Kind, Type
+from orcstream.schema import Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Field", "Vector", "VectorOptions", "decimal_shape", "field_of", "vector_bytes"]
+__all__ = ["Field", "Vector", "VectorOptions", "field_of", "vector_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,6 @@ _FORMATS = {
     Kind.MAP: "+m",
     Kind.STRUCT: "+s",
 }
-# What ORC C++ gives decimals of Hive 0.11 (`forcedScaleOnHive11Decimal`).
-_UNDECLARED_SCALE = 6
 _TEXT = (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
 
 
@@ -105,13 +103,6 @@ def field_of(name: str, type_: Type, options: VectorOptions) -> Field:
             return Field(name, "i", type_, metadata=metadata, dictionary=values)
         return Field(name, text, type_, metadata=metadata)
     return Field(name, _format(type_, options), type_, metadata=metadata, children=children)
-
-
-def decimal_shape(type_: Type) -> tuple[int, int]:
-    """Precision and scale of a decimal; Hive 0.11 wrote none and kept a scale with every value."""
-    if not type_.precision:
-        return 38, type_.scale or _UNDECLARED_SCALE
-    return type_.precision, type_.scale or 0
 
 
 def _format(type_: Type, options: VectorOptions) -> str:

@@ -20,9 +20,9 @@ from orcstream.codec.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.schema import Kind
+from orcstream.schema import Kind, Type
 
-__all__ = ["StreamPositions", "positions_of", "stream_ranges"]
+__all__ = ["StreamPositions", "is_decimal64", "positions_of", "stream_ranges"]
 
 
 def stream_ranges(
@@ -119,3 +119,8 @@ def positions_of(
         result.append(StreamPositions(stream, first, place + rest))
         first += len(place) + len(rest)
     return tuple(result)
+
+
+def is_decimal64(type_: Type, *, decimal64: bool) -> bool:
+    """Whether a decimal is stored as plain integers: short ones, in files of version UNSTABLE-PRE-2.0."""
+    return decimal64 and type_.kind is Kind.DECIMAL and 0 < (type_.precision or 0) <= 18

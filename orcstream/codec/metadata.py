@@ -28,6 +28,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from orcstream._proto import orc_proto as pb
+from orcstream.codec.bloom import MAX_HASHES, BloomFilter, BloomIndex
 from orcstream.codec.checks import check_no_overlap, check_stripe_footer
 from orcstream.codec.compression import Compression
 from orcstream.codec.structure import (
@@ -58,6 +59,7 @@ __all__ = [
     "Footer",
     "RowIndex",
     "StatisticsList",
+    "parse_bloom_index",
     "parse_footer",
     "parse_metadata",
     "parse_postscript",
@@ -589,3 +591,24 @@ def parse_row_index(data: bytes, max_entries: int | None = None) -> RowIndex:
             starts.append(len(positions))
             statistics.append(entry.statistics)
     return RowIndex(np.array(positions, dtype=np.uint64), np.array(starts, dtype=np.int64), tuple(statistics))
+
+
+def parse_bloom_index(data: bytes, max_entries: int, *, utf8: bool = True, encoding: int = 0) -> BloomIndex:
+    """The bloom filters of one column in one stripe from their decompressed stream.
+
+    `utf8` tells streams of kind BLOOM_FILTER_UTF8 from BLOOM_FILTER, `encoding` is the column's
+    `bloom_encoding`. More than `max_entries` filters are `CorruptStripe`; one that no writer makes is
+    None, for it proves nothing.
+    """
+    with _foreign(CorruptStripe, "bloom filters"):
+        entries = pb.BloomFilterIndex.FromString(data).bloom_filter
+        if len(entries) > max_entries:
+            raise CorruptStripe(f"{len(entries)} bloom filters, for at most {max_entries}")
+        return BloomIndex(tuple(_bloom_filter(entry, utf8=utf8) for entry in entries), utf8, encoding)
+
+
+def _bloom_filter(message: pb.BloomFilter, *, utf8: bool) -> BloomFilter | None:
+    bits = message.utf8bitset if utf8 else np.array(message.bitset, "<u8").tobytes()
+    if not bits or len(bits) % 8 or not 0 < message.num_hash_functions <= MAX_HASHES:
+        return None
+    return BloomFilter(bits, message.num_hash_functions)

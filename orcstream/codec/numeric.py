@@ -9,10 +9,9 @@ from orcstream._buffer import Buffer
 from orcstream.codec._temporal import decimals, widen
 from orcstream.codec._values import BoolValues, IntValues, Values, Varint128Values
 from orcstream.codec._vector import narrow, pack_bits
-from orcstream.codec.column import decimal_shape
 from orcstream.codec.decoder import FixedDecoder
 from orcstream.errors import CorruptStream
-from orcstream.schema import Kind, Type
+from orcstream.schema import Kind, Type, decimal_shape
 
 __all__ = ["BooleanDecoder", "DecimalDecoder", "IntegerDecoder", "PlainDecoder"]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from orcstream.byterange import ByteRange
 from orcstream.codec._stream import InputStream
@@ -17,11 +19,13 @@ from orcstream.codec._values import (
     ByteValues,
     IntValues,
     RawValues,
+    Values,
     Varint128Values,
 )
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compound import ListDecoder, StructDecoder, UnionDecoder
 from orcstream.codec.decoder import ColumnDecoder
+from orcstream.codec.layout import is_decimal64
 from orcstream.codec.numeric import BooleanDecoder, DecimalDecoder, IntegerDecoder, PlainDecoder
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
 from orcstream.codec.temporal import UTC, DateDecoder, TimestampDecoder, ZoneRules
@@ -29,7 +33,9 @@ from orcstream.codec.text import DictionaryDecoder, TextDecoder
 from orcstream.errors import CorruptStripe, Unsupported
 from orcstream.schema import Kind, Type
 
-__all__ = ["ColumnStreams", "StripeOptions", "build_columns"]
+__all__ = ["ColumnStreams", "StreamCursor", "StripeOptions", "build_columns"]
+
+_V = TypeVar("_V", bound=Values)
 
 _DIRECT = (EncodingKind.DIRECT, EncodingKind.DIRECT_V2)
 _DICTIONARY = (EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2)
@@ -55,12 +61,37 @@ class StripeOptions:
     decimal64: bool
 
 
+@dataclass(frozen=True, slots=True)
+class StreamCursor:
+    """One stream of a column: where it lies in the file, and what its values are read from.
+
+    Those of a dictionary are read whole, whatever rows are wanted.
+    """
+
+    type: Type
+    kind: StreamKind
+    range: ByteRange
+    values: Values
+    is_dictionary: bool = False
+
+    @property
+    def input(self) -> InputStream:
+        return self.values.input
+
+    def seek(self, file_offset: int, bytes_to_skip: int, rest: Sequence[int]) -> None:
+        """Go on at a position: `rest` are its numbers after the place in the stream."""
+        self.values.input.restart(file_offset=file_offset, bytes_to_skip=bytes_to_skip)
+        self.values.restart()
+        if rest:
+            self.values.seek(*rest)
+
+
 @dataclass(slots=True)
 class ColumnStreams:
-    """A decoder and its input streams, each with its range in the file (empty ones left out)."""
+    """A decoder and the streams it reads (empty ones left out)."""
 
     decoder: ColumnDecoder
-    streams: list[tuple[InputStream, ByteRange]]
+    streams: list[StreamCursor]
 
 
 Placed = Sequence[tuple[StreamInformation, ByteRange]]
@@ -105,7 +136,7 @@ class _Builder:
         self._index = index
         self._encodings = encodings
         self._options = options
-        self.streams: list[tuple[InputStream, ByteRange]] = []
+        self.streams: list[StreamCursor] = []
 
     def build(self, type_: Type) -> ColumnDecoder:
         encoding = self._encodings[type_.column_id]
@@ -121,10 +152,12 @@ class _Builder:
             raise CorruptStripe(f"{type_} cannot be encoded as {encoding.kind.name}", column=type_.column_id)
         present = None
         if (type_.column_id, StreamKind.PRESENT) in self._index:
-            present = BoolValues(self._input(type_, StreamKind.PRESENT))
+            present = self._stream(type_, StreamKind.PRESENT, BoolValues)
         return _BUILDERS[type_.kind](self, type_, present, encoding)
 
-    def _input(self, type_: Type, kind: StreamKind) -> InputStream:
+    def _stream(
+        self, type_: Type, kind: StreamKind, make: Callable[[InputStream], _V], *, is_dictionary: bool = False
+    ) -> _V:
         range_ = self._index.get((type_.column_id, kind))
         stream = InputStream(
             compressed=self._options.compressed,
@@ -133,26 +166,34 @@ class _Builder:
             kind=kind.name,
             file_offset=range_.start if range_ else 0,
         )
+        values = make(stream)
         if range_ is not None and range_.length:
-            self.streams.append((stream, range_))
+            self.streams.append(StreamCursor(type_, kind, range_, values, is_dictionary))
         else:
             # Writers leave out streams without a value; whoever needs one learns that it ends early.
             stream.feed(b"", last=True)
-        return stream
+        return values
 
     def _integers(
-        self, type_: Type, kind: StreamKind, encoding: ColumnEncoding, *, signed: bool
+        self,
+        type_: Type,
+        kind: StreamKind,
+        encoding: ColumnEncoding,
+        *,
+        signed: bool,
+        is_dictionary: bool = False,
     ) -> IntValues:
-        return IntValues(self._input(type_, kind), signed=signed, version_2=encoding.kind in _VERSION_2)
+        make = partial(IntValues, signed=signed, version_2=encoding.kind in _VERSION_2)
+        return self._stream(type_, kind, make, is_dictionary=is_dictionary)
 
     def _children(self, type_: Type) -> list[ColumnDecoder]:
         return [self.build(child) for child in type_.children]
 
     def boolean(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
-        return BooleanDecoder(type_, present, BoolValues(self._input(type_, StreamKind.DATA)))
+        return BooleanDecoder(type_, present, self._stream(type_, StreamKind.DATA, BoolValues))
 
     def byte(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
-        return PlainDecoder(type_, present, ByteValues(self._input(type_, StreamKind.DATA)), row_bytes=1)
+        return PlainDecoder(type_, present, self._stream(type_, StreamKind.DATA, ByteValues), row_bytes=1)
 
     def integer(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         values = self._integers(type_, StreamKind.DATA, encoding, signed=True)
@@ -162,14 +203,14 @@ class _Builder:
 
     def floating(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         width = 4 if type_.kind is Kind.FLOAT else 8
-        values = RawValues(self._input(type_, StreamKind.DATA), item_bytes=width)
+        values = self._stream(type_, StreamKind.DATA, partial(RawValues, item_bytes=width))
         return PlainDecoder(type_, present, values, row_bytes=width)
 
     def decimal(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
-        if self._options.decimal64 and 0 < (type_.precision or 0) <= 18:
-            values = IntValues(self._input(type_, StreamKind.DATA), signed=True, version_2=True)
-            return DecimalDecoder(type_, present, values, None)
-        varints = Varint128Values(self._input(type_, StreamKind.DATA))
+        if is_decimal64(type_, decimal64=self._options.decimal64):
+            make = partial(IntValues, signed=True, version_2=True)
+            return DecimalDecoder(type_, present, self._stream(type_, StreamKind.DATA, make), None)
+        varints = self._stream(type_, StreamKind.DATA, Varint128Values)
         scales = self._integers(type_, StreamKind.SECONDARY, encoding, signed=True)
         return DecimalDecoder(type_, present, varints, scales)
 
@@ -193,10 +234,11 @@ class _Builder:
         is_text = type_.kind in _TEXT
         validate = is_text and self._options.vectors.invalid_utf8 == "error"
         dictionaries = is_text and self._options.vectors.dictionaries
-        data_kind = StreamKind.DATA if encoding.kind in _DIRECT else StreamKind.DICTIONARY_DATA
-        lengths = self._integers(type_, StreamKind.LENGTH, encoding, signed=False)
-        data = RawValues(self._input(type_, data_kind), item_bytes=1)
-        if encoding.kind in _DIRECT:
+        direct = encoding.kind in _DIRECT
+        lengths = self._integers(type_, StreamKind.LENGTH, encoding, signed=False, is_dictionary=not direct)
+        data_kind = StreamKind.DATA if direct else StreamKind.DICTIONARY_DATA
+        data = self._stream(type_, data_kind, partial(RawValues, item_bytes=1), is_dictionary=not direct)
+        if direct:
             return TextDecoder(type_, present, lengths, data, validate=validate, dictionaries=dictionaries)
         return DictionaryDecoder(
             type_,
@@ -217,7 +259,7 @@ class _Builder:
         return ListDecoder(type_, present, lengths, self._children(type_))
 
     def union(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
-        tags = ByteValues(self._input(type_, StreamKind.DATA))
+        tags = self._stream(type_, StreamKind.DATA, ByteValues)
         return UnionDecoder(type_, present, tags, self._children(type_))
 
 

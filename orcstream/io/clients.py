@@ -4,7 +4,8 @@ Knows reference counts (a client is closed with its last user) and how to compar
 know any store: a client is anything with `aclose`, made by the caller's factory in the loop that uses it.
 
 Making a client costs up to 100 ms and 13 MB (an S3 client reads its service model), so a thousand opens of
-one store share one. A client belongs to the loop it was made in; loops never share.
+one store share one. A client belongs to the loop it was made in; loops never share. Who opens many objects
+one after the other asks for clients to be kept meanwhile (`keep_clients`), used or not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
-__all__ = ["Client", "Lease", "canonical_options", "lease_client", "leased_clients"]
+__all__ = ["Client", "Lease", "canonical_options", "keep_clients", "lease_client", "leased_clients"]
 
 CLOSE_TIMEOUT_S = 5.0
 
@@ -42,8 +43,20 @@ class _Entry:
 
 
 Key = tuple[str, Hashable]
-# By loop. Each loop touches its own inner dictionary only.
-_clients: dict[asyncio.AbstractEventLoop, dict[Key, _Entry]] = {}
+
+
+class _Clients:
+    """The clients of one loop, and how many ask for them to be kept."""
+
+    __slots__ = ("entries", "keeper_count")
+
+    def __init__(self) -> None:
+        self.entries: dict[Key, _Entry] = {}
+        self.keeper_count = 0
+
+
+# Each loop touches its own only.
+_clients: dict[asyncio.AbstractEventLoop, _Clients] = {}
 
 
 class Lease(Generic[C]):
@@ -67,25 +80,15 @@ async def lease_client(
     Of concurrent first users one makes the client and the others wait; should making it fail or be
     cancelled, the next in line tries for itself.
     """
-    loop = asyncio.get_running_loop()
-    for other in list(_clients):
-        if other.is_closed():  # its clients cannot be closed any more, only forgotten
-            _clients.pop(other, None)
+    clients = _running()
     key = (protocol, canonical_options(options))
-    entries = _clients.setdefault(loop, {})
-    entry = entries.setdefault(key, _Entry(options))
+    entry = clients.entries.setdefault(key, _Entry(options))
     entry.user_count += 1
 
     async def give_back() -> None:
         entry.user_count -= 1
-        if entry.user_count:
-            return
-        del entries[key]  # first, so that a newcomer makes a client of its own
-        if not entries and _clients.get(loop) is entries:
-            del _clients[loop]
-        if entry.client is not None:
-            with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-                await entry.client.aclose()
+        if entry.user_count == 0 and clients.keeper_count == 0:
+            await _close(clients, key)
 
     try:
         async with entry.lock:
@@ -98,9 +101,57 @@ async def lease_client(
     return Lease(client, give_back)
 
 
+def keep_clients() -> Lease[Client]:
+    """Until this is given back, no client of the running loop is closed with its last user."""
+    clients = _running()
+    clients.keeper_count += 1
+
+    async def give_back() -> None:
+        clients.keeper_count -= 1
+        while clients.keeper_count == 0:  # one at a time: others may come and go meanwhile
+            idle = [key for key, entry in clients.entries.items() if entry.user_count == 0]
+            if not idle:
+                _forget_empty(clients)
+                return
+            await _close(clients, idle[0])
+
+    return Lease(_NO_CLIENT, give_back)
+
+
 def leased_clients() -> int:
     """How many clients the running loop has; 0 when everything was closed."""
-    return len(_clients.get(asyncio.get_running_loop(), {}))
+    clients = _clients.get(asyncio.get_running_loop())
+    return len(clients.entries) if clients else 0
+
+
+class _NoClient:
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+_NO_CLIENT = _NoClient()
+
+
+def _running() -> _Clients:
+    """The running loop's clients."""
+    for other in list(_clients):
+        if other.is_closed():  # its clients cannot be closed any more, only forgotten
+            _clients.pop(other, None)
+    return _clients.setdefault(asyncio.get_running_loop(), _Clients())
+
+
+async def _close(clients: _Clients, key: Key) -> None:
+    entry = clients.entries.pop(key)  # first, so that a newcomer makes a client of its own
+    _forget_empty(clients)
+    if entry.client is not None:
+        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
+            await entry.client.aclose()
+
+
+def _forget_empty(clients: _Clients) -> None:
+    loop = asyncio.get_running_loop()
+    if not clients.entries and not clients.keeper_count and _clients.get(loop) is clients:
+        del _clients[loop]
 
 
 def canonical_options(value: object) -> Hashable:

@@ -35,11 +35,9 @@ from orcstream.io.byte_source import (
 )
 from orcstream.io.clients import Client, Lease, lease_client
 
-__all__ = ["HDFS_PROTOCOLS", "FilesystemSource", "open_chain", "open_filesystem", "translate_error"]
+__all__ = ["FilesystemSource", "open_chain", "open_filesystem", "translate_error"]
 
 T = TypeVar("T")
-
-HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "viewfs"})
 
 # What file systems call the things that change with a file.
 VERSION_KEYS = (
@@ -161,6 +159,7 @@ class FilesystemSource:
         data = await self._guard(self._calls.cat_file(self._path, range.start, range.stop))
         view = memoryview(data).cast("B")
         if len(view) != range.length:
+            await self.verify()
             raise self._short(range, f"{len(view)} arrived")
         return view
 

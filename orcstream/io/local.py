@@ -71,7 +71,16 @@ class LocalSource:
         return suffix
 
     async def fetch(self, range: ByteRange) -> BytesLike:
-        return await _in_thread(lambda: _pread(self._descriptor, range, self.url), self._limiter, self.url)
+        def read() -> BytesLike:
+            try:
+                return _pread(self._descriptor, range, self.url)
+            except ShortRead:
+                # A file that is another one, or was cut, stays so: no attempt can help.
+                status = os.fstat(self._descriptor)
+                self._pin.check(status.st_size, _fingerprint(status))
+                raise
+
+        return await _in_thread(read, self._limiter, self.url)
 
     async def verify(self) -> None:
         def look() -> os.stat_result:

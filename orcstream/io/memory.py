@@ -46,6 +46,7 @@ class BytesSource:
     async def fetch(self, range: ByteRange) -> BytesLike:
         await anyio.lowlevel.checkpoint()
         if range.stop > len(self._data):
+            self._pin.check(len(self._data), "")
             raise _ends_before(range, len(self._data), self.url)
         return self._data[range.start : range.stop]
 

@@ -5,6 +5,7 @@ Knows numbers and their limits. Must not know any store; None means "what suits 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -20,6 +21,11 @@ class IoOptions:
     """`request_cap` requests at once, `part_bytes` in the longest, `tail_bytes` in the first.
 
     A failed request is sent again up to `retries` times; each attempt may take `timeout_s` seconds.
+    Which gaps are read and how long parts are follows from the store's latency and bandwidth: measured while
+    reading, unless `adaptive` is False (then a read's requests are the same each time), or as named by
+    `latency_s` (seconds for one request) and `bandwidth` (bytes a second, all connections together).
+    With `hedge`, a request that takes longer than 99 in 100 like it did is sent a second time, at most one
+    in 100; the first answer counts.
     """
 
     request_cap: int | None = None
@@ -27,6 +33,10 @@ class IoOptions:
     timeout_s: float = 60.0
     part_bytes: int | None = None
     tail_bytes: int | None = None
+    adaptive: bool = True
+    hedge: bool = False
+    latency_s: float | None = None
+    bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("request_cap", 1), ("part_bytes", 1), ("tail_bytes", 1), ("retries", 0)):
@@ -35,9 +45,18 @@ class IoOptions:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise UsageError(f"io_options: {name} must be an integer of at least {least}, not {value!r}")
-        timeout_s: object = self.timeout_s
-        if not isinstance(timeout_s, int | float) or not timeout_s > 0:
-            raise UsageError(f"io_options: timeout_s must be above 0, not {timeout_s!r}")
+        for name in ("timeout_s", "latency_s", "bandwidth"):
+            value = getattr(self, name)
+            if value is None and name != "timeout_s":
+                continue
+            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+                raise UsageError(f"io_options: {name} must be above 0, not {value!r}")
+        if max(self.latency_s or 0, self.bandwidth or 0) == math.inf:
+            raise UsageError("io_options: latency_s and bandwidth must be finite")
+        for name in ("adaptive", "hedge"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise UsageError(f"io_options: {name} must be True or False, not {value!r}")
 
     @classmethod
     def of(cls, value: IoOptions | Mapping[str, Any] | None) -> IoOptions:
@@ -55,10 +74,14 @@ class IoOptions:
         return cls(**value)
 
     def tune(self, cost: CostModel) -> CostModel:
-        """`cost` with what the user decided."""
+        """`cost` with what the user decided; what the user names is not measured."""
+        named = self.latency_s is not None or self.bandwidth is not None
         return replace(
             cost,
             request_cap=self.request_cap or cost.request_cap,
             part_bytes=self.part_bytes or cost.part_bytes,
             tail_bytes=self.tail_bytes or cost.tail_bytes,
+            latency_s=cost.latency_s if self.latency_s is None else self.latency_s,
+            bandwidth=self.bandwidth or cost.bandwidth,
+            adaptive=cost.adaptive and self.adaptive and not named,
         )

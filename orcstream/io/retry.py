@@ -37,17 +37,19 @@ class RetryPolicy:
     """Up to `retries` further attempts, each at most `timeout_s` long, waits doubling from 0.1 to 10 s.
 
     Of each wait, half is fixed and half is drawn, so that requests that failed together do not return
-    together. A store that names a time to wait gets it, up to the longest wait.
+    together. A store that names a time to wait gets it, up to the longest wait. `hedge` says whether the
+    scheduler may send a second request beside one that is slow (`io.estimate`).
     """
 
     retries: int
     timeout_s: float
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     draw: Callable[[], float] = random.random
+    hedge: bool = False
 
     @classmethod
     def of(cls, options: IoOptions) -> RetryPolicy:
-        return cls(retries=options.retries, timeout_s=options.timeout_s)
+        return cls(retries=options.retries, timeout_s=options.timeout_s, hedge=options.hedge)
 
     async def run(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import aiohttp
@@ -58,6 +58,14 @@ class S3Client:
 
     filesystem: Any
     session: aiohttp.ClientSession
+    _proxies: dict[str, str | None] = field(default_factory=dict)
+
+    def proxy_for(self, url: yarl.URL) -> str | None:
+        """The proxy that the environment names; asked once for each host, because it reads all variables."""
+        origin = f"{url.scheme}://{url.authority}"
+        if origin not in self._proxies:
+            self._proxies[origin] = get_environ_proxies(origin).get(url.scheme)
+        return self._proxies[origin]
 
     async def aclose(self) -> None:
         try:
@@ -224,7 +232,7 @@ class S3Source:
                 self._signs = False
                 return None, True
             self._signature = _Signature(yarl.URL(text, encoded=True), self._clock())
-            self._proxy = get_environ_proxies(text).get(self._signature.url.scheme)
+            self._proxy = self._lease.client.proxy_for(self._signature.url)
             return self._signature, True
 
     async def _presign(self) -> str | None:

@@ -3,6 +3,9 @@
 Knows ranges, priorities and the clock. Must not know what the bytes mean, nor how much memory there is:
 the caller submits what its budget admits.
 
+What it measures it hands to the planner: `cost` is the source's cost model with latency and bandwidth as
+they turned out to be, and to itself, where the user wants slow requests sent a second time.
+
 Contract. `submit` never waits; of the requests that are queued, the one with the lowest priority number
 starts first (ties in the order of submission). A failure stays in its ticket until someone waits for it
 and harms no other request. The task group is the caller's and outlives the scheduler's use; `close`
@@ -22,9 +25,10 @@ from typing import TypeVar
 import anyio
 import anyio.abc
 
-from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import OrcError, ShortRead, UsageError
 from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.estimate import CostEstimate, SlowRequests
 from orcstream.io.retry import RetryPolicy
 
 __all__ = ["FetchScheduler", "FetchStatistics", "FetchTicket"]
@@ -39,7 +43,9 @@ class FetchStatistics:
     `request_count` counts attempts, so retries are in it; `byte_count` is what arrived and was kept;
     `wait_s` is how long callers waited for tickets, `busy_s` how long at least one request was under way.
     `hop_count` is the number of such busy periods: requests of one period did not wait for each other's
-    answers, so it measures how often the latency of the store was paid in full.
+    answers, so it measures how often the latency of the store was paid in full. `hedge_count` requests were
+    sent a second time because they were slow; they are in `request_count` too. `latency_s` and `bandwidth`
+    (bytes a second) are those of `FetchScheduler.cost`: measured, or the preset's while little is known.
     """
 
     request_count: int
@@ -48,6 +54,9 @@ class FetchStatistics:
     hop_count: int
     wait_s: float
     busy_s: float
+    hedge_count: int
+    latency_s: float
+    bandwidth: float
 
 
 class FetchTicket:
@@ -96,7 +105,10 @@ class FetchTicket:
 
 
 class FetchScheduler:
-    """See the module. `on_finished(range, start_s, stop_s)` is called after each request that delivered."""
+    """See the module. `on_finished(range, start_s, stop_s)` is called after each request that delivered.
+
+    `estimate` carries on what another scheduler of the same source has measured.
+    """
 
     def __init__(
         self,
@@ -107,6 +119,7 @@ class FetchScheduler:
         request_cap: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
         on_finished: Callable[[ByteRange, float, float], None] | None = None,
+        estimate: CostEstimate | None = None,
     ) -> None:
         self._source = source
         self._task_group = task_group
@@ -127,10 +140,20 @@ class FetchScheduler:
         self._bytes_in_flight = 0
         self._request_count = self._retry_count = self._byte_count = self._hop_count = 0
         self._wait_s = self._busy_s = 0.0
+        self._estimate = estimate or CostEstimate(source.cost)
+        # Near sources answer from memory, or on threads that cannot be interrupted.
+        self._slow = SlowRequests() if retry.hedge and not source.cost.is_near else None
+        self._request_s = 0.0  # how long requests were under way, each for itself, up to `_counted_s`
+        self._counted_s = 0.0
 
     @property
     def source(self) -> ByteSource:
         return self._source
+
+    @property
+    def cost(self) -> CostModel:
+        """What requests cost, as far as it was measured: plan each window with the answer of that time."""
+        return self._estimate.model()
 
     @property
     def bytes_in_flight(self) -> int:
@@ -153,6 +176,9 @@ class FetchScheduler:
             hop_count=self._hop_count,
             wait_s=self._wait_s,
             busy_s=busy_s,
+            hedge_count=self._slow.hedge_count if self._slow else 0,
+            latency_s=self.cost.latency_s,
+            bandwidth=self.cost.bandwidth,
         )
 
     def submit(self, range: ByteRange, priority: int) -> FetchTicket:
@@ -239,7 +265,54 @@ class FetchScheduler:
                 self._on_finished(wanted, start_s, self._clock())
 
     async def _fetch(self, wanted: ByteRange) -> RangeBuffer:
-        return RangeBuffer(wanted, await self._source.fetch(wanted))
+        """One attempt, measured by itself: failures and waits before it say nothing of the store's speed."""
+        start_s, before_s = self._count_time(), self._request_s
+        limit_s = self._slow.limit_s(wanted.length) if self._slow else None
+        if limit_s is None:
+            buffer = RangeBuffer(wanted, await self._source.fetch(wanted))
+        else:
+            buffer = await self._fetch_hedged(wanted, limit_s)
+        stop_s = self._count_time()
+        if stop_s > start_s:
+            concurrency = (self._request_s - before_s) / (stop_s - start_s)
+            self._estimate.observe(wanted.length, start_s, stop_s, concurrency)
+        if self._slow is not None:
+            self._slow.observe(wanted.length, stop_s - start_s)
+        return buffer
+
+    async def _fetch_hedged(self, wanted: ByteRange, limit_s: float) -> RangeBuffer:
+        """One request, and a second one should it take longer than `limit_s`; the first answer counts.
+
+        A failure counts only when no other request is under way.
+        """
+        answers: list[RangeBuffer] = []
+        failures: list[Exception] = []
+        settled = anyio.Event()
+        sent_count = 0
+
+        async def ask() -> None:
+            try:
+                answers.append(RangeBuffer(wanted, await self._source.fetch(wanted)))
+            except Exception as error:  # noqa: BLE001 - raised below, unless the other one answers
+                failures.append(error)
+            if answers or len(failures) == sent_count:
+                settled.set()
+
+        async with anyio.create_task_group() as tasks:
+            sent_count = 1
+            tasks.start_soon(ask, name="orcstream fetch")
+            with anyio.move_on_after(limit_s):
+                await settled.wait()
+            if not settled.is_set() and self._slow is not None and self._slow.may_hedge():
+                self._slow.hedge_count += 1
+                self._request_count += 1
+                sent_count = 2
+                tasks.start_soon(ask, name="orcstream hedge")
+            await settled.wait()
+            tasks.cancel_scope.cancel()
+        if answers:
+            return answers[0]
+        raise failures[-1]
 
     async def _attempts(self, attempt: Callable[[], Awaitable[T]]) -> T:
         async def counted() -> T:
@@ -252,7 +325,7 @@ class FetchScheduler:
         self._retry_count += 1
 
     def _begin(self, length: int) -> float:
-        now = self._clock()
+        now = self._count_time()
         if self._active_count == 0:
             self._active_since = now
             self._hop_count += not self._period_open
@@ -262,12 +335,19 @@ class FetchScheduler:
         return now
 
     def _end(self, length: int) -> None:
+        now = self._count_time()
         self._active_count -= 1
         self._bytes_in_flight -= length
         if self._active_count == 0:
-            self._busy_s += self._clock() - self._active_since
+            self._busy_s += now - self._active_since
             # What was queued meanwhile waited for a place, not for an answer: the period goes on.
             self._period_open = self.queued_count > 0
+
+    def _count_time(self) -> float:
+        now = self._clock()
+        self._request_s += self._active_count * (now - self._counted_s)
+        self._counted_s = now
+        return now
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

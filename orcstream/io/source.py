@@ -17,7 +17,10 @@ from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.options import IoOptions
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
 
-__all__ = ["ByteSource", "IoOptions", "Suffix", "open_source", "strip_credentials"]
+__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "open_source", "strip_credentials"]
+
+# As CostModel.hdfs.
+HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "viewfs"})
 
 
 async def open_source(
@@ -36,42 +39,71 @@ async def open_source(
         raise Unsupported(
             "the clients of stores need asyncio; run this with asyncio, or trio's guest mode", reason="trio"
         ) from None
-    tune = IoOptions.of(io_options).tune
+    cost = cost_of(url, io_options)
     if isinstance(url, bytes | bytearray | memoryview):
         from orcstream.io.memory import BytesSource
 
-        return BytesSource(url, tune(CostModel.memory()))
+        return BytesSource(url, cost)
+    text = _text_of(url)
+    options = dict(storage_options or {})
+    shown = strip_credentials(text)
+    kind = _kind_of(text)
+    if kind in ("http", "https"):
+        from orcstream.io.http import open_http
+
+        return await open_http(text, options, cost, shown)
+    if kind == "chain":
+        from orcstream.io.filesystem import open_chain
+
+        return await open_chain(text, options, cost, shown)
+    if kind in ("file", "local"):
+        from orcstream.io.local import open_local
+
+        return await open_local(local_path(text), cost, shown)
+    if kind == "memory":
+        from orcstream.io.memory import open_memory
+
+        return open_memory(text, cost, shown)
+    if kind in ("s3", "s3a"):
+        from orcstream.io.s3 import open_s3
+
+        return await open_s3(text, options, cost, shown)
+    from orcstream.io.filesystem import open_filesystem
+
+    return await open_filesystem(kind, text, options, cost, shown)
+
+
+def cost_of(
+    url: str | os.PathLike[str] | BytesLike, io_options: IoOptions | Mapping[str, Any] | None
+) -> CostModel:
+    """What reading from the kind of source behind `url` costs, before anything was measured."""
+    tune = IoOptions.of(io_options).tune
+    if isinstance(url, bytes | bytearray | memoryview):
+        return tune(CostModel.memory())
+    kind = _kind_of(_text_of(url))
+    if kind in ("http", "https"):
+        return tune(CostModel.http())
+    if kind in ("file", "local"):
+        return tune(CostModel.local())
+    if kind == "memory":
+        return tune(CostModel.memory())
+    return tune(CostModel.hdfs() if kind in HDFS_PROTOCOLS else CostModel.object_store())
+
+
+def _text_of(url: object) -> str:
     if isinstance(url, os.PathLike):
         url = os.fspath(url)
     if not isinstance(url, str):
         raise UsageError(f"a URL must be text, a path or bytes, not {type(url).__name__}")
-    options = dict(storage_options or {})
-    shown = strip_credentials(url)
+    return url
+
+
+def _kind_of(url: str) -> str:
+    """The protocol, or "chain"."""
     protocol = protocol_of(url)
-    if protocol in ("http", "https"):
-        from orcstream.io.http import open_http
-
-        return await open_http(url, options, tune(CostModel.http()), shown)
-    if "::" in url and _is_chain(url):
-        from orcstream.io.filesystem import open_chain
-
-        return await open_chain(url, options, tune(CostModel.object_store()), shown)
-    if protocol in ("file", "local"):
-        from orcstream.io.local import open_local
-
-        return await open_local(local_path(url), tune(CostModel.local()), shown)
-    if protocol == "memory":
-        from orcstream.io.memory import open_memory
-
-        return open_memory(url, tune(CostModel.memory()), shown)
-    if protocol in ("s3", "s3a"):
-        from orcstream.io.s3 import open_s3
-
-        return await open_s3(url, options, tune(CostModel.object_store()), shown)
-    from orcstream.io.filesystem import HDFS_PROTOCOLS, open_filesystem
-
-    cost = CostModel.hdfs() if protocol in HDFS_PROTOCOLS else CostModel.object_store()
-    return await open_filesystem(protocol, url, options, tune(cost), shown)
+    if protocol not in ("http", "https") and "::" in url and _is_chain(url):
+        return "chain"
+    return protocol
 
 
 def _is_chain(url: str) -> bool:

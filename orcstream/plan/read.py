@@ -6,7 +6,8 @@ The control wave (`plan_control`) asks for stripe footers; a stripe that is no l
 reading is asked for whole, so that files of many tiny stripes are read in few large requests and no
 second hop. The data wave reads each stripe in windows (`plan_windows`): the next piece of every stream
 it needs, together no longer than a share of the memory budget. Decoders keep what they do not need yet,
-so pieces need not end at a row: no index is read for a scan. `plan_requests` turns the pieces of a
+so pieces need not end at a row: no index is read for a scan. Where only some rows are wanted, each stream
+has a slice for each span of rows (`plan.selection`). `plan_requests` turns the pieces of a
 window into requests.
 """
 
@@ -14,11 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from orcstream.byterange import ByteRange, CostModel, Request, coalesce
 from orcstream.codec.structure import StripeInformation
 
-__all__ = ["CONTROL_STRIPES", "Piece", "control_count", "plan_control", "plan_requests", "plan_windows"]
+__all__ = [
+    "CONTROL_STRIPES",
+    "ControlPlan",
+    "Piece",
+    "control_count",
+    "plan_control",
+    "plan_requests",
+    "plan_windows",
+]
 
 # Stripes whose footers are asked for together, once the first ones are known.
 CONTROL_STRIPES = 64
@@ -32,10 +42,11 @@ _WHOLE_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive bytes of one stream; `stream` is its place in the caller's list."""
+    """Consecutive bytes of one stream for one span; `stream` and `span` are places in the caller's lists."""
 
     stream: int
     range: ByteRange
+    span: int = 0
 
 
 def control_count(first: int, cost: CostModel) -> int:
@@ -46,32 +57,81 @@ def control_count(first: int, cost: CostModel) -> int:
     return cost.request_cap if first == 0 else CONTROL_STRIPES
 
 
-def plan_control(stripes: Sequence[StripeInformation], cost: CostModel, window_bytes: int) -> list[Request]:
-    """Requests for the footers of `stripes`; members are places in that list.
+@dataclass(frozen=True, slots=True)
+class ControlPlan:
+    """The ranges of a control wave, each with the place of its stripe in the caller's list, and their requests.
 
-    What comes along with the footers, whole stripes included, is at most about `window_bytes`.
+    Members of the requests are places in `wanted`.
+    """
+
+    wanted: tuple[ByteRange, ...]
+    owners: tuple[int, ...]
+    requests: tuple[Request, ...]
+
+
+def plan_control(
+    stripes: Sequence[StripeInformation],
+    cost: CostModel,
+    window_bytes: int,
+    *,
+    indexed: Sequence[bool] = (),
+    index_share: float = 1.0,
+) -> ControlPlan:
+    """Requests for the footers of `stripes`, and for the index streams of those that are `indexed`.
+
+    Only a footer says where in the index area a column's index is. The whole area comes with the footer where
+    that costs less than one more hop; `index_share` is about how much of it is wanted. What comes along with
+    the footers, whole stripes included, is at most about `window_bytes`.
     """
     gap_bytes = min(cost.gap_bytes, window_bytes // max(1, len(stripes)))
-    wanted = [stripe.range if stripe.range.length <= gap_bytes else stripe.footer_range for stripe in stripes]
-    return coalesce(wanted, gap_bytes=gap_bytes, max_bytes=cost.part_bytes)
+    index_bytes = sum(stripe.index_length for stripe, wants in zip(stripes, indexed, strict=False) if wants)
+    with_indexes = index_bytes * (1 - index_share) <= cost.hop_bytes and index_bytes <= window_bytes
+    wanted: list[ByteRange] = []
+    owners: list[int] = []
+    for place, stripe in enumerate(stripes):
+        if stripe.range.length <= gap_bytes:
+            ranges = [stripe.range]
+        elif with_indexes and indexed and indexed[place]:
+            ranges = [stripe.index_range, stripe.footer_range]
+        else:
+            ranges = [stripe.footer_range]
+        wanted += ranges
+        owners += [place] * len(ranges)
+    requests = coalesce(wanted, gap_bytes=gap_bytes, max_bytes=cost.part_bytes)
+    return ControlPlan(tuple(wanted), tuple(owners), tuple(requests))
 
 
-def plan_windows(streams: Sequence[ByteRange], window_bytes: int) -> list[list[Piece]]:
-    """The pieces of each window: equal shares of every stream, but for short ones, which come whole at first.
+def plan_windows(spans: Sequence[Sequence[ByteRange | None]], window_bytes: int) -> list[list[Piece]]:
+    """The pieces of each window, for the slices of all streams in each span, in the order of rows.
 
-    A window holds at most about `window_bytes`, never less than one piece.
+    A window holds at most about `window_bytes`, never less than one piece. Spans share one as long as they
+    fit; one that does not is cut into windows of equal shares of every stream, but for short ones, which come
+    whole at first.
     """
-    total = sum(stream.length for stream in streams)
-    count = max(1, -(-total // max(1, window_bytes)))
-    windows: list[list[Piece]] = [[] for _ in range(count)]
-    for index, stream in enumerate(streams):
-        parts = count if stream.length > _WHOLE_BYTES else 1
-        parts = min(parts, max(1, stream.length // _WHOLE_BYTES))
-        cuts = [stream.start + stream.length * part // parts for part in range(parts + 1)]
-        for part in range(parts):
-            # A stream of fewer parts spreads them over the windows, the first one at once.
-            windows[part * count // parts].append(Piece(index, ByteRange(cuts[part], cuts[part + 1])))
+    windows: list[list[Piece]] = []
+    room = 0
+    for number, slices in enumerate(spans):
+        total = sum(part.length for part in slices if part is not None)
+        count = max(1, -(-total // max(1, window_bytes)))
+        if not windows or count > 1 or total > room:
+            windows.append([])
+            room = window_bytes
+        windows += ([] for _ in range(count - 1))
+        for stream, part in enumerate(slices):
+            if part is not None and part.length:
+                pieces = _cut(part, count)
+                for at, piece in enumerate(pieces):
+                    # A stream of fewer parts spreads them over the windows, the first one at once.
+                    place = len(windows) - count + at * count // len(pieces)
+                    windows[place].append(Piece(stream, piece, number))
+        room -= total
     return [window for window in windows if window]
+
+
+def _cut(stream: ByteRange, count: int) -> list[ByteRange]:
+    parts = min(count, max(1, stream.length // _WHOLE_BYTES))
+    cuts = [stream.start + stream.length * part // parts for part in range(parts + 1)]
+    return [ByteRange(start, stop) for start, stop in pairwise(cuts)]
 
 
 def plan_requests(wanted: Sequence[ByteRange], cost: CostModel) -> list[Request]:

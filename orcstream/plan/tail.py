@@ -5,13 +5,20 @@ not fetch anything. Contract: `plan_tail` is a pure function of bytes; it asks f
 exactly the footer's missing bytes, and every byte of the answer is checked. Specification: "File Tail".
 
     [header "ORC"][stripes ...][encrypted stripe statistics][metadata][footer][postscript][its length]
+
+A tail can be kept as bytes (`Tail.to_bytes`): what of it lies in the file, as it lies there, behind a head.
+
+    magic 7, version 1, check sum 16, then what the sum covers:
+    file length 8, length of the fingerprint 4, fingerprint (UTF-8), bytes of the file up to its end
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, BytesLike
 from orcstream.codec.compression import Compression, decompress_metadata
 from orcstream.codec.metadata import (
     MESSAGE_CAP_BYTES,
@@ -22,7 +29,7 @@ from orcstream.codec.metadata import (
     parse_postscript,
 )
 from orcstream.codec.structure import Calendar, Postscript
-from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported
+from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError
 from orcstream.schema import Kind, Schema, Type
 
 __all__ = ["METADATA_CAP_BYTES", "Need", "Tail", "parse_stripe_statistics", "plan_tail"]
@@ -30,6 +37,11 @@ __all__ = ["METADATA_CAP_BYTES", "Need", "Tail", "parse_stripe_statistics", "pla
 MAGIC = b"ORC"
 # Statistics of 10,000 columns in 1,000 stripes take some 200 MB; they are cut up, not parsed as a whole.
 METADATA_CAP_BYTES = 256 << 20
+
+# The last byte is the version of what follows it.
+_SAVED_MAGIC = b"ORCTAIL\x01"
+_SUM_BYTES = 16
+_SAVED_HEAD = struct.Struct("<QI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +56,56 @@ class Tail:
     """All that a file says about itself at its end.
 
     `metadata` holds the file metadata (stripe statistics) as they lie in the file, where the suffix had them;
-    they are parsed by `parse_stripe_statistics` when somebody asks.
+    they are parsed by `parse_stripe_statistics` when somebody asks. `ending` is what follows them: the footer
+    as it lies in the file, the postscript and its length. `fingerprint` tells versions of the object apart;
+    it is empty where the store has none.
     """
 
     postscript: Postscript
     footer: Footer
     file_length: int
     metadata: bytes | None
+    ending: bytes = b""
+    fingerprint: str = ""
+
+    def to_bytes(self) -> bytes:
+        """The tail as bytes for `from_bytes`: little more than what of it lies in the file."""
+        # Headers may hold bytes that are no UTF-8.
+        fingerprint = self.fingerprint.encode(errors="surrogateescape")
+        head = _SAVED_HEAD.pack(self.file_length, len(fingerprint))
+        body = b"".join((head, fingerprint, self.held))
+        return b"".join((_SAVED_MAGIC, _check_sum(body), body))
+
+    @classmethod
+    def from_bytes(cls, data: BytesLike) -> Tail:
+        """The tail that `to_bytes` made these bytes of.
+
+        Raises `UsageError` for bytes that it did not make, or another version of it, or that were damaged;
+        `FormatError` and `Unsupported` as opening the file would.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise UsageError(f"a saved tail is bytes, not {type(data).__name__}")
+        saved = bytes(data)
+        start = len(_SAVED_MAGIC) + _SUM_BYTES
+        if saved[: len(_SAVED_MAGIC) - 1] != _SAVED_MAGIC[:-1] or len(saved) < start + _SAVED_HEAD.size:
+            raise UsageError("these bytes are no saved tail: they are not what Tail.to_bytes makes")
+        if saved[: len(_SAVED_MAGIC)] != _SAVED_MAGIC:
+            raise UsageError("this tail was saved by another version of orcstream; open the file without it")
+        body = saved[start:]
+        if _check_sum(body) != saved[len(_SAVED_MAGIC) : start]:
+            raise UsageError("this saved tail was damaged: its check sum is wrong")
+        file_length, fingerprint_bytes = _SAVED_HEAD.unpack_from(body)
+        held_at = _SAVED_HEAD.size + fingerprint_bytes
+        fingerprint = body[_SAVED_HEAD.size : held_at].decode(errors="surrogateescape")
+        planned = plan_tail(memoryview(body)[held_at:], file_length)
+        if isinstance(planned, Need):
+            raise UsageError("this saved tail was damaged: it is cut short")
+        return replace(planned, fingerprint=fingerprint)
+
+    @property
+    def held(self) -> bytes:
+        """All bytes of the file that are kept here; they end where the file ends."""
+        return (self.metadata or b"") + self.ending
 
     @property
     def footer_range(self) -> ByteRange:
@@ -125,7 +180,7 @@ def _tail(suffix: memoryview, postscript: Postscript, file_length: int) -> Tail:
         raise
     metadata_start = start - postscript.metadata_length
     metadata = bytes(suffix[metadata_start:start]) if metadata_start >= 0 else None
-    return Tail(postscript, footer, file_length, metadata)
+    return Tail(postscript, footer, file_length, metadata, bytes(suffix[start:]))
 
 
 def parse_stripe_statistics(tail: Tail, metadata: bytes) -> tuple[StatisticsList, ...]:
@@ -139,6 +194,10 @@ def parse_stripe_statistics(tail: Tail, metadata: bytes) -> tuple[StatisticsList
     except FormatError as error:
         error.locate(file_offset=tail.metadata_range.start)
         raise
+
+
+def _check_sum(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_SUM_BYTES).digest()
 
 
 def _decompress(data: memoryview, postscript: Postscript, cap_bytes: int, what: str) -> bytes:

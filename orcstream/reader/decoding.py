@@ -1,7 +1,7 @@
 """Decodes the columns of stripes on worker threads, in row order, no further ahead than the budget allows.
 
-Knows column decoders, windows of rows and threads. Must not know how bytes are fetched: they arrive through
-`StreamFeed.arrive`. Everything here is synchronous and guarded by one lock, held for bookkeeping only.
+Knows column decoders, windows of rows and threads. Must not know how bytes are fetched: they come through
+`arrive`. Everything here is synchronous and guarded by one lock, held for bookkeeping only.
 
 Each column of a stripe is a `ColumnRun`: it decodes from where it stands up to the end of a window of
 rows, one worker at a time. Windows are common to all columns of a stripe, so that batches come out
@@ -16,178 +16,32 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from orcstream.byterange import ByteRange
-from orcstream.codec._stream import InputStream
 from orcstream.codec.column import Vector, vector_bytes
 from orcstream.codec.compression import Compression, Decompressor
-from orcstream.codec.decoder import ColumnDecoder, Turn
-from orcstream.codec.stripe import ColumnStreams
-from orcstream.codec.structure import StripeInformation
+from orcstream.codec.decoder import Turn
 from orcstream.errors import OrcError, Unsupported
 from orcstream.reader.budget import MemoryBudget
+from orcstream.reader.runs import ColumnRun, RowSizes, Segment, StreamPiece, StripeRun
 
-__all__ = ["ColumnRun", "DecodeQueue", "StreamFeed", "StripeRun"]
-
-# What a value of unknown size is taken for before any was decoded.
-_GUESSED_VALUE_BYTES = 16
-_GUESSED_EXPANSION = 6
+__all__ = ["DecodeQueue", "Delivery"]
 
 
-class StreamFeed:
-    """One stream on its way: the pieces planned for it, those asked for, those arrived and not yet fed."""
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Decoded rows of one stripe: from row `start` of it on, one vector for each of its runs."""
 
-    __slots__ = ("arrived", "asked", "fed", "input", "pieces", "run")
-
-    def __init__(self, run: ColumnRun, input: InputStream, range_: ByteRange) -> None:
-        self.run = run
-        self.input = input
-        self.pieces: list[ByteRange] = [range_]
-        self.asked = 0
-        self.fed = 0
-        self.arrived: dict[int, tuple[list[memoryview], object]] = {}
-
-    def flow(self) -> None:
-        """Feed what has arrived in order. Only by who holds the run."""
-        while self.fed in self.arrived:
-            views, lease = self.arrived.pop(self.fed)
-            self.fed += 1
-            last = self.fed == len(self.pieces)
-            for index, view in enumerate(views):
-                self.input.feed(view, last=last and index == len(views) - 1, lease=lease)
-
-
-@dataclass(slots=True)
-class Segment:
-    """Decoded rows of one column, `start` counted from the stripe's first row."""
-
+    stripe: StripeRun
     start: int
-    vector: Vector
-    size: int
-
-    @property
-    def stop(self) -> int:
-        return self.start + self.vector.length
+    row_count: int
+    vectors: tuple[Vector, ...]
 
 
-class ColumnRun:
-    """One column of one stripe, decoded from its first row to its last."""
-
-    __slots__ = (
-        "busy",
-        "decoder",
-        "dictionary_bytes",
-        "error",
-        "feeds",
-        "index",
-        "queued",
-        "row",
-        "segments",
-        "starved",
-        "stripe",
-        "weight",
-    )
-
-    def __init__(self, stripe: StripeRun, index: int, streams: ColumnStreams) -> None:
-        self.stripe = stripe
-        self.index = index
-        self.decoder: ColumnDecoder = streams.decoder
-        self.feeds = [StreamFeed(self, input_, range_) for input_, range_ in streams.streams]
-        self.weight = sum(range_.length for _, range_ in streams.streams)
-        self.row = 0
-        self.segments: deque[Segment] = deque()
-        self.starved: set[StreamFeed] = set(self.feeds)
-        self.busy = False
-        self.queued = False
-        self.error: BaseException | None = None
-        self.dictionary_bytes = 0
-
-    @property
-    def finished(self) -> bool:
-        return self.row >= self.stripe.row_count
-
-    def release(self) -> None:
-        """Let go of everything but decoded rows; may be called again.
-
-        Runs and feeds know each other: the memory of stripes that are done would wait for the garbage
-        collector.
-        """
-        self.feeds.clear()
-        self.starved.clear()
-        if hasattr(self, "decoder"):
-            del self.decoder
-
-
-class StripeRun:
-    """One stripe under decoding: its runs and the ends of its windows.
-
-    `bounds` are rows counted from the stripe's first row, ascending; the window to be delivered next ends at
-    `bounds[0]`. `lagging` counts the runs that have not reached it.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        information: StripeInformation,
-        columns: Sequence[ColumnStreams],
-        *,
-        whole_root: bool,
-    ) -> None:
-        self.number = number
-        # The root itself is the only run, because it has nulls; else its fields are the runs.
-        self.whole_root = whole_root
-        self.information = information
-        self.row_count = information.row_count
-        self.runs = [ColumnRun(self, index, streams) for index, streams in enumerate(columns)]
-        self.delivered = 0
-        self.bounds: deque[int] = deque()
-        self.lagging = 0
-        self.dictionary_bytes = 0
-        # Runs that need room for their dictionaries, which stripes before this one hold.
-        self.waiting: list[ColumnRun] = []
-
-    @property
-    def feeds(self) -> list[StreamFeed]:
-        return [feed for run in self.runs for feed in run.feeds]
-
-    def count_lagging(self) -> None:
-        self.lagging = sum(run.row < self.bounds[0] for run in self.runs) if self.bounds else 0
-
-
-class RowSizes:
-    """How many decoded bytes a row takes, column by column: guessed at first, then measured."""
-
-    def __init__(self, column_count: int) -> None:
-        self._measured: list[float | None] = [None] * column_count
-        self._guessed = [0.0] * column_count
-
-    def guess(self, stripe: StripeRun) -> None:
-        rows = max(1, stripe.row_count)
-        for index, run in enumerate(stripe.runs):
-            if run.decoder.is_fixed:
-                self._guessed[index] = run.decoder.row_bytes
-            else:
-                expected = run.weight * _GUESSED_EXPANSION / rows
-                self._guessed[index] = max(expected, run.decoder.row_bytes + _GUESSED_VALUE_BYTES)
-
-    def measure(self, index: int, size: int, rows: int) -> None:
-        now = size / rows
-        before = self._measured[index]
-        # Quick to believe that rows are large, slow to forget it.
-        self._measured[index] = now if before is None else max(now, (3 * before + now) / 4)
-
-    def of(self, index: int) -> float:
-        measured = self._measured[index]
-        return self._guessed[index] if measured is None else measured
-
-    def is_measured(self, index: int) -> bool:
-        return self._measured[index] is not None
-
-    def row(self) -> float:
-        return sum(self.of(index) for index in range(len(self._guessed)))
+# Rows in front of the wanted ones are decoded and dropped so many at a time, at least.
+_DROPPED_ROWS = 1 << 13
 
 
 class DecodeQueue:
@@ -227,19 +81,22 @@ class DecodeQueue:
             self._stripes.append(stripe)
             self._open_window(stripe)
             for run in stripe.runs:
+                run.starved = {feed for feed in run.feeds if feed.head is not None}
                 if not run.starved:
                     self._push(run)
 
-    def arrive(self, feed: StreamFeed, piece: int, views: list[memoryview], lease: object) -> None:
+    def arrive(self, piece: StreamPiece, views: list[memoryview], lease: object) -> None:
         """Bytes of one piece are there."""
+        feed = piece.feed
+        run = feed.run
         with self._lock:
-            if feed.run.finished or self._closed:
+            if run.finished or self._closed or piece.span < run.span:
                 return
-            feed.arrived[piece] = (views, lease)
-            if feed in feed.run.starved and feed.fed in feed.arrived:
-                feed.run.starved.discard(feed)
-                if not feed.run.starved:
-                    self._push(feed.run)
+            piece.views, piece.lease = views, lease
+            if feed in run.starved and feed.head is piece:
+                run.starved.discard(feed)
+                if not run.starved:
+                    self._push(run)
 
     def fail(self, run: ColumnRun, error: BaseException) -> None:
         """The bytes of a run will not come."""
@@ -269,21 +126,16 @@ class DecodeQueue:
     def stripe_count(self) -> int:
         return len(self._stripes)
 
-    def hungry(self) -> list[StreamFeed]:
-        """Feeds of the first stripe that its runs cannot go on without and that nobody has asked for."""
+    def hungry(self) -> list[StreamPiece]:
+        """Pieces of the first stripe that its runs cannot go on without and that nobody has asked for."""
         with self._lock:
             if not self._stripes:
                 return []
-            return [
-                feed
-                for run in self._stripes[0].runs
-                if not run.busy
-                for feed in run.starved
-                if feed.asked == feed.fed and feed.asked < len(feed.pieces)
-            ]
+            heads = [feed.head for run in self._stripes[0].runs if not run.busy for feed in run.starved]
+            return [head for head in heads if head is not None and not head.asked]
 
-    def deliver(self) -> tuple[StripeRun, int, int, tuple[Vector, ...]] | None:
-        """The next rows, once all columns have them: stripe, first row and end in it, vectors. None: not yet.
+    def deliver(self) -> Delivery | None:
+        """The next rows, once all columns have them; None: not yet.
 
         Raises what made a column fail whose rows come next.
         """
@@ -298,14 +150,17 @@ class DecodeQueue:
                         raise run.error
                 return None
             start = stripe.delivered
-            stop = min([stripe.bounds[0], *(run.segments[0].stop for run in stripe.runs)])
+            stop = min(
+                stripe.bounds[0], stripe.span_stop(start), *(run.segments[0].stop for run in stripe.runs)
+            )
             vectors = tuple(self._cut(run, start, stop) for run in stripe.runs)
+            delivery = Delivery(stripe, stripe.stripe_row(start), stop - start, vectors)
             stripe.delivered = stop
             if stop == stripe.bounds[0]:
                 stripe.bounds.popleft()
                 self._open_window(stripe)
             self._drop_delivered()
-            return stripe, start, stop, vectors
+            return delivery
 
     def _drop_delivered(self) -> None:
         """Make the stripe whose rows come next the first, at once: only that is served whatever it takes."""
@@ -356,33 +211,44 @@ class DecodeQueue:
 
     def _decode(self, run: ColumnRun, rows: int, budget: int, turn: Turn) -> Vector | None:
         """Up to `rows` rows of a run; None when a stream ran dry before that."""
-        for feed in run.feeds:
-            feed.flow()
-        decoder = run.decoder
         try:
-            ready = decoder.ready(rows, None, budget, turn)
-            if turn.starved:
-                return None
-            if ready == 0:
-                # Not even one row fits its share; it may have all that the user allows.
-                ready = decoder.ready(1, None, self._budget.limit, turn)
-                if turn.starved:
+            run.enter_span()
+            while run.rows_to_drop:
+                passed = self._ready(run, min(run.rows_to_drop, max(rows, _DROPPED_ROWS)), budget, turn)
+                if passed == 0:
                     return None
-                if ready == 0:
-                    raise Unsupported(
-                        f"one row decodes to more than {self._budget.limit} bytes; raise memory_limit=",
-                        reason="row_too_large",
-                        column=decoder.type.column_id,
-                        row=0,
-                    )
-            return decoder.take(ready)
+                run.decoder.take(passed)
+                run.rows_to_drop -= passed
+            ready = self._ready(run, rows, budget, turn)
+            return run.decoder.take(ready) if ready else None
         except OrcError as error:
             if error.row is not None:
                 # Decoders count the rows of their own column: children's are not the file's.
-                own = error.column == decoder.type.column_id
-                error.row = run.stripe.information.first_row + run.row + error.row if own else None
-            error.locate(stripe=run.stripe.information.index, column=decoder.type.column_id)
+                own = error.column == run.decoder.type.column_id
+                row = run.stripe.stripe_row(run.row) - run.rows_to_drop + error.row
+                error.row = run.stripe.information.first_row + row if own else None
+            error.locate(stripe=run.stripe.information.index, column=run.decoder.type.column_id)
             raise
+
+    def _ready(self, run: ColumnRun, rows: int, budget: int, turn: Turn) -> int:
+        """How many of the next `rows` rows can be taken; 0 when a stream ran dry."""
+        decoder = run.decoder
+        ready = decoder.ready(rows, None, budget, turn)
+        if turn.starved:
+            return 0
+        if ready == 0:
+            # Not even one row fits its share; it may have all that the user allows.
+            ready = decoder.ready(1, None, self._budget.limit, turn)
+            if turn.starved:
+                return 0
+            if ready == 0:
+                raise Unsupported(
+                    f"one row decodes to more than {self._budget.limit} bytes; raise memory_limit=",
+                    reason="row_too_large",
+                    column=decoder.type.column_id,
+                    row=0,
+                )
+        return ready
 
     def _finish(
         self, run: ColumnRun, rows: int, vector: Vector | None, turn: Turn, error: BaseException | None
@@ -407,7 +273,7 @@ class DecodeQueue:
         run.segments.append(Segment(run.row, vector, size))
         first_bound = stripe.bounds[0]
         lagged = run.row < first_bound
-        run.row += vector.length
+        run.advance(vector.length)
         if vector.length < rows:
             self._shorten(stripe, run.row)
         elif lagged and run.row >= first_bound:
@@ -420,8 +286,15 @@ class DecodeQueue:
         return stripe.lagging == 0
 
     def _park(self, run: ColumnRun, turn: Turn) -> bool:
-        starved = set(turn.starved)
-        run.starved = {feed for feed in run.feeds if feed.input in starved and feed.fed not in feed.arrived}
+        dry = set(turn.starved)
+        run.starved = set()
+        for feed in run.feeds:
+            if feed.cursor.input not in dry:
+                continue
+            if feed.head is None:
+                feed.reach_further(run.slop_bytes)
+            if feed.pieces[0].views is None:
+                run.starved.add(feed)
         if not run.starved:
             self._push(run)
             return False
@@ -479,7 +352,7 @@ class DecodeQueue:
         heappop(self._heap)
         run.queued = False
         run.busy = True
-        rows = self._end_of_window(run) - run.row
+        rows = min(self._end_of_window(run) - run.row, run.rows_left_in_span)
         return run, rows, self._column_budget(run, rows), self._dictionary_room(run.stripe)
 
     def _dictionary_room(self, stripe: StripeRun) -> int:

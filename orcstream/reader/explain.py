@@ -24,12 +24,21 @@ class Wave:
 class Explanation:
     """What a read will ask the store for. `str()` is made for people.
 
-    `window_count` is in how many pieces the stripes are read, at least one each.
+    `selected_row_count` rows are left to look at, after those that numbers of the file prove to have no match:
+    `rows_pruned_by_...`, by what proves it first. With `predicate_first`, the columns of the predicate are read
+    before the others, which follow only for row groups with a match: of those, a wave says the most there can
+    be. `window_count` is in how many pieces the stripes are read, at least one each.
     """
 
     url: str
     columns: str
     row_count: int
+    selected_row_count: int
+    rows_pruned_by_file: int
+    rows_pruned_by_stripe: int
+    rows_pruned_by_row_group: int
+    rows_pruned_by_bloom: int
+    predicate_first: bool
     stripe_count: int
     window_count: int
     waves: tuple[Wave, ...]
@@ -55,13 +64,28 @@ class Explanation:
         lines = [
             f"{self.url}",
             f"  reads     {self.columns}",
-            f"  rows      {self.row_count:,} in {self.stripe_count:,} stripes, {self.window_count:,} windows",
+            f"  rows      {self.selected_row_count:,} of {self.row_count:,}",
+            f"  from      {self.stripe_count:,} stripes, in {self.window_count:,} windows",
+            *self._pruning(),
             f"  hops      {self.hop_count}",
-            "  wave      requests          wanted            read",
+            "  wave             requests          wanted            read",
         ]
         total = Wave("total", self.request_count, self.bytes_wanted, self.bytes_read)
         lines += [
-            f"  {wave.name:<9} {wave.request_count:>8,} {wave.bytes_wanted:>15,} {wave.bytes_read:>15,}"
+            f"  {wave.name:<16} {wave.request_count:>8,} {wave.bytes_wanted:>15,} {wave.bytes_read:>15,}"
             for wave in (*self.waves, total)
         ]
         return "\n".join(lines)
+
+    def _pruning(self) -> list[str]:
+        proofs = {
+            "file statistics": self.rows_pruned_by_file,
+            "stripe statistics": self.rows_pruned_by_stripe,
+            "row group statistics": self.rows_pruned_by_row_group,
+            "bloom filters": self.rows_pruned_by_bloom,
+        }
+        shown = [f"{count:,} by {proof}" for proof, count in proofs.items() if count]
+        lines = [f"  pruned    {', '.join(shown)}"] if shown else []
+        if self.predicate_first:
+            lines.append("  order     the predicate's columns first, the others where a row matches")
+        return lines

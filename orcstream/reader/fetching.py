@@ -1,16 +1,18 @@
 """Fetches what stripes need, ahead of the decoders, as far as the budget allows.
 
-Knows the order of waves: footers of some stripes in one go, then the windows of each stripe's streams,
-in row order. Must not know encodings. Runs as one task of a stream's task group, woken by `wake`: when
-fetched bytes were given back, when a batch was delivered, and when a run is parked. What a parked run of
-the first stripe needs is asked for whatever the budget says, since nothing else could free memory.
+Knows the order of waves: footers of some stripes in one go, with indexes where rows are selected, then the
+windows of each stripe's streams, in row order. Must not know encodings. Runs as one task of a stream's task
+group, woken by `wake`: when fetched bytes were given back, when a batch was delivered, and when a run is
+parked. What a parked run of the first stripe needs is asked for whatever the budget says, since nothing
+else could free memory.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 import anyio.abc
@@ -20,16 +22,44 @@ from orcstream.codec.structure import StripeInformation
 from orcstream.io.scheduler import FetchScheduler, FetchTicket
 from orcstream.plan.read import (
     CONTROL_STRIPES,
-    Piece,
     control_count,
     plan_control,
     plan_requests,
     plan_windows,
 )
+from orcstream.plan.selection import Rows
 from orcstream.reader.budget import Lease, MemoryBudget
-from orcstream.reader.decoding import DecodeQueue, StreamFeed, StripeRun
+from orcstream.reader.decoding import DecodeQueue
+from orcstream.reader.runs import StreamPiece, StripeRun
 
-__all__ = ["FetchPlan", "Fetcher"]
+__all__ = ["FetchPlan", "Fetcher", "StripeStart", "StripeWork", "windows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class StripeWork:
+    """A stripe that is to be read: `rows` of it, counted from its first; None for all.
+
+    `number` is its place among the stripes of the read; `indexed` whether its row indexes may save anything.
+    """
+
+    number: int
+    information: StripeInformation
+    rows: Rows | None = None
+    indexed: bool = False
+
+
+class StripeStart(Protocol):
+    """Makes stripes' runs from what the control wave brings."""
+
+    index_share: float
+
+    def index_ranges(self, work: StripeWork, footer: memoryview) -> Sequence[ByteRange]:
+        """The index streams that are wanted besides the footer."""
+
+    def start(
+        self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
+    ) -> StripeRun | None:
+        """The stripe's run; None when no row of it is wanted."""
 
 
 @dataclass(slots=True)
@@ -57,36 +87,46 @@ class _Fetch:
             self.buffer = self.lease = None
 
 
-@dataclass(slots=True)
-class _Known:
-    """A stripe whose footer has arrived, with what else of it came along."""
+_Held = tuple[RangeBuffer, Lease | None]
 
-    stripe: StripeRun
-    feeds: list[StreamFeed]
-    held: list[tuple[RangeBuffer, Lease | None]]
 
-    def at_hand(self, wanted: ByteRange) -> tuple[RangeBuffer, Lease | None] | None:
-        """The buffer that came along and has these bytes."""
-        for buffer, lease in self.held:
-            if buffer.range.start <= wanted.start and wanted.stop <= buffer.range.stop:
-                return buffer, lease
-        return None
+def _at_hand(held: Sequence[_Held], wanted: ByteRange) -> _Held | None:
+    """The buffer that came along and has these bytes."""
+    for buffer, lease in held:
+        if buffer.range.start <= wanted.start and wanted.stop <= buffer.range.stop:
+            return buffer, lease
+    return None
 
 
 @dataclass(slots=True)
 class _Window:
     """Pieces to be asked for together; `number` counts the windows of their stripe."""
 
-    known: _Known
+    stripe: StripeRun
     number: int
-    pieces: list[Piece]
+    pieces: list[StreamPiece]
+    is_last: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Prepared:
+    """A stripe of the control wave, once it is there: its run, or None where no row of it is wanted."""
+
+    ready: anyio.Event
+    stripe: StripeRun | None = None
+    held: Sequence[_Held] = ()
+    error: Exception | None = None
+
+
+# No more stripes are taken on while so many windows wait for their turn.
+_WINDOWS_AHEAD = 4
 
 
 class Fetcher:
-    """See the module.
+    """See the module. `on_failure` ends the read with an error that no single column has.
 
-    `start_stripe(number, information, footer bytes)` makes a stripe's run from its footer; `on_failure` ends
-    the read with an error that no single column has.
+    Stripes come from `works`, through the control wave; where that is None, through `add` from elsewhere,
+    until `finish`. `exhausted` says that none will follow.
     """
 
     def __init__(
@@ -94,39 +134,36 @@ class Fetcher:
         *,
         scheduler: FetchScheduler,
         tasks: anyio.abc.TaskGroup,
-        cost: CostModel,
         budget: MemoryBudget,
         queue: DecodeQueue,
-        stripes: Sequence[StripeInformation],
+        works: Sequence[StripeWork] | None,
         cached: RangeBuffer | None,
-        start_stripe: Callable[[int, StripeInformation, memoryview], StripeRun],
+        start: StripeStart,
         verify: Callable[[], Awaitable[None]],
         on_failure: Callable[[Exception], None],
         on_arrival: Callable[[], None],
     ) -> None:
         self._scheduler = scheduler
         self._tasks = tasks
-        self._cost = cost
         self._budget = budget
         self._queue = queue
-        self._stripes = stripes
+        self._works = works
+        self.exhausted = False
         self._cached = cached
-        self._tail: list[tuple[RangeBuffer, Lease | None]] = [] if cached is None else [(cached, None)]
-        self._start_stripe = start_stripe
+        self._tail: list[_Held] = [] if cached is None else [(cached, None)]
+        self._start = start
         self._verify = verify
         self._on_failure = on_failure
         self._on_arrival = on_arrival
-        self._next_control = 0
-        self._control_running = self._control_failed = False
+        self._room = anyio.Event()
         self._windows: deque[_Window] = deque()
-        self._known: dict[StripeRun, _Known] = {}
+        self._held: dict[StripeRun, Sequence[_Held]] = {}
         self._wake = anyio.Event()
         self.plan = FetchPlan()
 
     @property
-    def exhausted(self) -> bool:
-        """Whether every stripe has been handed to the decoders."""
-        return self._next_control == len(self._stripes) and not self._control_running
+    def _cost(self) -> CostModel:
+        return self._scheduler.cost
 
     def wake(self) -> None:
         """Look again whether something is to be fetched."""
@@ -135,115 +172,169 @@ class Fetcher:
     def close(self) -> None:
         """Let go of all bytes."""
         self._windows.clear()
-        self._known.clear()
+        self._held.clear()
 
     async def run(self) -> None:
         """Fetch until all is asked for; for the stream's task group."""
+        if self._works is not None:
+            self._tasks.start_soon(self._control, self._works)
         while True:
             self._wake = anyio.Event()
             self._ask()
             await self._wake.wait()
 
     def _ask(self) -> None:
-        more = self._next_control < len(self._stripes) and self._queue.stripe_count < CONTROL_STRIPES
-        if more and not self._control_failed and not self._control_running and len(self._windows) < 4:
-            self._ask_control()
         while self._windows:
             window = self._windows[0]
-            feeds = window.known.feeds
-            pieces = [piece for piece in window.pieces if _is_next(feeds[piece.stream], piece)]
-            if not self._fits(window.known, pieces):
+            pieces = [piece for piece in window.pieces if piece.is_wanted]
+            if not self._fits(window.stripe, pieces):
                 break
             self._windows.popleft()
-            self._ask_pieces(window.known, pieces, window.number)
+            self._ask_pieces(window.stripe, pieces, window.number)
+            if window.is_last:
+                self._held.pop(window.stripe, None)
         hungry = self._queue.hungry()
         if hungry:
-            known = self._known[hungry[0].run.stripe]
-            places = {feed: place for place, feed in enumerate(known.feeds)}
-            self._ask_pieces(known, [Piece(places[feed], feed.pieces[feed.asked]) for feed in hungry], 0)
+            self._ask_pieces(hungry[0].feed.run.stripe, hungry, 0)
+        if self._has_room:
+            self._room.set()
 
-    def _fits(self, known: _Known, pieces: Sequence[Piece]) -> bool:
-        missing = sum(piece.range.length for piece in pieces if known.at_hand(piece.range) is None)
+    def _fits(self, stripe: StripeRun, pieces: Sequence[StreamPiece]) -> bool:
+        held = self._held.get(stripe, ())
+        missing = sum(piece.range.length for piece in pieces if _at_hand(held, piece.range) is None)
         return missing == 0 or self._budget.fits(missing)
 
     # --- the control wave --------------------------------------------------------------------------
 
-    def _ask_control(self) -> None:
-        self._control_running = True
-        start = self._next_control
-        group = self._stripes[start : start + control_count(start, self._cost)]
-        self._next_control += len(group)
-        requests = plan_control(group, self._cost, self._budget.window_bytes)
-        fetches = [self._submit(request, start) for request in requests]
-        self._tasks.start_soon(self._receive_control, start, group, fetches)
+    @property
+    def _has_room(self) -> bool:
+        """Whether more stripes may be taken on."""
+        return self._queue.stripe_count < CONTROL_STRIPES and len(self._windows) < _WINDOWS_AHEAD
 
-    async def _receive_control(
-        self, start: int, group: Sequence[StripeInformation], fetches: list[_Fetch]
-    ) -> None:
-        places = cover(len(group), [fetch.request for fetch in fetches])
+    async def room(self) -> None:
+        """Wait until more stripes may be taken on."""
+        while not self._has_room:
+            self._room = anyio.Event()
+            await self._room.wait()
+
+    def finish(self) -> None:
+        """No more stripes follow; the consumer may wait for rows that none has."""
+        self.exhausted = True
+        self._on_arrival()
+
+    async def _control(self, works: Sequence[StripeWork]) -> None:
+        """Take on all stripes, some at a time."""
+        first = 0
         try:
-            for index, information in enumerate(group):
-                number = start + index
-                try:
-                    held = [(await self._collect(fetches[at]), fetches[at].lease) for at in places[index]]
-                    footer = gather(information.footer_range, [buffer for buffer, _ in held])
-                    self.plan.control_bytes += information.footer_length
-                    stripe = self._start_stripe(number, information, memoryview(b"".join(footer)))
-                except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-                    self._control_failed = True  # no stripe may follow the one that is missing
-                    self._on_failure(error)
-                    return
-                self._add(_Known(stripe, stripe.feeds, [*held, *self._tail]))
-                for at in places[index]:
-                    fetches[at].close_member()
-        finally:
-            self._control_running = False
-            self.wake()
+            while first < len(works):
+                await self.room()
+                group = works[first : first + control_count(first, self._cost)]
+                await self._take_on(group)
+                first += len(group)
+        except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
+            self._on_failure(error)
+            return
+        self.finish()
 
-    def _add(self, known: _Known) -> None:
-        feeds = known.feeds
-        ranges = [feed.pieces[0] for feed in feeds]
-        windows = plan_windows(ranges, self._budget.window_bytes)
-        for feed in feeds:
-            feed.pieces = []
+    async def _take_on(self, works: Sequence[StripeWork]) -> None:
+        """Start some stripes in their order, each as soon as what it needs is there."""
+        plan = plan_control(
+            [work.information for work in works],
+            self._cost,
+            self._budget.window_bytes,
+            indexed=[work.indexed for work in works],
+            index_share=self._start.index_share,
+        )
+        fetches = [self._submit(request, works[0].number) for request in plan.requests]
+        places = cover(len(plan.wanted), plan.requests)
+        prepared = [_Prepared(anyio.Event()) for _ in works]
+        async with anyio.create_task_group() as tasks:
+            for number, work in enumerate(works):
+                own = [at for at, owner in enumerate(plan.owners) if owner == number]
+                parts = [fetches[place] for at in own for place in places[at]]
+                tasks.start_soon(self._prepare, work, parts, prepared[number])
+            for one in prepared:
+                await one.ready.wait()
+                if one.error is not None:  # no stripe may follow the one that is missing
+                    tasks.cancel_scope.cancel()
+                    break
+                if one.stripe is not None:
+                    self.add(one.stripe, one.held)
+                one.held = ()
+        for one in prepared:
+            if one.error is not None:
+                raise one.error
+
+    async def _prepare(self, work: StripeWork, parts: Sequence[_Fetch], result: _Prepared) -> None:
+        """Wait for a stripe's footer, fetch its indexes where they did not come along, and start it."""
+        try:
+            held: list[_Held] = [(await self._collect(part), part.lease) for part in parts]
+            held += self._tail
+            footer_range = work.information.footer_range
+            around = sorted((buffer for buffer, _ in held), key=lambda buffer: buffer.range.start)
+            footer = memoryview(b"".join(gather(footer_range, _holding(footer_range, around))))
+            self.plan.control_bytes += footer_range.length
+            indexes = await self._indexes(work, self._start.index_ranges(work, footer), held)
+            result.stripe = self._start.start(work, footer, indexes)
+            result.held = held
+        except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
+            result.error = error
+        finally:
+            for part in parts:
+                part.close_member()
+            result.ready.set()
+
+    async def _indexes(
+        self, work: StripeWork, wanted: Sequence[ByteRange], held: list[_Held]
+    ) -> dict[ByteRange, memoryview]:
+        missing = [range_ for range_ in wanted if range_.length and _at_hand(held, range_) is None]
+        self.plan.control_bytes += sum(range_.length for range_ in wanted)
+        requests = plan_requests(missing, self._cost)
+        fetches = [self._submit(request, work.number) for request in requests]
+        buffers = [await self._collect(fetch) for fetch in fetches]
+        indexes: dict[ByteRange, memoryview] = {}
+        for range_ in wanted:
+            found = _at_hand(held, range_)
+            if found is None:
+                indexes[range_] = memoryview(b"".join(gather(range_, _holding(range_, buffers))))
+            else:
+                indexes[range_] = found[0].view(range_)
+        return indexes
+
+    def add(self, stripe: StripeRun, held: Sequence[_Held] = ()) -> None:
+        """Take on a stripe, behind those that are there; `held` is what of it came along."""
+        windows = windows_of(stripe, self._budget.window_bytes)
         for number, pieces in enumerate(windows):
             for piece in pieces:
-                feeds[piece.stream].pieces.append(piece.range)
-            self._windows.append(_Window(known, number, pieces))
-        if feeds:
-            self._known[known.stripe] = known
-        self.plan.wanted_bytes += sum(range_.length for range_ in ranges)
+                piece.feed.pieces.append(piece)
+            self._windows.append(_Window(stripe, number, pieces, number == len(windows) - 1))
+        if windows:
+            self._held[stripe] = held or self._tail
+        self.plan.wanted_bytes += sum(piece.range.length for window in windows for piece in window)
         self.plan.stripe_count += 1
-        self._queue.add(known.stripe)
+        self._queue.add(stripe)
         self._on_arrival()
-        self.wake()
 
     # --- the data wave -----------------------------------------------------------------------------
 
-    def _ask_pieces(self, known: _Known, pieces: list[Piece], window: int) -> None:
+    def _ask_pieces(self, stripe: StripeRun, pieces: Sequence[StreamPiece], window: int) -> None:
         """Ask for the next pieces of some streams of one stripe, but for what came along with its footer."""
-        feeds = known.feeds
-        missing: list[tuple[StreamFeed, int, ByteRange]] = []
+        missing: list[StreamPiece] = []
         for piece in pieces:
-            feed = feeds[piece.stream]
-            number = feed.asked
-            feed.asked += 1
-            held = known.at_hand(piece.range)
+            piece.asked = True
+            held = _at_hand(self._held.get(stripe, ()), piece.range)
             if held is None:
-                missing.append((feed, number, piece.range))
+                missing.append(piece)
             else:
-                self._queue.arrive(feed, number, [held[0].view(piece.range)], held[1])
-        requests = plan_requests([range_ for _, _, range_ in missing], self._cost)
-        fetches = [self._submit(request, known.stripe.number, window) for request in requests]
+                self._queue.arrive(piece, [held[0].view(piece.range)], held[1])
+        requests = plan_requests([piece.range for piece in missing], self._cost)
+        fetches = [self._submit(request, stripe.number, window) for request in requests]
         if fetches:
             self._tasks.start_soon(self._receive, missing, fetches)
         if len(missing) < len(pieces):
             self._on_arrival()
-        if all(feed.asked == len(feed.pieces) for feed in feeds):
-            known.held.clear()
-            self._known.pop(known.stripe, None)
 
-    async def _receive(self, missing: list[tuple[StreamFeed, int, ByteRange]], fetches: list[_Fetch]) -> None:
+    async def _receive(self, missing: list[StreamPiece], fetches: list[_Fetch]) -> None:
         """Hand pieces on as soon as the last request of each has arrived."""
         places = cover(len(missing), [fetch.request for fetch in fetches])
         left = [len(place) for place in places]
@@ -253,7 +344,7 @@ class Fetcher:
                 fetch.buffer = await self._collect(fetch)
             except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
                 for member in fetch.request.members:
-                    self._queue.fail(missing[member][0].run, error)
+                    self._queue.fail(missing[member].feed.run, error)
                 self._on_arrival()
                 return
             for member in fetch.request.members:
@@ -266,10 +357,9 @@ class Fetcher:
             for fetch in fetches:
                 tasks.start_soon(receive_one, fetch)
 
-    def _hand_on(self, wanted: tuple[StreamFeed, int, ByteRange], parts: list[_Fetch]) -> None:
-        feed, number, range_ = wanted
-        views = gather(range_, [part.buffer for part in parts if part.buffer is not None])
-        self._queue.arrive(feed, number, views, tuple(part.lease for part in parts))
+    def _hand_on(self, piece: StreamPiece, parts: list[_Fetch]) -> None:
+        views = gather(piece.range, [part.buffer for part in parts if part.buffer is not None])
+        self._queue.arrive(piece, views, tuple(part.lease for part in parts))
         for part in parts:
             part.close_member()
 
@@ -295,6 +385,21 @@ class Fetcher:
         return fetch.buffer
 
 
-def _is_next(feed: StreamFeed, piece: Piece) -> bool:
-    """Whether a piece was not asked for already, ahead of its window."""
-    return feed.asked < len(feed.pieces) and feed.pieces[feed.asked] == piece.range
+def windows_of(stripe: StripeRun, window_bytes: int) -> list[list[StreamPiece]]:
+    """The pieces of a stripe's streams, by the windows in which they are fetched."""
+    feeds = stripe.feeds
+    spans = [
+        # Dictionaries come whole, with the first span.
+        [None if number and feed.cursor.is_dictionary else feed.slices[number].range for feed in feeds]
+        for number in range(len(stripe.spans))
+    ]
+    return [
+        [StreamPiece(feeds[piece.stream], piece.range, piece.span) for piece in window]
+        for window in plan_windows(spans, window_bytes)
+    ]
+
+
+def _holding(wanted: ByteRange, buffers: Sequence[RangeBuffer]) -> list[RangeBuffer]:
+    return [
+        buffer for buffer in buffers if buffer.range.start < wanted.stop and wanted.start < buffer.range.stop
+    ]

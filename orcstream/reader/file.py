@@ -1,50 +1,40 @@
 """An open file: its facts, its streams of batches, its plan.
 
-Puts what the user asks for into the words of the layers below. All defaults of reading live here.
+Puts what the user asks for into the words of the layers below; `reader.planning` says what the options mean.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import index
 from types import TracebackType
 from typing import Self
 
-from orcstream.batch import BatchSchema, ReadResult
-from orcstream.byterange import ByteRange, RangeBuffer, gather
-from orcstream.codec.column import VectorOptions, field_of
+from orcstream.batch import ReadResult
+from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.compression import Compression
 from orcstream.codec.layout import stream_ranges
-from orcstream.codec.metadata import (
-    RowIndex,
-    StatisticsList,
-    parse_row_index,
-)
-from orcstream.codec.structure import (
-    StreamKind,
-    StripeFooter,
-    StripeInformation,
-)
-from orcstream.codec.temporal import UNITS
+from orcstream.codec.metadata import RowIndex, StatisticsList
+from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.column_statistics import ColumnStatistics
-from orcstream.errors import ColumnNotFound, Unsupported, UsageError, located
-from orcstream.plan.read import control_count, plan_control, plan_requests, plan_windows
+from orcstream.errors import ColumnNotFound, UsageError, located
+from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail, parse_stripe_statistics
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
-from orcstream.reader.explain import Explanation, Wave
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
+from orcstream.reader.explain import Explanation
+from orcstream.reader.explaining import explain_plan
+from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, ReadPlanner, Where
 from orcstream.reader.session import Session
-from orcstream.reader.stream import BatchStream, Reading, ReadingPlan
-from orcstream.reader.stripes import FileTimes, StripeStarter, decompress_message, parse_footer, walk_types
-from orcstream.schema import Kind, Schema, Type
+from orcstream.reader.shaping import take_rows
+from orcstream.reader.stream import BatchStream, Reading
+from orcstream.reader.stripes import FileTimes, parse_footer, parse_index
+from orcstream.schema import Schema
 
 __all__ = ["FileStatistics", "OrcFile"]
 
-DEFAULT_BATCH_ROWS = 1 << 16
 # read() keeps everything anyway: larger batches spare work for each.
 _READ_BATCH_ROWS = 1 << 17
-
-Columns = Sequence[str | tuple[str, ...]]
 
 
 class FileStatistics(Mapping[str, ColumnStatistics]):
@@ -81,7 +71,7 @@ class OrcFile:
         self._session = session
         self._tail = tail
         self._cached = cached
-        self._times = times
+        self._planner = ReadPlanner(session, tail, cached, times)
 
     # --- facts -------------------------------------------------------------------------------------
 
@@ -92,7 +82,7 @@ class OrcFile:
 
     @property
     def tail(self) -> Tail:
-        """Postscript and footer, as checked values."""
+        """Postscript and footer, as checked values; `tail.to_bytes()` opens the file again without a read."""
         return self._tail
 
     @property
@@ -126,9 +116,13 @@ class OrcFile:
         self,
         *,
         columns: Columns | None = None,
+        where: Where = None,
+        rows: range | None = None,
+        schema: object = None,
         batch_rows: int = DEFAULT_BATCH_ROWS,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         decode_threads: int | None = None,
+        row_numbers: bool = False,
         timestamp_unit: str = "ns",
         dictionaries: bool = False,
         invalid_utf8: str = "error",
@@ -136,45 +130,45 @@ class OrcFile:
     ) -> BatchStream:
         """A stream of batches of at most `batch_rows` rows; of fewer where rows are large or a stripe ends.
 
-        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. What the
-        read holds at a time stays under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a
-        single core. `timestamp_unit` is "s", "ms", "us" or "ns". With `dictionaries`, text comes as Arrow
-        dictionaries. `invalid_utf8="binary"` gives all text as bytes, unchecked.
+        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `where` keeps
+        the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a range of row
+        numbers of the file, before `where`, cut off at the last row. `schema` is what to read the file as: its
+        text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read holds at a time stays under
+        `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single core. `row_numbers` adds a last
+        column, `row_number`, with each row's number in the file. `timestamp_unit` is "s", "ms", "us" or "ns".
+        With `dictionaries`, text comes as Arrow dictionaries. `invalid_utf8="binary"` gives all text as bytes,
+        unchecked.
 
-        Raises `ColumnNotFound` and other `UsageError`; while reading `FormatError`, `Unsupported`,
+        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`, `Unsupported`,
         `SourceError`.
         """
-        if self._session.is_closed:
-            raise UsageError("the file is closed", url=self.url)
-        vectors = VectorOptions(
-            timestamp_unit=_one_of("timestamp_unit", timestamp_unit, tuple(UNITS)),
-            dictionaries=bool(dictionaries),
-            invalid_utf8=_one_of("invalid_utf8", invalid_utf8, ("error", "binary")),
-        )
-        root = self._select(columns, case_sensitive)
-        self._check_timestamps(root, timestamp_unit)
-        threads = min(2, _core_count()) if decode_threads is None else decode_threads
-        plan = ReadingPlan(
-            source=self._session.source,
-            retry=self._session.retry,
-            schema=BatchSchema(field_of("", root, vectors)),
-            stripes=self.stripes,
-            compression=self.compression,
-            cached=self._cached,
-            start_stripe=StripeStarter(self._tail, root, vectors, self._times).start,
-            batch_rows=_at_least_1("batch_rows", batch_rows),
+        options = ReadOptions(
+            columns=columns,
+            where=where,
+            rows=rows,
+            schema=schema,
+            batch_rows=batch_rows,
             memory_limit=memory_limit,
-            decode_threads=_at_least_1("decode_threads", threads),
+            decode_threads=decode_threads,
+            row_numbers=row_numbers,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
         )
-        return BatchStream(self, Reading(plan), self._session.tasks, self.url)
+        return self._stream(options)
 
     async def read(
         self,
         *,
         columns: Columns | None = None,
+        where: Where = None,
+        rows: range | None = None,
+        schema: object = None,
         batch_rows: int = _READ_BATCH_ROWS,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         decode_threads: int | None = None,
+        row_numbers: bool = False,
         timestamp_unit: str = "ns",
         dictionaries: bool = False,
         invalid_utf8: str = "error",
@@ -184,77 +178,112 @@ class OrcFile:
 
         The result itself is outside `memory_limit`.
         """
-        stream = self.batches(
+        options = ReadOptions(
             columns=columns,
+            where=where,
+            rows=rows,
+            schema=schema,
             batch_rows=batch_rows,
             memory_limit=memory_limit,
             decode_threads=decode_threads,
+            row_numbers=row_numbers,
             timestamp_unit=timestamp_unit,
             dictionaries=dictionaries,
             invalid_utf8=invalid_utf8,
             case_sensitive=case_sensitive,
         )
-        async with stream:
-            batches = [batch async for batch in stream]
-            return ReadResult(stream.batch_schema, batches)
+        return await _all_of(self._stream(options))
+
+    async def take(
+        self,
+        rows: Sequence[int],
+        *,
+        columns: Columns | None = None,
+        schema: object = None,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        row_numbers: bool = False,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> ReadResult:
+        """The rows of these numbers, in the order given, in one plan; a number may come more than once.
+
+        Only the row groups that hold them are read, where the file has row indexes. Takes the other arguments
+        of `batches`. Raises `UsageError` for numbers that are no rows of the file.
+        """
+        options = ReadOptions(
+            columns=columns,
+            schema=schema,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            row_numbers=row_numbers,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        numbers = self._row_numbers(rows)
+        distinct = sorted(set(numbers))
+        found = await _all_of(self._stream(options, rows_of_numbers(distinct)))
+        place = {number: at for at, number in enumerate(distinct)}
+        return take_rows(found, [place[number] for number in numbers])
 
     async def explain(
         self,
         *,
         columns: Columns | None = None,
+        where: Where = None,
+        rows: range | None = None,
+        schema: object = None,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         case_sensitive: bool = True,
     ) -> Explanation:
-        """What reading these columns asks the store for; reads the stripe footers to know it."""
-        root = self._select(columns, case_sensitive)
-        cost = self._session.source.cost
-        budget = MemoryBudget(memory_limit, lambda: None)
-        starter = StripeStarter(self._tail, root, VectorOptions(), self._times)
-        control = []
-        first = 0
-        while first < len(self.stripes):
-            group = self.stripes[first : first + control_count(first, cost)]
-            first += len(group)
-            control += plan_control(group, cost, budget.window_bytes)
-        control = [request for request in control if request.range.start < self._cached.range.start]
-        held = [*await self._fetch([request.range for request in control]), self._cached]
-        data_requests = data_wanted = data_read = windows = 0
-        for number, stripe in enumerate(self.stripes):
-            with located(url=self.url):
-                run = starter.start(number, stripe, self._footer_bytes(stripe, held))
-            ranges = [feed.pieces[0] for feed in run.feeds]
-            data_wanted += sum(range_.length for range_ in ranges)
-            planned = plan_windows(ranges, budget.window_bytes)
-            windows += len(planned)
-            for window in planned:
-                missing = [piece.range for piece in window if not _is_held(piece.range, held)]
-                requests = plan_requests(missing, cost)
-                data_requests += len(requests)
-                data_read += sum(request.range.length for request in requests)
-        footers = sum(stripe.footer_length for stripe in self.stripes)
-        return Explanation(
-            url=self.url,
-            columns=str(root),
-            row_count=self.row_count,
-            stripe_count=len(self.stripes),
-            window_count=windows,
-            waves=(
-                Wave("tail", 1, self._tail.postscript.tail_bytes, self._cached.range.length),
-                Wave("control", len(control), footers, sum(request.range.length for request in control)),
-                Wave("data", data_requests, data_wanted, data_read),
-            ),
+        """What such a read asks the store for; reads the stripe footers, and indexes, to know it."""
+        options = ReadOptions(
+            columns=columns,
+            where=where,
+            rows=rows,
+            schema=schema,
+            memory_limit=memory_limit,
+            case_sensitive=case_sensitive,
         )
+        plan = self._planner.plan(options)
+        columns_read = str(plan.schema.schema)
+        return await explain_plan(
+            plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
+        )
+
+    def _stream(self, options: ReadOptions, rows: Rows | None = None) -> BatchStream:
+        if self._session.is_closed:
+            raise UsageError("the file is closed", url=self.url)
+        return BatchStream(
+            self,
+            lambda first: Reading(self._planner.plan(options, rows, first)),
+            self._session.tasks,
+            self.url,
+            self.row_count,
+        )
+
+    def _row_numbers(self, rows: Sequence[int]) -> list[int]:
+        numbers = [index(row) for row in rows]
+        for number in numbers:
+            if not 0 <= number < self.row_count:
+                raise UsageError(f"no row {number}: the file has {self.row_count}", url=self.url)
+        return numbers
 
     # --- parts of the file, for tools --------------------------------------------------------------
 
     async def stripe_footer(self, stripe: int) -> StripeFooter:
         """The directory of one stripe: its streams and encodings."""
         information = self._stripe(stripe)
-        held = [self._cached]
-        if not _is_held(information.footer_range, held):
-            held = await self._fetch([information.footer_range])
+        wanted = information.footer_range
+        buffer = self._cached
+        if wanted.start < buffer.range.start:
+            (buffer,) = await self._fetch([wanted])
         with located(url=self.url):
-            return parse_footer(self._tail, information, self._footer_bytes(information, held))
+            return parse_footer(self._tail, information, buffer.view(wanted))
 
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
         """The row indexes of one stripe by column id: positions and statistics of its row groups.
@@ -269,23 +298,13 @@ class OrcFile:
             if stream.kind is StreamKind.ROW_INDEX and stream.variant is None and range_.length
         ]
         buffers = await self._fetch([range_ for _, range_ in wanted])
-        indexes: dict[int, RowIndex] = {}
-        for (stream, range_), buffer in zip(wanted, buffers, strict=True):
-            with located(
-                url=self.url,
-                stripe=stripe,
-                column=stream.column,
-                stream_kind=stream.kind.name,
-                file_offset=range_.start,
-            ):
-                data = decompress_message(self._tail, buffer.view(range_))
-                indexes[stream.column] = parse_row_index(data, self._most_entries(information))
-        return indexes
-
-    def _most_entries(self, stripe: StripeInformation) -> int:
-        """Twice the row groups of a stripe: of encrypted columns, old ORC Java wrote both forms (ORC-991)."""
-        stride = self._tail.footer.row_index_stride
-        return 2 * max(1, -(-stripe.row_count // stride)) if stride else 2
+        with located(url=self.url):
+            return {
+                stream.column: parse_index(
+                    self._tail, information, stream.column, range_, buffer.view(range_)
+                )
+                for (stream, range_), buffer in zip(wanted, buffers, strict=True)
+            }
 
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
         """Column statistics of each stripe, as far as the file has them."""
@@ -320,29 +339,6 @@ class OrcFile:
 
     # --- helpers -----------------------------------------------------------------------------------
 
-    def _select(self, columns: Columns | None, case_sensitive: bool) -> Type:
-        with located(url=self.url):
-            return self.schema.select(columns, case_sensitive)
-
-    def _check_timestamps(self, root: Type, unit: str) -> None:
-        """Refuse before any data is read what the statistics show not to fit the unit."""
-        for type_ in walk_types(root):
-            if type_.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
-                continue
-            with located(url=self.url, column=type_.column_id):
-                statistics = self._tail.footer.statistics.get(type_.column_id)
-            if statistics is None or statistics.kind != "timestamp":
-                continue
-            for bound in (statistics.minimum, statistics.maximum):
-                if isinstance(bound, int) and not _fits_int64(bound * UNITS[unit] // UNITS["ns"]):
-                    raise Unsupported(
-                        f"timestamps that do not fit 64 bits of {unit}, by the file's statistics; "
-                        'read with a coarser timestamp_unit=, such as "us"',
-                        reason="timestamp_out_of_range",
-                        url=self.url,
-                        column=type_.column_id,
-                    )
-
     def _stripe(self, stripe: int) -> StripeInformation:
         if not 0 <= stripe < len(self.stripes):
             raise UsageError(f"no stripe {stripe}: the file has {len(self.stripes)}", url=self.url)
@@ -355,31 +351,8 @@ class OrcFile:
         await self._session.source.verify()
         return buffers
 
-    @staticmethod
-    def _footer_bytes(stripe: StripeInformation, held: list[RangeBuffer]) -> memoryview:
-        return memoryview(b"".join(gather(stripe.footer_range, sorted(held, key=lambda part: part.range))))
 
-
-def _core_count() -> int:
-    """Cores this process may use, which a container or taskset may have cut down."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _fits_int64(value: int) -> bool:
-    return -(1 << 63) <= value < 1 << 63
-
-
-def _is_held(wanted: ByteRange, held: Sequence[RangeBuffer]) -> bool:
-    return any(part.range.start <= wanted.start and wanted.stop <= part.range.stop for part in held)
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-    return value
-
-
-def _at_least_1(name: str, value: int) -> int:
-    if type(value) is not int or value < 1:
-        raise UsageError(f"{name} must be at least 1, not {value!r}")
-    return value
+async def _all_of(stream: BatchStream) -> ReadResult:
+    async with stream:
+        batches = [batch async for batch in stream]
+        return ReadResult(stream.batch_schema, batches)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
 from orcstream.errors import OrcError, UsageError
@@ -22,7 +23,9 @@ from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
 from orcstream.reader.zones import load_zone
 
-__all__ = ["Opening", "open"]
+__all__ = ["OpenOptions", "Opening", "Url", "open"]
+
+Url: TypeAlias = str | os.PathLike[str] | BytesLike
 
 _CALENDARS = ("auto", "proleptic", "hybrid")
 
@@ -30,10 +33,11 @@ _logger = logging.getLogger("orcstream")
 
 
 def open(  # noqa: A001  # the name users expect
-    url: str | os.PathLike[str] | BytesLike,
+    url: Url,
     *,
     storage_options: Mapping[str, Any] | None = None,
     io_options: IoOptions | Mapping[str, Any] | None = None,
+    tail: Tail | BytesLike | None = None,
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
@@ -50,31 +54,50 @@ def open(  # noqa: A001  # the name users expect
     "hybrid", or "auto" (what the file says; where it is silent, hybrid for ORC Java's files and
     proleptic for others', as their writers do).
 
-    Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`.
+    With `tail`, which is the `tail` of the same URL opened before, or its `to_bytes`, nothing is read. Should
+    the object be another one meanwhile, the first step that reads raises `SourceChanged`; where the store
+    has no fingerprints (some web servers; bytes), only the length of the file is compared.
+
+    Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`;
+    `UsageError` for options that cannot be, and for a `tail` that was damaged.
     """
-    if calendar not in _CALENDARS:
-        raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
-    for name in (timezone, default_timezone):
-        if name is not None:
-            load_zone(name)
-    options = FileTimes(timezone, default_timezone, calendar)
-    return Opening(url, storage_options, IoOptions.of(io_options), options)
+    options = OpenOptions.of(storage_options, io_options, timezone, default_timezone, calendar)
+    return Opening(url, options, tail)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """What opening is told besides the URL, checked."""
+
+    storage_options: Mapping[str, Any] | None
+    io_options: IoOptions
+    times: FileTimes
+
+    @classmethod
+    def of(
+        cls,
+        storage_options: Mapping[str, Any] | None,
+        io_options: IoOptions | Mapping[str, Any] | None,
+        timezone: str | None,
+        default_timezone: str,
+        calendar: str,
+    ) -> OpenOptions:
+        if calendar not in _CALENDARS:
+            raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
+        for name in (timezone, default_timezone):
+            if name is not None:
+                load_zone(name)
+        times = FileTimes(timezone, default_timezone, calendar)
+        return cls(storage_options, IoOptions.of(io_options), times)
 
 
 class Opening:
     """An open under way: await it, or enter it."""
 
-    def __init__(
-        self,
-        url: str | os.PathLike[str] | BytesLike,
-        storage_options: Mapping[str, Any] | None,
-        io_options: IoOptions,
-        options: FileTimes,
-    ) -> None:
+    def __init__(self, url: Url, options: OpenOptions, tail: Tail | BytesLike | None) -> None:
         self._url = url
-        self._storage_options = storage_options
-        self._io_options = io_options
         self._options = options
+        self._tail = tail if tail is None or isinstance(tail, Tail) else Tail.from_bytes(tail)
         self._file: OrcFile | None = None
 
     def __await__(self) -> Generator[Any, None, OrcFile]:
@@ -91,13 +114,17 @@ class Opening:
             await self._file.aclose()
 
     async def _open(self) -> OrcFile:
+        options = self._options
         source = await open_source(
-            self._url, storage_options=self._storage_options, io_options=self._io_options
+            self._url, storage_options=options.storage_options, io_options=options.io_options
         )
-        session = Session(source, RetryPolicy.of(self._io_options))
+        session = Session(source, RetryPolicy.of(options.io_options))
         await session.start()
         try:
-            tail, cached = await _read_tail(session)
+            if self._tail is None:
+                tail, cached = await _read_tail(session)
+            else:
+                tail, cached = _known_tail(session, self._tail)
         except BaseException as error:
             await session.aclose()
             if isinstance(error, OrcError):
@@ -106,7 +133,14 @@ class Opening:
         if not tail.postscript.version_is_known:
             version = ".".join(str(part) for part in tail.postscript.version)
             _logger.warning("%s is of a later format version, %s; it is read like 0.12", source.url, version)
-        return OrcFile(session, tail, cached, self._options)
+        return OrcFile(session, tail, cached, options.times)
+
+
+def _known_tail(session: Session, tail: Tail) -> tuple[Tail, RangeBuffer]:
+    """No wave: the source is held to the object that the tail is of."""
+    session.source.pin(tail.file_length, tail.fingerprint)
+    held = tail.held
+    return tail, RangeBuffer(ByteRange(tail.file_length - len(held), tail.file_length), held)
 
 
 async def _read_tail(session: Session) -> tuple[Tail, RangeBuffer]:
@@ -120,4 +154,5 @@ async def _read_tail(session: Session) -> tuple[Tail, RangeBuffer]:
         data = memoryview(b"".join([more.view(more.range), data]))
         planned = plan_tail(data, suffix.file_length)
     start = suffix.file_length - len(data)
+    planned = replace(planned, fingerprint=session.source.fingerprint)
     return planned, RangeBuffer(ByteRange(start, suffix.file_length), data)

@@ -44,6 +44,7 @@ class Session:
         self._started = anyio.Event()
         self._closed = False
         self._supervisor: asyncio.Task[None] | None = None
+        self.suffix_count = 0
         self.tasks: anyio.abc.TaskGroup
         self._scheduler: FetchScheduler
 
@@ -72,6 +73,7 @@ class Session:
                 self._loop.call_later(IDLE_S, _trim)
 
     async def fetch_suffix(self, length: int) -> Suffix:
+        self.suffix_count += 1
         return await self._scheduler.fetch_suffix(length)
 
     async def fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Self
 
@@ -19,17 +19,17 @@ import anyio.abc
 import anyio.to_thread
 
 from orcstream.batch import Batch, BatchSchema
-from orcstream.byterange import RangeBuffer
+from orcstream.byterange import ByteRange
 from orcstream.codec._arrow_c import export_schema
-from orcstream.codec.compression import Compression
-from orcstream.codec.structure import StripeInformation
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler
-from orcstream.reader.budget import MemoryBudget
-from orcstream.reader.decoding import DecodeQueue, StripeRun
-from orcstream.reader.fetching import Fetcher
+from orcstream.reader.fetching import StripeWork
+from orcstream.reader.late import LatePlan, LateReading
+from orcstream.reader.pipeline import Pipeline, PipelineOptions
+from orcstream.reader.pruning import PrunedRows
+from orcstream.reader.shaping import Shaped, Shaper
 from orcstream.schema import Schema
 
 __all__ = ["BatchStream", "ReadStatistics", "Reading", "ReadingPlan"]
@@ -39,7 +39,8 @@ __all__ = ["BatchStream", "ReadStatistics", "Reading", "ReadingPlan"]
 class ReadStatistics:
     """What a stream has done so far, measured.
 
-    `hop_count` is how often the store's latency was paid in full, `wait_s` how long the consumer waited
+    `rows_pruned_by_...` are rows of the file that statistics or bloom filters showed to have no match, by
+    what showed it first; `rows_filtered` were looked at and had none. `hop_count` is how often the store's latency was paid in full, `wait_s` how long the consumer waited
     for batches, `decode_s` how long workers decoded (of all threads together), `peak_fetched_bytes` the
     most that was fetched and not yet decompressed at one time. Opening the file is not in these figures.
     """
@@ -49,28 +50,50 @@ class ReadStatistics:
     stripe_count: int
     request_count: int
     retry_count: int
+    hedge_count: int
     hop_count: int
     bytes_wanted: int
     bytes_read: int
+    rows_pruned_by_file: int
+    rows_pruned_by_stripe: int
+    rows_pruned_by_row_group: int
+    rows_pruned_by_bloom: int
+    rows_filtered: int
     wait_s: float
     decode_s: float
     peak_fetched_bytes: int
 
+    def __add__(self, other: ReadStatistics) -> ReadStatistics:
+        """Of two reads together."""
+        sums = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "peak_fetched_bytes"
+        }
+        return ReadStatistics(
+            **sums, peak_fetched_bytes=max(self.peak_fetched_bytes, other.peak_fetched_bytes)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPlan:
-    """All that a stream is to read, and how."""
+    """All that a stream is to read, and how.
+
+    `works` answers the stripes to read, given the bytes of `metadata_range` where that is not None: the
+    statistics of stripes, which did not come with the tail and may spare reading some. `late` is there where
+    the columns of the predicate come first.
+    """
 
     source: ByteSource
     retry: RetryPolicy
     schema: BatchSchema
-    stripes: Sequence[StripeInformation]
-    compression: Compression
-    cached: RangeBuffer | None
-    start_stripe: Callable[[int, StripeInformation, memoryview], StripeRun]
-    batch_rows: int
-    memory_limit: int
+    works: Callable[[memoryview | None], Sequence[StripeWork]]
+    metadata_range: ByteRange | None
+    pipeline: PipelineOptions
+    shaper: Shaper
+    pruned: PrunedRows
     decode_threads: int
+    late: LatePlan | None = None
 
 
 class Reading:
@@ -81,23 +104,11 @@ class Reading:
         self._loop = asyncio.get_running_loop()
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()
-        self._progress = anyio.Event()
-        self._work = anyio.Event()
-        self._notified = False
-        self._failure: Exception | None = None
-        self._started = self._stopped = False
-        self.budget = MemoryBudget(plan.memory_limit, self._notify)
-        self.queue = DecodeQueue(
-            compression=plan.compression,
-            batch_rows=plan.batch_rows,
-            column_count=max(1, len(plan.schema.fields)),
-            budget=self.budget,
-            on_progress=self._notify,
-        )
-        self._fetcher: Fetcher | None = None
+        self._started = False
         self._scheduler: FetchScheduler | None = None
+        self._pipeline = Pipeline(plan.pipeline)
+        self._late = LateReading(plan.late, self._pipeline, plan.pruned) if plan.late is not None else None
         self.row_count = self.batch_count = 0
-        self.wait_s = 0.0
 
     # --- tasks -------------------------------------------------------------------------------------
 
@@ -107,64 +118,34 @@ class Reading:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
                     self._scheduler = FetchScheduler(self.plan.source, tasks, retry=self.plan.retry)
-                    self._fetcher = Fetcher(
-                        scheduler=self._scheduler,
-                        tasks=tasks,
-                        cost=self.plan.source.cost,
-                        budget=self.budget,
-                        queue=self.queue,
-                        stripes=self.plan.stripes,
-                        cached=self.plan.cached,
-                        start_stripe=self.plan.start_stripe,
-                        verify=self.plan.source.verify,
-                        on_failure=self._fail,
-                        on_arrival=self._on_arrival,
-                    )
-                    limiter = anyio.CapacityLimiter(self.plan.decode_threads)
-                    for _ in range(self.plan.decode_threads):
-                        tasks.start_soon(self._decode, limiter)
-                    self._on_arrival()
-                    await self._fetcher.run()
+                    await self._run(tasks, self._scheduler)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-            self._fail(_first_of(error))
+            self._pipeline.fail(_first_of(error))
         finally:
-            if self._scheduler is not None and self._fetcher is not None:
+            if self._scheduler is not None:
                 self._scheduler.close()
-                self._fetcher.close()
-            self.queue.close()
-            self._stopped = True
+            if self._late is not None:
+                self._late.stop()
+            self._pipeline.stop()
             self._finished.set()
-            self._progress.set()
 
-    async def _decode(self, limiter: anyio.CapacityLimiter) -> None:
-        while True:
-            if self.queue.has_work():
-                await anyio.to_thread.run_sync(self.queue.work, limiter=limiter)
-            else:
-                await self._work.wait()
+    async def _run(self, tasks: anyio.abc.TaskGroup, scheduler: FetchScheduler) -> None:
+        works = await self._works(scheduler)
+        limiter = anyio.CapacityLimiter(self.plan.decode_threads)
+        verify = self.plan.source.verify
+        if self._late is None:
+            self._pipeline.start(tasks, scheduler, works, verify, limiter)
+        else:
+            self._pipeline.start(tasks, scheduler, None, verify, limiter)
+            self._late.start(tasks, scheduler, works, verify, limiter)
 
-    def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error
-        self._on_arrival()
-
-    def _on_arrival(self) -> None:
-        """Something changed that workers or the consumer may have waited for; on the loop."""
-        self._notified = False
-        if not self._work.is_set():
-            self._work.set()
-            self._work = anyio.Event()
-        self._progress.set()
-        if self._fetcher is not None:
-            self._fetcher.wake()
-
-    def _notify(self) -> None:
-        """`_on_arrival`, from any thread; many calls become one."""
-        if not self._notified and not self._stopped:
-            self._notified = True
-            try:
-                self._loop.call_soon_threadsafe(self._on_arrival)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                self._stopped = True
+    async def _works(self, scheduler: FetchScheduler) -> Sequence[StripeWork]:
+        wanted = self.plan.metadata_range
+        if wanted is None:
+            return self.plan.works(None)
+        data = await scheduler.submit(wanted, 0).wait()
+        await self.plan.source.verify()
+        return self.plan.works(data)
 
     # --- the consumer's side -----------------------------------------------------------------------
 
@@ -178,38 +159,32 @@ class Reading:
 
     async def next(self) -> Batch | None:
         """The next batch, or None at the end."""
-        while True:
-            self._progress = anyio.Event()
-            delivery = self.queue.deliver()
-            if delivery is not None:
-                break
-            if self._stopped or self._failure is not None:
-                if self._failure is not None and self.queue.head() is None:
-                    raise self._failure
-                if self._stopped:
-                    raise UsageError("the file was closed while it was read")
-            if self._fetcher is not None and self._fetcher.exhausted and self.queue.head() is None:
-                return None
-            began = self._loop.time()
-            await self._progress.wait()
-            self.wait_s += self._loop.time() - began
-        stripe, start, stop, vectors = delivery
-        if stripe.whole_root:
-            root = vectors[0]
-            vectors = tuple(child.slice(root.offset, root.offset + root.length) for child in root.children)
-        self.row_count += stop - start
+        shaper = self.plan.shaper
+        while (delivery := await self._pipeline.next()) is not None:
+            shaped: Shaped | None
+            if shaper.is_plain:
+                shaped = shaper.pass_on(delivery)
+            else:
+                shaped = await anyio.to_thread.run_sync(shaper.shape, delivery)
+            self._pipeline.wake()
+            if shaped is not None:
+                return self._batch(shaped)
+        last = shaper.finish()
+        return self._batch(last) if last is not None else None
+
+    def _batch(self, shaped: Shaped) -> Batch:
+        self.row_count += shaped.row_count
         self.batch_count += 1
-        self._on_arrival()
-        return Batch(self.plan.schema, vectors, stop - start)
+        return Batch(self.plan.schema, shaped.vectors, shaped.row_count)
 
     def fail(self, error: Exception) -> None:
         """The rows end with this error: nothing more is fetched, and every later step raises it."""
-        self._failure = error
+        self._pipeline.fail(error)
         self.stop()
 
     def stop(self) -> None:
         """Cancel everything that is under way; may be called again."""
-        self.queue.close()
+        self._pipeline.queue.close()
         self._scope.cancel()
 
     def stop_from_any_thread(self) -> None:
@@ -223,19 +198,27 @@ class Reading:
 
     def statistics(self) -> ReadStatistics:
         fetched = self._scheduler.statistics() if self._scheduler is not None else None
-        plan = self._fetcher.plan if self._fetcher is not None else None
+        pipelines = [self._pipeline] if self._late is None else [self._late.pipeline, self._pipeline]
+        plans = [pipeline.fetch_plan for pipeline in pipelines]
+        pruned = self.plan.pruned
         return ReadStatistics(
             row_count=self.row_count,
             batch_count=self.batch_count,
-            stripe_count=plan.stripe_count if plan else 0,
+            stripe_count=plans[0].stripe_count,
             request_count=fetched.request_count if fetched else 0,
             retry_count=fetched.retry_count if fetched else 0,
+            hedge_count=fetched.hedge_count if fetched else 0,
             hop_count=fetched.hop_count if fetched else 0,
-            bytes_wanted=plan.wanted_bytes + plan.control_bytes if plan else 0,
+            bytes_wanted=sum(plan.wanted_bytes + plan.control_bytes for plan in plans),
             bytes_read=fetched.byte_count if fetched else 0,
-            wait_s=self.wait_s,
-            decode_s=self.queue.decode_s,
-            peak_fetched_bytes=self.budget.peak_fetched,
+            rows_pruned_by_file=pruned.by_file,
+            rows_pruned_by_stripe=pruned.by_stripe,
+            rows_pruned_by_row_group=pruned.by_row_group,
+            rows_pruned_by_bloom=pruned.by_bloom,
+            rows_filtered=pruned.filtered + self.plan.shaper.filtered_count,
+            wait_s=self._pipeline.wait_s,
+            decode_s=sum(pipeline.queue.decode_s for pipeline in pipelines),
+            peak_fetched_bytes=sum(pipeline.budget.peak_fetched for pipeline in pipelines),
         )
 
 
@@ -246,13 +229,23 @@ class BatchStream:
     task at a time.
     """
 
-    def __init__(self, owner: object, reading: Reading, tasks: anyio.abc.TaskGroup, url: str) -> None:
+    def __init__(
+        self,
+        owner: object,
+        make_reading: Callable[[int], Reading],
+        tasks: anyio.abc.TaskGroup,
+        url: str,
+        row_count: int,
+    ) -> None:
         self._owner = owner  # the file stays open while one of its streams is in use
-        self._reading = reading
+        self._make_reading = make_reading
+        self._reading = make_reading(0)
+        self._past: list[ReadStatistics] = []
         self._tasks = tasks
         self._url = url
+        self._row_count = row_count
         self._busy = False
-        self._ended = False
+        self._ended = self._closed = False
 
     @property
     def schema(self) -> Schema:
@@ -266,8 +259,11 @@ class BatchStream:
 
     @property
     def stats(self) -> ReadStatistics:
-        """What was done so far."""
-        return self._reading.statistics()
+        """What was done so far, before and after any `seek`."""
+        now = self._reading.statistics()
+        for past in self._past:
+            now = now + past
+        return now
 
     def __arrow_c_schema__(self) -> object:
         return export_schema(self.batch_schema.root)
@@ -293,13 +289,36 @@ class BatchStream:
             self._busy = False
         if batch is None:
             self._ended = True
-            await self.aclose()
+            self._reading.stop()
+            await self._reading.wait_stopped()
             raise StopAsyncIteration
         return batch
 
+    async def seek(self, row: int) -> None:
+        """Go on with row `row` of the file, backwards too; with the first one after it that the read wants.
+
+        Costs two hops, less where what is needed came with the tail. Raises `UsageError` for a row that the
+        file has not, but for the one after the last, where the stream ends.
+        """
+        if self._busy:
+            raise UsageError("two tasks use one stream; give each its own", url=self._url)
+        if self._closed:
+            raise UsageError("the stream is closed", url=self._url)
+        if not 0 <= row <= self._row_count:
+            raise UsageError(f"no row {row}: the file has {self._row_count}", url=self._url)
+        self._busy = True
+        try:
+            self._reading.stop()
+            await self._reading.wait_stopped()
+            self._past.append(self._reading.statistics())
+            self._reading = self._make_reading(row)
+            self._ended = False
+        finally:
+            self._busy = False
+
     async def aclose(self) -> None:
         """Stop fetching and decoding, and wait until nothing of it is left."""
-        self._ended = True
+        self._ended = self._closed = True
         self._reading.stop()
         await self._reading.wait_stopped()
 

@@ -5,22 +5,61 @@ Knows which options of the user and which facts of the tail decide how streams a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from orcstream.byterange import ByteRange
+from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression, decompress_metadata
-from orcstream.codec.layout import stream_ranges
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES, parse_stripe_footer
-from orcstream.codec.stripe import StripeOptions, build_columns
-from orcstream.codec.structure import Calendar, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.layout import is_decimal64, positions_of, stream_ranges
+from orcstream.codec.metadata import (
+    MESSAGE_CAP_BYTES,
+    RowIndex,
+    parse_bloom_index,
+    parse_row_index,
+    parse_stripe_footer,
+)
+from orcstream.codec.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
+from orcstream.codec.structure import (
+    Calendar,
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
 from orcstream.codec.temporal import UTC, ZoneRules
-from orcstream.errors import FormatError, OrcError
+from orcstream.errors import FormatError, located
+from orcstream.plan.selection import (
+    ColumnIndex,
+    RowGroups,
+    Rows,
+    Span,
+    StreamSlice,
+    clip_rows,
+    count_rows,
+    plan_spans,
+    slop_bytes,
+)
 from orcstream.plan.tail import Tail
-from orcstream.reader.decoding import StripeRun
+from orcstream.reader.fetching import StripeWork
+from orcstream.reader.pruning import PrunedRows, Pruner
+from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
 from orcstream.reader.zones import load_zone
-from orcstream.schema import Kind, Type
+from orcstream.schema import FileColumn, Kind, Type
 
-__all__ = ["FileTimes", "StripeStarter", "decompress_message", "parse_footer", "walk_types"]
+__all__ = [
+    "FileTimes",
+    "StripeContext",
+    "StripeStarter",
+    "decompress_message",
+    "parse_footer",
+    "parse_index",
+    "walk_types",
+]
+
+
+# Makes the segments of a column for some spans.
+Segments = Callable[[Sequence[Span]], Sequence[Segment]]
 
 
 class FileTimes:
@@ -44,42 +83,283 @@ class FileTimes:
         return tail.footer.calendar is Calendar.JULIAN_GREGORIAN
 
 
-class StripeStarter:
-    """Makes the runs of stripes, for one read."""
+class StripeContext:
+    """A stripe whose footer is known, and its row indexes where they were asked for; makes column runs."""
 
-    def __init__(self, tail: Tail, root: Type, vectors: VectorOptions, times: FileTimes) -> None:
+    def __init__(
+        self,
+        tail: Tail,
+        work: StripeWork,
+        footer: StripeFooter,
+        options: StripeOptions,
+    ) -> None:
+        self.work = work
+        self.footer = footer
+        self.indexes: dict[FileColumn, RowIndex] = {}
+        self.blooms: dict[FileColumn, BloomIndex] = {}
+        self._options = options
+        self._placed = stream_ranges(work.information, footer)
+        self.groups = RowGroups(work.information.row_count, tail.footer.row_index_stride)
+
+    def add_index(self, tail: Tail, stream: StreamInformation, range_: ByteRange, data: memoryview) -> None:
+        """Parse one index stream."""
+        stripe = self.work.information
+        if stream.kind is StreamKind.ROW_INDEX:
+            self.indexes[stream.column] = parse_index(tail, stripe, stream.column, range_, data)
+            return
+        with located(stripe=stripe.index, column=stream.column, stream_kind=stream.kind.name):
+            self.blooms[stream.column] = parse_bloom_index(
+                decompress_message(tail, data),
+                max(1, self.groups.count),
+                utf8=stream.kind is StreamKind.BLOOM_FILTER_UTF8,
+                encoding=self.footer.encodings[stream.column].bloom_encoding,
+            )
+
+    @property
+    def has_nullable_root(self) -> bool:
+        return any(
+            stream.column == 0 and stream.kind is StreamKind.PRESENT and range_.length
+            for stream, range_ in self._placed
+        )
+
+    def run(
+        self,
+        root: Type,
+        rows: Rows | None,
+        *,
+        decided: RowChoice | None = None,
+        decoded: Mapping[int, Segments] | None = None,
+    ) -> StripeRun:
+        """A run of `rows` of the columns in `root`; of all rows where that is None.
+
+        `decided` are the rows that match a predicate, where that is known; `decoded` makes the segments of
+        columns, by their place in `root`, that need not be decoded again.
+        """
+        information = self.work.information
+        is_struct = root.kind is Kind.STRUCT
+        whole_root = is_struct and self.has_nullable_root
+        types = [root] if whole_root or not is_struct else list(root.children)
+        ready = decoded or {}
+        with located(stripe=information.index):
+            columns = build_columns(
+                [type_ for place, type_ in enumerate(types) if place not in ready],
+                self._placed,
+                self.footer.encodings,
+                self._options,
+            )
+            spans, indexes = self._spans(columns, rows)
+            choice = decided
+            if decided is None and rows is not None and len(rows) != len(spans):
+                choice = ChosenRows(rows)
+            segments = {place: make(spans) for place, make in ready.items()}
+            if any(sum(s.vector.length for s in found) != _wanted(spans) for found in segments.values()):
+                # Without an index, more rows have to be passed than were decoded before.
+                return self.run(root, rows, decided=decided)
+            stripe = StripeRun(
+                self.work.number,
+                information,
+                spans,
+                whole_root=whole_root,
+                choice=choice,
+                is_filtered=decided is not None,
+            )
+            slop = slop_bytes(compressed=self._options.compressed, block_size=self._options.block_size)
+            waiting = iter(columns)
+            for place in range(len(types)):
+                if place in ready:
+                    stripe.add_decoded(segments[place])
+                    continue
+                column = next(waiting)
+                slices = [self._slices(cursor, spans, indexes) for cursor in column.streams]
+                stripe.add_column(column, slices, slop)
+        return stripe
+
+    def _spans(
+        self, columns: Sequence[ColumnStreams], rows: Rows | None
+    ) -> tuple[Sequence[Span], Mapping[int, ColumnIndex] | None]:
+        """What is decoded, and the indexes that lead there; without those, all rows from the first on."""
+        row_count = self.work.information.row_count
+        if rows is None:
+            return ([Span(0, 0, row_count)] if row_count else []), None
+        spans = plan_spans(rows, self.groups)
+        if len(spans) == 1 and spans[0].start == 0 and spans[0].stop == row_count:
+            return spans, None
+        needed = {cursor.type.column_id: cursor.type for column in columns for cursor in column.streams}
+        indexes: dict[int, ColumnIndex] = {}
+        for column, type_ in needed.items():
+            index = self._index_of(type_)
+            if index is None:
+                return ([Span(0, rows[0][0], rows[-1][1])] if rows else []), None
+            indexes[column] = index
+        return spans, indexes
+
+    def _index_of(self, type_: Type) -> ColumnIndex | None:
+        """The positions of a column; None where the file has none that lead anywhere."""
+        index = self.indexes.get(type_.column_id)
+        if index is None:
+            return None
+        positions = positions_of(
+            type_.kind,
+            self.footer.encodings[type_.column_id].kind,
+            has_present=any(
+                stream.column == type_.column_id
+                and stream.kind is StreamKind.PRESENT
+                and stream.variant is None
+                for stream, _ in self._placed
+            ),
+            compressed=self._options.compressed,
+            decimal64=is_decimal64(type_, decimal64=self._options.decimal64),
+        )
+        column = ColumnIndex(
+            index,
+            positions,
+            groups=self.groups,
+            compressed=self._options.compressed,
+            block_size=self._options.block_size,
+            first_entry=first_entry(index, self.groups),
+        )
+        return column if column.is_usable else None
+
+    @staticmethod
+    def _slices(
+        cursor: StreamCursor, spans: Sequence[Span], indexes: Mapping[int, ColumnIndex] | None
+    ) -> list[StreamSlice]:
+        if indexes is None or cursor.is_dictionary:
+            return [StreamSlice(cursor.range)]
+        with located(column=cursor.type.column_id, stream_kind=cursor.kind.name):
+            index = indexes[cursor.type.column_id]
+            return [index.slice(cursor.kind, cursor.range, span) for span in spans]
+
+
+def _wanted(spans: Sequence[Span]) -> int:
+    return sum(span.row_count for span in spans)
+
+
+def first_entry(index: RowIndex, groups: RowGroups) -> int:
+    """Where the entries of a column's clear form begin.
+
+    ORC Java 1.6.0 to 1.6.10 wrote those of the encrypted form before them, into the same stream (ORC-991).
+    """
+    return groups.count if len(index) == 2 * groups.count else 0
+
+
+class StripeStarter:
+    """Makes the runs of stripes, for one read of the columns in `root`.
+
+    `pruner` knows the read's predicate; `leads_to` are columns besides those of `root` that will be read of the
+    same rows, so that their indexes are wanted too.
+    """
+
+    def __init__(
+        self,
+        tail: Tail,
+        root: Type,
+        vectors: VectorOptions,
+        times: FileTimes,
+        pruner: Pruner | None = None,
+        pruned: PrunedRows | None = None,
+        leads_to: Sequence[Type] = (),
+    ) -> None:
         self._tail = tail
         self._root = root
         self._vectors = vectors
         self._times = times
-        self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in walk_types(root))
+        self._pruner = pruner
+        self._pruned = pruned or PrunedRows()
+        types = [type_ for tree in (root, *leads_to) for type_ in walk_types(tree)]
+        self._columns = {type_.column_id for type_ in types}
+        if pruner is not None:
+            self._columns |= pruner.columns
+        self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in types)
         self._hybrid = times.hybrid(tail)
+        self._parsed: dict[int, StripeFooter] = {}
+        self.index_share = len(self._columns) / tail.footer.schema.column_count
 
-    def start(self, number: int, stripe: StripeInformation, footer_bytes: memoryview) -> StripeRun:
-        footer = parse_footer(self._tail, stripe, footer_bytes)
+    def index_ranges(self, work: StripeWork, footer: memoryview) -> list[ByteRange]:
+        """The index streams that lead to rows of the columns that are read, or tell which rows to read."""
+        if not work.indexed:
+            return []
+        parsed = self._parsed[work.number] = parse_footer(self._tail, work.information, footer)
+        return [range_ for _, range_ in self._index_streams(work, parsed)]
+
+    def _index_streams(
+        self, work: StripeWork, footer: StripeFooter
+    ) -> list[tuple[StreamInformation, ByteRange]]:
+        return [
+            (stream, range_)
+            for stream, range_ in stream_ranges(work.information, footer)
+            if stream.variant is None and range_.length and self._wants_index(stream, footer)
+        ]
+
+    def _wants_index(self, stream: StreamInformation, footer: StripeFooter) -> bool:
+        if stream.kind is StreamKind.ROW_INDEX:
+            return stream.column in self._columns
+        return self._pruner is not None and self._pruner.wants_bloom(stream, footer)
+
+    def context(
+        self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
+    ) -> StripeContext:
+        """What is known of a stripe after the control wave."""
+        parsed = self._parsed.pop(work.number, None) or parse_footer(self._tail, work.information, footer)
         postscript = self._tail.postscript
-        placed = stream_ranges(stripe, footer)
-        is_struct = self._root.kind is Kind.STRUCT
-        nullable_root = is_struct and any(
-            stream.column == 0 and stream.kind is StreamKind.PRESENT and range_.length
-            for stream, range_ in placed
+        options = StripeOptions(
+            vectors=self._vectors,
+            compressed=postscript.compression is not Compression.NONE,
+            block_size=postscript.compression_block_size,
+            # Zones that no column needs are not looked up: their names may be unknown.
+            zone=self._times.zone(parsed.writer_timezone) if self._has_zoned else UTC,
+            hybrid=self._hybrid,
+            decimal64=postscript.version == (1, 9999),
         )
-        try:
-            options = StripeOptions(
-                vectors=self._vectors,
-                compressed=postscript.compression is not Compression.NONE,
-                block_size=postscript.compression_block_size,
-                # Zones that no column needs are not looked up: their names may be unknown.
-                zone=self._times.zone(footer.writer_timezone) if self._has_zoned else UTC,
-                hybrid=self._hybrid,
-                decimal64=postscript.version == (1, 9999),
-            )
-            types = [self._root] if nullable_root or not is_struct else list(self._root.children)
-            columns = build_columns(types, placed, footer.encodings, options)
-        except OrcError as error:
-            error.locate(stripe=stripe.index)
-            raise
-        return StripeRun(number, stripe, columns, whole_root=nullable_root)
+        context = StripeContext(self._tail, work, parsed, options)
+        if indexes:
+            for stream, range_ in self._index_streams(work, parsed):
+                context.add_index(self._tail, stream, range_, indexes[range_])
+        return context
+
+    def rows(self, context: StripeContext) -> Rows | None:
+        """The rows of a stripe that are to be read, after its indexes were asked; None for all."""
+        rows = context.work.rows
+        if self._pruner is None or not (context.indexes or context.blooms):
+            return rows
+        groups = context.groups
+        by_statistics, kept = self._pruner.groups(groups, context.footer, context.indexes, context.blooms)
+        if all(kept):
+            return rows
+        wanted = [(0, groups.row_count)] if rows is None else rows
+        likely = clip_rows(wanted, groups.rows_of(by_statistics))
+        found = clip_rows(wanted, groups.rows_of(kept))
+        self._pruned.by_row_group += count_rows(wanted) - count_rows(likely)
+        self._pruned.by_bloom += count_rows(likely) - count_rows(found)
+        return found
+
+    def start(
+        self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
+    ) -> StripeRun | None:
+        """The stripe's run; None where no row of it can match."""
+        with located(stripe=work.information.index):
+            context = self.context(work, footer, indexes)
+            rows = self.rows(context)
+        if rows is not None and not rows:
+            return None
+        stripe = context.run(self._root, rows)
+        stripe.context = context
+        return stripe
+
+
+def parse_index(
+    tail: Tail, stripe: StripeInformation, column: int, range_: ByteRange, data: memoryview
+) -> RowIndex:
+    """The row index of one column from its stream."""
+    # Twice the row groups: of encrypted columns, old ORC Java wrote both forms (ORC-991).
+    most = 2 * max(1, RowGroups(stripe.row_count, tail.footer.row_index_stride).count)
+    with located(
+        stripe=stripe.index,
+        column=column,
+        stream_kind=StreamKind.ROW_INDEX.name,
+        file_offset=range_.start,
+    ):
+        return parse_row_index(decompress_message(tail, data), most)
 
 
 def parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:

@@ -21,7 +21,7 @@ from orcstream.codec.temporal import UTC as UTC_RULES
 from orcstream.codec.temporal import ZoneRules
 from orcstream.errors import Unsupported
 
-__all__ = ["load_zone"]
+__all__ = ["find_zone", "load_zone"]
 
 _HEADER = struct.Struct(">4sc15x6l")
 _MAGIC = b"TZif"
@@ -43,6 +43,14 @@ def load_zone(name: str) -> ZoneRules:
     if fixed is not None:
         return ZoneRules(name, np.empty(0, np.int64), np.array([fixed], np.int64))
     return _parse(name, _read(name))
+
+
+def find_zone(name: str) -> ZoneRules | None:
+    """`load_zone`, or None for a name that is no zone: of a text among the data."""
+    try:
+        return load_zone(name)
+    except Unsupported:
+        return None
 
 
 def _fixed_offset(name: str) -> int | None:

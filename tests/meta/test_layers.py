@@ -25,6 +25,7 @@ LAYERS = (
     ("plan", "io"),
     ("batch",),
     ("reader",),
+    ("blocking",),
     ("orcstream",),
     ("cli",),
     ("__main__",),
@@ -39,8 +40,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "column_statistics": set(),
     "_proto": set(),
     "predicate": {"schema"},
-    "codec": {"errors", "_buffer", "byterange", "schema", "column_statistics", "_proto"},
-    "plan": {"errors", "byterange", "schema", "codec"},
+    "expr": {"errors", "schema", "predicate"},
+    "codec": {"errors", "_buffer", "byterange", "schema", "predicate", "column_statistics", "_proto"},
+    "plan": {"errors", "byterange", "schema", "codec", "column_statistics", "predicate"},
     "io": {"errors", "_buffer", "byterange"},
     "batch": {"errors", "schema", "codec"},
     "reader": {
@@ -54,19 +56,20 @@ MAY_IMPORT: dict[str, set[str]] = {
         "io",
         "batch",
     },
-    "orcstream": {"errors", "schema", "io", "batch", "reader"},
+    "blocking": {"errors", "byterange", "schema", "codec", "plan", "io", "batch", "reader"},
+    "orcstream": {"errors", "schema", "plan", "io", "batch", "reader", "blocking"},
     "cli": {"schema", "orcstream"},
     "__main__": {"cli"},
 }
 
 # Modules that are part of a unit without being named like it.
-PART_OF = {"batch_values": "batch", "cli_text": "cli"}
+PART_OF = {"batch_values": "batch", "cli_text": "cli", "expr_binding": "expr"}
 
 # Modules that only one module may import.
 ONLY_FOR = {"orcstream._proto": "orcstream.codec.metadata"}
 
 # Pure layers: no waiting, no threads, no clock, no randomness, no files, no network.
-PURE = ("_buffer", "codec", "plan", "predicate", "schema", "byterange", "column_statistics", "errors")
+PURE = ("_buffer", "codec", "expr", "plan", "predicate", "schema", "byterange", "column_statistics", "errors")
 IMPURE_MODULES = (
     "aiohttp",
     "anyio",

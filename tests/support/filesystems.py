@@ -23,6 +23,11 @@ def _info(path: str) -> dict[str, Any]:
     return {"name": path, "size": len(data), "type": "file", "mtime": version}
 
 
+def _content(path: str) -> bytes:
+    _info(path)
+    return FILES[path][0]
+
+
 class _Session:
     """Stands for the connections of a file system."""
 
@@ -55,7 +60,7 @@ class LoopFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no ty
         await asyncio.sleep(0)
         if self.errors:
             raise self.errors.pop(0)
-        return FILES[path][0][start:end]
+        return _content(path)[start:end]
 
 
 class ThreadFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -67,7 +72,7 @@ class ThreadFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         return _info(self._strip_protocol(path))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        return FILES[self._strip_protocol(path)][0][start:end]
+        return _content(self._strip_protocol(path))[start:end]
 
     def get_file(self, rpath: str, lpath: str, **_: Any) -> None:
         Path(lpath).write_bytes(self.cat_file(rpath))

@@ -143,6 +143,12 @@ def _rows(type_: T, text: str) -> list[object]:
     return [_from_json(type_, json.loads(line)) for line in text.split("\n") if line]
 
 
+def read_as(path: Path, type_: T) -> list[object]:
+    """Every row as Java's schema evolution turns the file's type into `type_`."""
+    text = _gateway().jvm.JavaJudge.readAs(str(path), str(type_))
+    return [_from_json(type_, json.loads(line)) for line in text.split("\n") if line]
+
+
 def _to_json(type_: T, value: Any) -> Any:
     if value is None:
         return None

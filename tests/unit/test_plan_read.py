@@ -46,7 +46,7 @@ costs = st.builds(
 
 @given(streams(), WINDOW_BYTES)
 def test_windows_hold_every_byte_once_and_in_order(found: list[ByteRange], window_bytes: int) -> None:
-    windows = plan_windows(found, window_bytes)
+    windows = plan_windows([found], window_bytes)
     assert all(windows)
     for number, stream in enumerate(found):
         pieces = [piece.range for window in windows for piece in window if piece.stream == number]
@@ -64,7 +64,7 @@ def test_windows_hold_every_byte_once_and_in_order(found: list[ByteRange], windo
 @given(streams(), WINDOW_BYTES)
 def test_windows_are_bounded(found: list[ByteRange], window_bytes: int) -> None:
     """By the share of the budget, but for what is not worth cutting: short streams and shortest pieces."""
-    for window in plan_windows(found, window_bytes):
+    for window in plan_windows([found], window_bytes):
         size = sum(piece.range.length for piece in window)
         assert size <= window_bytes + len(found) * (2 * WHOLE_BYTES + 1)
 
@@ -74,13 +74,28 @@ def test_the_first_window_has_the_beginning_of_every_stream(
     found: list[ByteRange], window_bytes: int
 ) -> None:
     """No row can be decoded without all its streams."""
-    windows = plan_windows(found, window_bytes)
+    windows = plan_windows([found], window_bytes)
     first = {piece.stream for piece in windows[0]} if windows else set()
-    assert first == set(range(len(found)))
+    assert first == {number for number, stream in enumerate(found) if stream.length}
 
 
 def test_no_streams_need_no_window() -> None:
-    assert plan_windows([], 1000) == []
+    assert plan_windows([[]], 1000) == []
+
+
+@given(st.lists(streams(), max_size=6), WINDOW_BYTES)
+def test_windows_of_spans_keep_each_streams_order(spans: list[list[ByteRange]], window_bytes: int) -> None:
+    """A stream is fed span by span, each from its beginning to its end."""
+    windows = plan_windows(spans, window_bytes)
+    assert all(windows)
+    order = [(piece.span, piece.stream, piece.range) for window in windows for piece in window]
+    assert [span for span, _, _ in order] == sorted(span for span, _, _ in order)
+    for number, slices in enumerate(spans):
+        for stream, wanted in enumerate(slices):
+            pieces = [range_ for span, at, range_ in order if (span, at) == (number, stream)]
+            assert sum(piece.length for piece in pieces) == wanted.length
+            assert all(before.stop == after.start for before, after in pairwise(pieces))
+            assert not pieces or (pieces[0].start, pieces[-1].stop) == (wanted.start, wanted.stop)
 
 
 @given(streams(), costs)
@@ -141,7 +156,7 @@ def stripes(draw: st.DrawFn) -> list[StripeInformation]:
 def test_control_asks_for_all_footers(
     found: list[StripeInformation], cost: CostModel, window_bytes: int
 ) -> None:
-    requests = plan_control(found, cost, window_bytes)
+    requests = plan_control(found, cost, window_bytes).requests
     for number, stripe in enumerate(found):
         holding = [request.range for request in requests if number in request.members]
         footer = stripe.footer_range
@@ -160,9 +175,31 @@ def test_control_stays_within_a_window(
     found: list[StripeInformation], cost: CostModel, window_bytes: int
 ) -> None:
     footers = sum(stripe.footer_length for stripe in found)
-    read = sum(request.range.length for request in plan_control(found, cost, window_bytes))
+    read = sum(request.range.length for request in plan_control(found, cost, window_bytes).requests)
     # For each stripe at most one share for itself and one for the gap before it.
     assert read <= footers + 2 * window_bytes
+
+
+@given(stripes(), costs, WINDOW_BYTES, st.floats(0, 1), st.data())
+def test_indexes_come_with_their_footers_where_that_is_cheap(
+    found: list[StripeInformation], cost: CostModel, window_bytes: int, share: float, data: st.DataObject
+) -> None:
+    indexed = data.draw(st.lists(st.booleans(), min_size=len(found), max_size=len(found)))
+    plan = plan_control(found, cost, window_bytes, indexed=indexed, index_share=share)
+    index_bytes = sum(stripe.index_length for stripe, wants in zip(found, indexed, strict=True) if wants)
+    cheap = index_bytes * (1 - share) <= cost.hop_bytes and index_bytes <= window_bytes
+    for place, stripe in enumerate(found):
+        ranges = [range_ for range_, owner in zip(plan.wanted, plan.owners, strict=True) if owner == place]
+        assert any(
+            range_.start <= stripe.footer_range.start and range_.stop >= stripe.footer_range.stop
+            for range_ in ranges
+        )
+        with_index = any(
+            range_.start <= stripe.index_range.start and range_.stop >= stripe.index_range.stop
+            for range_ in ranges
+        )
+        assert with_index or not (indexed[place] and cheap)
+    check_cover(list(plan.wanted), list(plan.requests))
 
 
 def test_the_first_rows_do_not_wait_for_all_footers() -> None:

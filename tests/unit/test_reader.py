@@ -14,11 +14,14 @@ from orcstream._buffer import retained_bytes
 from orcstream.byterange import ByteRange
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression
+from orcstream.codec.structure import StreamKind
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.reader import session
 from orcstream.reader.budget import Lease, MemoryBudget
-from orcstream.reader.decoding import DecodeQueue, RowSizes, StripeRun
+from orcstream.reader.decoding import DecodeQueue
 from orcstream.reader.explain import Explanation, Wave
+from orcstream.reader.fetching import StripeWork, windows_of
+from orcstream.reader.runs import RowSizes, StreamPiece, StripeRun
 from orcstream.reader.stripes import FileTimes, StripeStarter
 from tests.support.read_sources import sample
 from tests.support.reference import rle_v2
@@ -208,16 +211,19 @@ async def test_dictionaries_of_later_stripes_wait_for_room() -> None:
         ]
         builder.stripe(4 * 512, streams, [(DIRECT, 0), (DICTIONARY_V2, 2)])
     queue, budget, stripes, data = await queue_of(builder.build(), 1 << 16)
-    (indexes,) = (feed for feed in stripes[0].feeds if feed.input.kind == "DATA")
-    start, stop = indexes.pieces[0].start, indexes.pieces[0].stop
-    indexes.pieces = [ByteRange(start, start + len(runs[0])), ByteRange(start + len(runs[0]), stop)]
+    (indexes,) = (feed for feed in stripes[0].feeds if feed.cursor.kind is StreamKind.DATA)
+    (whole,) = indexes.pieces
+    cut = whole.range.start + len(runs[0])
+    late = StreamPiece(indexes, ByteRange(cut, whole.range.stop), 0)
+    whole.range = ByteRange(whole.range.start, cut)
+    indexes.pieces.append(late)
     for feed in (feed for stripe in stripes for feed in stripe.feeds):
-        queue.arrive(feed, 0, [data[feed.pieces[0].start : feed.pieces[0].stop]], None)
+        arrive(queue, feed.pieces[0], data)
     queue.work()
     assert [len(stripe.waiting) for stripe in stripes] == [0, 1]
     assert 30_000 < budget.dictionaries < 31_000
     assert not queue.has_work()
-    queue.arrive(indexes, 1, [data[start + len(runs[0]) : stop]], None)
+    arrive(queue, late, data)
     assert deliver_all(queue) == [(0, 2048), (1, 2048)]
     assert (budget.dictionaries, budget.decoded) == (0, 0)
 
@@ -228,7 +234,7 @@ async def test_dictionaries_of_one_stripe_share_the_room() -> None:
     data = make_file(type_, rows, Encoder(dictionary=True))
     queue, budget, stripes, view = await queue_of(data, 1 << 16)
     for feed in stripes[0].feeds:
-        queue.arrive(feed, 0, [view[feed.pieces[0].start : feed.pieces[0].stop]], None)
+        arrive(queue, feed.pieces[0], view)
     with pytest.raises(Unsupported, match="memory_limit") as caught:
         deliver_all(queue)
     assert caught.value.reason == "dictionary_too_large"
@@ -240,11 +246,12 @@ async def queue_of(data: bytes, limit: int) -> tuple[DecodeQueue, MemoryBudget, 
     budget = MemoryBudget(limit, lambda: None)
     async with orcstream.open(data) as file:
         starter = StripeStarter(file.tail, file.schema.root, VectorOptions(), FileTimes(None, "UTC", "auto"))
-        ranges = [stripe.footer_range for stripe in file.stripes]
-        stripes = [
-            starter.start(number, stripe, memoryview(data)[ranges[number].start : ranges[number].stop])
-            for number, stripe in enumerate(file.stripes)
-        ]
+        stripes: list[StripeRun] = []
+        for number, information in enumerate(file.stripes):
+            footer = memoryview(data)[information.footer_range.start : information.footer_range.stop]
+            stripe = starter.start(StripeWork(number, information), footer, {})
+            assert stripe is not None
+            stripes.append(stripe)
     queue = DecodeQueue(
         compression=Compression.NONE,
         batch_rows=1 << 16,
@@ -253,6 +260,9 @@ async def queue_of(data: bytes, limit: int) -> tuple[DecodeQueue, MemoryBudget, 
         on_progress=lambda: None,
     )
     for stripe in stripes:
+        for window in windows_of(stripe, limit):
+            for piece in window:
+                piece.feed.pieces.append(piece)
         queue.add(stripe)
     return queue, budget, stripes, memoryview(data)
 
@@ -265,8 +275,12 @@ def deliver_all(queue: DecodeQueue) -> list[tuple[int, int]]:
         delivery = queue.deliver()
         if delivery is None:
             return sorted(found.items())
-        stripe, start, stop, _ = delivery
-        found[stripe.number] = found.get(stripe.number, 0) + stop - start
+        number = delivery.stripe.number
+        found[number] = found.get(number, 0) + delivery.row_count
+
+
+def arrive(queue: DecodeQueue, piece: StreamPiece, data: memoryview) -> None:
+    queue.arrive(piece, [data[piece.range.start : piece.range.stop]], None)
 
 
 async def test_memory_left_behind_goes_back_when_nothing_is_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,54 @@
+from orcstream._buffer import Buffer
+
+# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
+
+class Selection:
+    count: int
+    rows: int
+    @property
+    def whole(self) -> bool: ...
+    def span(self) -> tuple[int, int] | None: ...
+    def numbers(self, first: int) -> Buffer: ...
+    def __len__(self) -> int: ...
+
+def select_span(start: int, stop: int, rows: int) -> Selection: ...
+def select_mask(mask: object, rows: int) -> Selection: ...
+def select_positions(positions: object, count: int, rows: int) -> Selection: ...
+def gather_fixed(
+    out: Buffer, at: int, source: object, base: int, selection: Selection, item_bytes: int
+) -> None: ...
+def add_to(items: Buffer, at: int, count: int, shift: int) -> None: ...
+def fill(out: Buffer, at: int, count: int) -> None: ...
+def gather_bits(out: Buffer, at: int, source: object, base: int, selection: Selection) -> None: ...
+def measure_texts(offsets: object, base: int, data: object, selection: Selection) -> int: ...
+def gather_texts(
+    out_offsets: Buffer,
+    at: int,
+    out: Buffer,
+    offsets: object,
+    base: int,
+    data: object,
+    selection: Selection,
+) -> None: ...
+def gather_lists(
+    out_offsets: Buffer, at: int, offsets: object, base: int, selection: Selection, items: int
+) -> Selection: ...
+def gather_union(
+    out_types: Buffer,
+    out_offsets: Buffer,
+    at: int,
+    types: object,
+    offsets: object,
+    base: int,
+    selection: Selection,
+    child_rows: list[int],
+    used: list[int],
+) -> list[Selection]: ...
+def entries_of(
+    indexes: object,
+    base: int,
+    validity: object,
+    validity_base: int,
+    selection: Selection,
+    size: int,
+) -> Selection: ...

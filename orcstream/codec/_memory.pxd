@@ -1,0 +1,12 @@
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+
+cdef class View:
+    """The bytes of any buffer, held for as long as this is."""
+
+    cdef Py_buffer held
+    cdef const unsigned char* ptr
+    cdef Py_ssize_t nbytes
+
+
+cdef View view_of(object buffer, Py_ssize_t items, Py_ssize_t item_bytes)

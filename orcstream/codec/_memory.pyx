@@ -1,0 +1,28 @@
+"""Access of kernels to any buffer's bytes, read-only.
+
+Knows Python's buffer protocol; must not know what the bytes hold. Vectors come from decoders, but also from
+other libraries' memory, so kernels that read vectors take any buffer, and check here that it is long enough.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+
+cdef class View:
+    def __cinit__(self, object buffer):
+        PyObject_GetBuffer(buffer, &self.held, PyBUF_SIMPLE)
+        self.ptr = <const unsigned char*> self.held.buf
+        self.nbytes = self.held.len
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.held)
+
+
+cdef View view_of(object buffer, Py_ssize_t items, Py_ssize_t item_bytes):
+    """The buffer's bytes, of which at least `items` times `item_bytes` are there."""
+    cdef View view
+    if buffer is None:
+        raise ValueError("a buffer is missing")
+    view = View.__new__(View, buffer)
+    if items < 0 or items > view.nbytes // item_bytes:
+        raise ValueError("a buffer is shorter than its values")
+    return view

@@ -1,0 +1,198 @@
+"""What statistics and bloom filters prove about a predicate: which stripes and row groups to skip.
+
+Knows bound predicates, and the indexes and statistics of stripes as values; which writers to believe comes
+in as `Trust`. Must not know the user's expressions, bytes, where indexes lie, nor how one leaf is judged
+(`plan.proof`). Contract: an `Outcome` holds everything that the predicate may be for a row of the group, and
+perhaps more. Without TRUE in it the group has no match; of TRUE alone, all rows match. Specification: "Row
+Group Index", "Bloom Filter Index".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from orcstream.codec.bloom import BloomFilter, BloomIndex
+from orcstream.codec.metadata import RowIndex, StatisticsList
+from orcstream.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
+from orcstream.plan.outcome import Outcome, combined
+from orcstream.plan.proof import Question
+from orcstream.predicate import Leaf, Predicate, leaves_of
+from orcstream.schema import FileColumn
+
+__all__ = [
+    "ABSENT",
+    "ColumnOf",
+    "Outcome",
+    "bloom_columns",
+    "group_outcomes",
+    "possible",
+    "prune_groups",
+    "prune_stripes",
+    "stripe_outcomes",
+]
+
+ABSENT = FileColumn(-1)
+"""What `ColumnOf` answers for a column that the file does not have: null in every row."""
+
+ColumnOf: TypeAlias = Callable[[Leaf], FileColumn | None]
+"""The file column that a leaf asks about; None where it is read through a conversion."""
+
+
+def possible(
+    predicate: Predicate,
+    statistics_of: Callable[[Leaf], ColumnStatistics | None],
+    bloom_of: Callable[[Leaf], BloomFilter | None],
+    row_count: int,
+    trust: Trust,
+) -> Outcome:
+    """What the predicate may be for one group of `row_count` rows.
+
+    `statistics_of` answers None where nothing is known, `ALL_NULL` for a column that the file does not have;
+    `bloom_of` is asked for leaves of kind IN, and answers filters that may be believed.
+    """
+
+    def ask(leaf: Leaf) -> Outcome:
+        return Question(leaf, trust).answer(statistics_of(leaf), lambda: bloom_of(leaf), row_count)
+
+    return combined(predicate, ask)
+
+
+def prune_groups(
+    predicate: Predicate,
+    column_of: ColumnOf,
+    indexes: Mapping[FileColumn, RowIndex],
+    blooms: Mapping[FileColumn, BloomIndex],
+    row_counts: Sequence[int],
+    trust: Trust,
+    *,
+    masked: frozenset[FileColumn] = frozenset(),
+) -> list[bool]:
+    """Which row groups of a stripe may have matches; the arguments are those of `group_outcomes`."""
+    outcomes = group_outcomes(predicate, column_of, indexes, blooms, row_counts, trust, masked=masked)
+    return [Outcome.TRUE in outcome for outcome in outcomes]
+
+
+def group_outcomes(
+    predicate: Predicate,
+    column_of: ColumnOf,
+    indexes: Mapping[FileColumn, RowIndex],
+    blooms: Mapping[FileColumn, BloomIndex],
+    row_counts: Sequence[int],
+    trust: Trust,
+    *,
+    masked: frozenset[FileColumn] = frozenset(),
+) -> list[Outcome]:
+    """What the predicate may be in each row group of a stripe, by the indexes that were read.
+
+    `row_counts` has the rows of each group. An index of another number of entries proves nothing, but that of
+    a column in `masked` (the clear form of an encrypted one) may have twice as many: ORC Java before 1.6.11
+    wrote those of the encrypted form before them (ORC-991). Only entries of columns that are asked about are
+    parsed. `trust` is that of the stripe's zone: ``trust.in_zone(...)``.
+    """
+    # By identity: hashing a leaf takes as long as its literals are many.
+    sources = {
+        id(leaf): _source(Question(leaf, trust), column_of(leaf), indexes, blooms, len(row_counts), masked)
+        for leaf in leaves_of(predicate)
+    }
+    outcomes = []
+    for group, rows in enumerate(row_counts):
+
+        def ask(leaf: Leaf, group: int = group, rows: int = rows) -> Outcome:
+            return sources[id(leaf)].answer(group, rows)
+
+        outcomes.append(combined(predicate, ask))
+    return outcomes
+
+
+def _source(
+    question: Question,
+    column: FileColumn | None,
+    indexes: Mapping[FileColumn, RowIndex],
+    blooms: Mapping[FileColumn, BloomIndex],
+    count: int,
+    masked: frozenset[FileColumn],
+) -> _Source:
+    """What there is on a leaf in the indexes of a stripe of `count` row groups."""
+    if column is None or column == ABSENT:
+        return _Source(question, absent=column is not None)
+    index, bloom, first = indexes.get(column), blooms.get(column), 0
+    if index is not None and column in masked and len(index) == 2 * count:
+        first = count
+    if index is not None and len(index) != first + count:
+        index = None
+    if bloom is not None and (len(bloom) != count or not question.believes(bloom)):
+        bloom = None
+    return _Source(question, index, bloom, first)
+
+
+def bloom_columns(
+    predicate: Predicate, column_of: ColumnOf, trust: Trust
+) -> dict[FileColumn, StatisticsKind]:
+    """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching."""
+    columns: dict[FileColumn, StatisticsKind] = {}
+    for leaf in leaves_of(predicate):
+        column = column_of(leaf)
+        question = Question(leaf, trust)
+        if column is not None and column != ABSENT and question.kind is not None and question.can_hash:
+            columns[column] = question.kind
+    return columns
+
+
+def prune_stripes(
+    predicate: Predicate,
+    column_of: ColumnOf,
+    statistics: Sequence[StatisticsList],
+    row_counts: Sequence[int],
+    trust: Trust,
+) -> list[bool]:
+    """Which stripes may have matches, by their statistics; see `stripe_outcomes`."""
+    outcomes = stripe_outcomes(predicate, column_of, statistics, row_counts, trust)
+    return [Outcome.TRUE in outcome for outcome in outcomes]
+
+
+def stripe_outcomes(
+    predicate: Predicate,
+    column_of: ColumnOf,
+    statistics: Sequence[StatisticsList],
+    row_counts: Sequence[int],
+    trust: Trust,
+) -> list[Outcome]:
+    """What the predicate may be in each stripe. There may be fewer `statistics` than stripes."""
+    questions = {id(leaf): (Question(leaf, trust), column_of(leaf)) for leaf in leaves_of(predicate)}
+    outcomes = []
+    for stripe, rows in enumerate(row_counts):
+        known = statistics[stripe] if stripe < len(statistics) else None
+
+        def ask(leaf: Leaf, known: StatisticsList | None = known, rows: int = rows) -> Outcome:
+            question, column = questions[id(leaf)]
+            if column == ABSENT:
+                return question.answer(ALL_NULL, _no_bloom, rows)
+            found = known.get(column) if known is not None and column is not None else None
+            return question.answer(found, _no_bloom, rows)
+
+        outcomes.append(combined(predicate, ask))
+    return outcomes
+
+
+def _no_bloom() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A leaf of a predicate with what a stripe's indexes have on it."""
+
+    question: Question
+    index: RowIndex | None = None
+    bloom: BloomIndex | None = None
+    first: int = 0
+    absent: bool = False
+
+    def answer(self, group: int, row_count: int) -> Outcome:
+        statistics = ALL_NULL if self.absent else None
+        if self.index is not None:
+            statistics = self.index.statistics(self.first + group)
+        bloom = self.bloom.filters[group] if self.bloom is not None else None
+        return self.question.answer(statistics, lambda: bloom, row_count)

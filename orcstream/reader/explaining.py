@@ -1,0 +1,174 @@
+"""Explains a read: plans it as the stream does, without fetching its data.
+
+Knows the waves of a read. Fetches what the control wave fetches, since only that tells what the data wave will
+ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
+from orcstream.codec.column import Vector
+from orcstream.errors import located
+from orcstream.plan.read import control_count, plan_control, plan_requests
+from orcstream.plan.selection import Span
+from orcstream.plan.tail import Tail
+from orcstream.reader.budget import MemoryBudget
+from orcstream.reader.explain import Explanation, Wave
+from orcstream.reader.fetching import StripeWork, windows_of
+from orcstream.reader.runs import Segment, StripeRun
+from orcstream.reader.stream import ReadingPlan
+from orcstream.reader.stripes import StripeContext
+
+__all__ = ["explain_plan"]
+
+Fetch = Callable[[list[ByteRange]], Awaitable[list[RangeBuffer]]]
+
+
+@dataclass(slots=True, eq=False)
+class _Tally:
+    """A wave, counted as it is planned."""
+
+    name: str
+    request_count: int = 0
+    bytes_wanted: int = 0
+    bytes_read: int = 0
+
+    def ask(self, ranges: Sequence[ByteRange]) -> None:
+        self.request_count += len(ranges)
+        self.bytes_read += sum(range_.length for range_ in ranges)
+
+    def wave(self) -> Wave:
+        return Wave(self.name, self.request_count, self.bytes_wanted, self.bytes_read)
+
+
+class _Survey:
+    """One explanation in the making."""
+
+    def __init__(self, plan: ReadingPlan, cached: RangeBuffer, fetch: Fetch) -> None:
+        self.plan = plan
+        self.cached = cached
+        self.fetch = fetch
+        self.cost: CostModel = plan.source.cost
+        first = plan.pipeline if plan.late is None else plan.late.pipeline
+        self.start = first.start
+        self.budget = MemoryBudget(first.memory_limit, lambda: None)
+        self.statistics = _Tally("statistics")
+        self.control = _Tally("control")
+        self.index = _Tally("index")
+        self.data = _Tally("data" if plan.late is None else "predicate")
+        self.rest = _Tally("rest, at most")
+        self.stripe_count = self.window_count = self.row_count = 0
+
+    async def run(self) -> None:
+        works = await self._works()
+        first = 0
+        while first < len(works):
+            group = works[first : first + control_count(first, self.cost)]
+            first += len(group)
+            await self._group(group)
+
+    async def _works(self) -> Sequence[StripeWork]:
+        wanted = self.plan.metadata_range
+        if wanted is None:
+            return self.plan.works(None)
+        self.statistics.bytes_wanted = wanted.length
+        self.statistics.ask([wanted])
+        (buffer,) = await self.fetch([wanted])
+        return self.plan.works(buffer.view(wanted))
+
+    async def _group(self, works: Sequence[StripeWork]) -> None:
+        control = plan_control(
+            [work.information for work in works],
+            self.cost,
+            self.budget.window_bytes,
+            indexed=[work.indexed for work in works],
+            index_share=self.start.index_share,
+        )
+        ranges = [r.range for r in control.requests if r.range.start < self.cached.range.start]
+        self.control.ask(ranges)
+        held = [*await self.fetch(ranges), self.cached]
+        for work in works:
+            stripe = await self._stripe(work, held)
+            if stripe is not None:
+                self.stripe_count += 1
+                self.row_count += stripe.row_count
+                self._data(stripe, held, self.data)
+                if self.plan.late is not None and isinstance(stripe.context, StripeContext):
+                    context = stripe.context
+                    kept = {place: partial(_no_rows, stripe) for place in self.plan.late.kept}
+                    rest = context.run(self.plan.late.root, self._rows_of(stripe), decoded=kept)
+                    self._data(rest, held, self.rest)
+
+    @staticmethod
+    def _rows_of(stripe: StripeRun) -> list[tuple[int, int]]:
+        return [(span.first, span.stop) for span in stripe.spans]
+
+    async def _stripe(self, work: StripeWork, held: Sequence[RangeBuffer]) -> StripeRun | None:
+        footer = _bytes_of(work.information.footer_range, held)
+        self.control.bytes_wanted += len(footer)
+        with located(url=self.plan.source.url):
+            wanted = self.start.index_ranges(work, footer)
+            missing = [range_ for range_ in wanted if not _is_held(range_, held)]
+            requests = [request.range for request in plan_requests(missing, self.cost)]
+            self.index.ask(requests)
+            all_held = [*held, *await self.fetch(requests)] if requests else held
+            wave = self.index if requests else self.control
+            wave.bytes_wanted += sum(range_.length for range_ in wanted)
+            indexes = {range_: _bytes_of(range_, all_held) for range_ in wanted}
+            return self.start.start(work, footer, indexes)
+
+    def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:
+        for window in windows_of(stripe, self.budget.window_bytes):
+            self.window_count += 1
+            tally.bytes_wanted += sum(piece.range.length for piece in window)
+            missing = [piece.range for piece in window if not _is_held(piece.range, held)]
+            tally.ask([request.range for request in plan_requests(missing, self.cost)])
+
+
+def _no_rows(stripe: StripeRun, _: Sequence[Span]) -> list[Segment]:
+    """Stands for rows that the predicate's columns will have left."""
+    return [Segment(0, Vector(stripe.row_count, ()), 0)]
+
+
+async def explain_plan(
+    plan: ReadingPlan, tail: Tail, cached: RangeBuffer, columns: str, fetch: Fetch, tail_requests: int
+) -> Explanation:
+    """What the stream of this plan will ask the store for, after `tail_requests` of the open."""
+    survey = _Survey(plan, cached, fetch)
+    await survey.run()
+    optional = (survey.statistics, survey.index, survey.rest)
+    tallies = (survey.statistics, survey.control, survey.index, survey.data, survey.rest)
+    pruned = plan.pruned
+    return Explanation(
+        url=plan.source.url,
+        columns=columns,
+        row_count=tail.footer.row_count,
+        selected_row_count=survey.row_count,
+        rows_pruned_by_file=pruned.by_file,
+        rows_pruned_by_stripe=pruned.by_stripe,
+        rows_pruned_by_row_group=pruned.by_row_group,
+        rows_pruned_by_bloom=pruned.by_bloom,
+        predicate_first=plan.late is not None,
+        stripe_count=survey.stripe_count,
+        window_count=survey.window_count,
+        waves=(
+            # A file that was opened with a known tail has read none.
+            Wave(
+                "tail", tail_requests, tail.postscript.tail_bytes, cached.range.length if tail_requests else 0
+            ),
+            *(tally.wave() for tally in tallies if tally not in optional or tally.request_count),
+        ),
+    )
+
+
+def _is_held(wanted: ByteRange, held: Sequence[RangeBuffer]) -> bool:
+    return any(part.range.start <= wanted.start and wanted.stop <= part.range.stop for part in held)
+
+
+def _bytes_of(wanted: ByteRange, held: Sequence[RangeBuffer]) -> memoryview:
+    around = [part for part in held if part.range.start < wanted.stop and wanted.start < part.range.stop]
+    return memoryview(b"".join(gather(wanted, sorted(around, key=lambda part: part.range))))

@@ -1,0 +1,306 @@
+"""Opening many files: their tails are read side by side, and the files come as they are opened.
+
+Knows how many opens may be under way and how many files wait to be taken; how one is opened is known by
+`reader.opening`. As for a file, the tasks belong to a supervisor task and never to the consumer's, the
+object the user holds is not known to it, and dropping that object stops it. Each URL is asked for only when
+its turn has come, so there may be any number of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import anyio
+
+from orcstream.byterange import BytesLike
+from orcstream.errors import OrcError, UsageError
+from orcstream.io.clients import keep_clients
+from orcstream.io.options import IoOptions
+from orcstream.io.source import cost_of, strip_credentials
+from orcstream.plan.tail import Tail
+from orcstream.reader.file import OrcFile
+from orcstream.reader.opening import Opening, OpenOptions, Url
+
+__all__ = ["FileStream", "Urls", "open_many"]
+
+Urls: TypeAlias = Iterable[Url] | AsyncIterable[Url]
+OnError: TypeAlias = Callable[[Url, Exception], object]
+
+
+def open_many(
+    urls: Urls,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    io_options: IoOptions | Mapping[str, Any] | None = None,
+    concurrency: int | None = None,
+    ordered: bool = False,
+    tails: Mapping[Any, Tail | BytesLike] | None = None,
+    on_error: OnError | None = None,
+    timezone: str | None = None,
+    default_timezone: str = "UTC",
+    calendar: str = "auto",
+) -> FileStream:
+    """Open many files at once; each has to be closed by who takes it.
+
+    ::
+
+        async with orcstream.open_many(urls) as files:
+            async for file in files:
+                async with file:
+                    ...
+
+    `urls` may be any iterable, asynchronous or not. The files come as they are opened, or with `ordered` in
+    the order of `urls`. At most `concurrency` files are being opened or opened and not yet taken; by default
+    as many as requests are good for the kind of store of the first URL. `tails` are those of files opened
+    before, by URL: such a file is opened without a request. A file that cannot be opened ends the stream
+    with its error; with `on_error`, that is called instead (with the URL as given, and the error), at the
+    step that would have raised, and the stream goes on. The other parameters are those of `open`.
+
+    Leaving the block, or dropping the object, closes what was not taken. Several tasks may take files.
+    """
+    if isinstance(urls, str | bytes | bytearray | memoryview | os.PathLike):
+        raise UsageError("open_many takes several URLs; use open for one")
+    if not isinstance(urls, Iterable | AsyncIterable):
+        raise UsageError(f"urls must be iterable, not {type(urls).__name__}")
+    if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+        raise UsageError(f"concurrency must be at least 1, not {concurrency!r}")
+    options = OpenOptions.of(storage_options, io_options, timezone, default_timezone, calendar)
+    return FileStream(_ManyOpens(urls, options, concurrency, ordered, tails or {}), on_error)
+
+
+class _ManyOpens:
+    """The running part; it does not know the `FileStream`."""
+
+    def __init__(
+        self,
+        urls: Urls,
+        options: OpenOptions,
+        concurrency: int | None,
+        ordered: bool,
+        tails: Mapping[Any, Tail | BytesLike],
+    ) -> None:
+        self._urls = urls
+        self._options = options
+        self._concurrency = concurrency
+        self._ordered = ordered
+        self._tails = tails
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._stopping = self._finished = False
+        self._changed = anyio.Event()
+        self._failure: Exception | None = None  # of `urls`
+        self._ready: dict[int, tuple[Url, OrcFile | Exception]] = {}  # by number, in the order they came
+        self._next = 0  # the number to be taken next, where the order counts
+        self._pending_count = 0  # being opened, or not yet taken
+
+    # --- tasks -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self._supervisor is None and not self._stopping:
+            self._loop = asyncio.get_running_loop()
+            self._supervisor = asyncio.create_task(self._supervise(), name="orcstream open_many")
+
+    async def _supervise(self) -> None:
+        # Or a file that is closed before the next one is opened takes their client along.
+        clients = keep_clients()
+        urls = _Urls(self._urls)
+        try:
+            with anyio.CancelScope() as self._scope:
+                if not self._stopping:
+                    await self._open_all(urls)
+        except Exception as error:  # noqa: BLE001 - raised to the consumer, after the files before it
+            self._failure = error
+        except BaseException:  # the loop is ending
+            self._stopping = True
+            raise
+        finally:
+            self._finished = True
+            with anyio.CancelScope(shield=True):
+                if self._stopping:
+                    await self._close_ready()
+                await urls.aclose()
+                await clients.aclose()
+            self._tell()
+
+    async def _open_all(self, urls: _Urls) -> None:
+        async with anyio.create_task_group() as tasks:
+            number = most = 0
+            while True:
+                # One at a time, and only when there is a place for it.
+                try:
+                    found = await urls.next()
+                except Exception as error:  # noqa: BLE001 - the files before it come first
+                    self._failure = error
+                    return
+                if not found:
+                    return
+                if number == 0:
+                    most = self._concurrency or self._cap_for(found[0])
+                self._pending_count += 1
+                tasks.start_soon(self._open, number, found[0], name="orcstream open")
+                number += 1
+                while self._pending_count >= most:
+                    await self._changed.wait()
+
+    def _cap_for(self, url: Url) -> int:
+        try:
+            return cost_of(url, self._options.io_options).request_cap
+        except UsageError:  # its own opening says so
+            return 1
+
+    async def _open(self, number: int, url: Url) -> None:
+        try:
+            file = await Opening(url, self._options, self._tail_of(url))
+        except Exception as error:  # noqa: BLE001 - raised or handed to `on_error` where it would be taken
+            if isinstance(error, OrcError) and isinstance(url, str | os.PathLike):
+                error.locate(url=strip_credentials(os.fspath(url)))
+            self._ready[number] = (url, error)
+        else:
+            self._ready[number] = (url, file)
+        self._tell()
+
+    def _tail_of(self, url: Url) -> Tail | BytesLike | None:
+        return self._tails.get(url) if isinstance(url, str | bytes | os.PathLike) else None
+
+    def _tell(self) -> None:
+        """Something changed that the supervisor or a consumer may wait for."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _close_ready(self) -> None:
+        while self._ready:
+            _, (_, opened) = self._ready.popitem()
+            if isinstance(opened, OrcFile):
+                await opened.aclose()
+
+    # --- the consumer's side -----------------------------------------------------------------------
+
+    async def next(self) -> tuple[Url, OrcFile | Exception] | None:
+        """What was opened, or why it could not be; None at the end."""
+        while not self._stopping:
+            changed = self._changed
+            number = self._next if self._ordered else next(iter(self._ready), self._next)
+            taken = self._ready.pop(number, None)
+            if taken is not None:
+                self._next = number + 1
+                self._pending_count -= 1
+                self._tell()
+                return taken
+            if self._finished:
+                if self._failure is not None:
+                    raise self._failure
+                return None
+            await changed.wait()
+        return None
+
+    async def stop(self) -> None:
+        """End all opens and close what was not taken, and wait for both."""
+        self._stopping = True
+        if self._scope is not None:
+            self._scope.cancel()
+        with anyio.CancelScope(shield=True):
+            if self._supervisor is not None:
+                await asyncio.wait([self._supervisor])
+            await self._close_ready()
+        self._tell()
+
+    def stop_from_any_thread(self) -> None:
+        loop = self._loop
+        if loop is not None and not self._stopping:
+            with suppress(RuntimeError):  # the loop is closed, and its tasks with it
+                loop.call_soon_threadsafe(self._begin_stop)
+
+    def _begin_stop(self) -> None:
+        if not self._stopping:
+            stopping = asyncio.ensure_future(self.stop())
+            # The loop itself keeps no task alive.
+            _stopping.add(stopping)
+            stopping.add_done_callback(_stopping.discard)
+
+
+_stopping: set[asyncio.Future[None]] = set()
+
+
+class _Urls:
+    """Iterates what may be iterable in either way."""
+
+    def __init__(self, urls: Urls) -> None:
+        self._later: AsyncIterator[Url] | None = None
+        if isinstance(urls, AsyncIterable):
+            self._later = aiter(urls)
+        else:
+            self._now = iter(urls)
+
+    async def next(self) -> list[Url]:
+        """One, or none at the end."""
+        if self._later is None:
+            for url in self._now:
+                return [url]
+        else:
+            async for url in self._later:
+                return [url]
+        return []
+
+    async def aclose(self) -> None:
+        """End a generator that was not asked for everything."""
+        close = getattr(self._later, "aclose", None)
+        if close is not None:
+            with suppress(Exception):  # nobody is there any more whom it would concern
+                await close()
+
+
+class FileStream:
+    """Files as they are opened: ``async for file in files``, best inside ``async with ... as files``."""
+
+    def __init__(self, opens: _ManyOpens, on_error: OnError | None) -> None:
+        self._opens = opens
+        self._on_error = on_error
+        self._failure: Exception | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> OrcFile:
+        try:
+            while self._failure is None:
+                self._opens.start()
+                taken = await self._opens.next()
+                if taken is None:
+                    break
+                url, opened = taken
+                if isinstance(opened, OrcFile):
+                    return opened
+                if self._on_error is None:
+                    self._failure = opened
+                else:
+                    self._on_error(url, opened)
+        except Exception as error:  # noqa: BLE001 - raised below, after all is closed
+            self._failure = self._failure or error
+        await self.aclose()
+        if self._failure is not None:
+            raise self._failure
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Open nothing more, and close what was not taken; files that were taken stay open."""
+        await self._opens.stop()
+
+    async def __aenter__(self) -> Self:
+        self._opens.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        opens = getattr(self, "_opens", None)
+        if opens is not None:
+            opens.stop_from_any_thread()

@@ -1,0 +1,417 @@
+"""From what the user asks of a read to its plan: columns, rows, stripes, and how batches are shaped.
+
+Knows the options of a read, their defaults and what the tail can already tell. Must not fetch: all here is done
+before the first request, so that what is wrong with a question is said at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orcstream.batch import BatchSchema
+from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.codec.arrow_schema import schema_of
+from orcstream.codec.column import VectorOptions, field_of
+from orcstream.codec.conversion import ConvertOptions
+from orcstream.codec.filter import RowFilter
+from orcstream.codec.temporal import UNITS
+from orcstream.codec.transform import null_vector, transform_of
+from orcstream.errors import Unsupported, UsageError, located
+from orcstream.expr import Expr, as_expr
+from orcstream.expr_binding import bind
+from orcstream.plan.late import late_pays
+from orcstream.plan.projection import Projection, Source, project
+from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
+from orcstream.plan.tail import Tail, parse_stripe_statistics
+from orcstream.predicate import Predicate, leaves_of
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
+from orcstream.reader.fetching import StripeWork
+from orcstream.reader.late import LatePlan
+from orcstream.reader.pipeline import PipelineOptions
+from orcstream.reader.pruning import PrunedRows, Pruner
+from orcstream.reader.session import Session
+from orcstream.reader.shaping import Filter, OutputColumn, Shaper
+from orcstream.reader.stream import ReadingPlan
+from orcstream.reader.stripes import FileTimes, StripeStarter, walk_types
+from orcstream.reader.zones import find_zone
+from orcstream.schema import Kind, Schema, Type
+
+__all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where"]
+
+DEFAULT_BATCH_ROWS = 1 << 16
+ROW_NUMBER = "row_number"
+
+Columns = Sequence[str | tuple[str, ...]]
+Where = Expr | Sequence[Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What the user may ask of a read, with its defaults; see `OrcFile.batches`."""
+
+    columns: Columns | None = None
+    where: Where = None
+    rows: range | None = None
+    schema: object = None
+    batch_rows: int = DEFAULT_BATCH_ROWS
+    memory_limit: int = DEFAULT_MEMORY_LIMIT
+    decode_threads: int | None = None
+    row_numbers: bool = False
+    timestamp_unit: str = "ns"
+    dictionaries: bool = False
+    invalid_utf8: str = "error"
+    case_sensitive: bool = True
+
+    def __post_init__(self) -> None:
+        _one_of("timestamp_unit", self.timestamp_unit, tuple(UNITS))
+        _one_of("invalid_utf8", self.invalid_utf8, ("error", "binary"))
+        _at_least_1("batch_rows", self.batch_rows)
+        if self.decode_threads is not None:
+            _at_least_1("decode_threads", self.decode_threads)
+        rows: object = self.rows
+        if rows is not None and not (isinstance(rows, range) and rows.step == 1):
+            raise UsageError(f"rows must be a range of step 1, not {rows!r}")
+        if self.rows is not None and self.rows.start < 0:
+            raise UsageError(f"rows count from the file's first, which is 0, not {self.rows!r}")
+
+    @property
+    def vectors(self) -> VectorOptions:
+        return VectorOptions(
+            timestamp_unit=self.timestamp_unit,
+            dictionaries=bool(self.dictionaries),
+            invalid_utf8=self.invalid_utf8,
+        )
+
+    @property
+    def read_schema(self) -> Schema | None:
+        return None if self.schema is None else schema_of(self.schema)
+
+    @property
+    def threads(self) -> int:
+        return min(2, _core_count()) if self.decode_threads is None else self.decode_threads
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What is decoded and where it goes: the output's columns first, then what only the predicate looks at."""
+
+    decoded: Type
+    output: Sequence[OutputColumn]
+    seen: Sequence[OutputColumn]
+    output_count: int
+
+
+class ReadPlanner:
+    """Plans the reads of one open file."""
+
+    def __init__(self, session: Session, tail: Tail, cached: RangeBuffer, times: FileTimes) -> None:
+        self._session = session
+        self._tail = tail
+        self._cached = cached
+        self._times = times
+
+    @property
+    def _url(self) -> str:
+        return self._session.source.url
+
+    def plan(self, options: ReadOptions, rows: Rows | None = None, first_row: int = 0) -> ReadingPlan:
+        """The plan of a read of `rows` (of those that the options name, where that is None) from a row on."""
+        with located(url=self._url):
+            return self._plan(options, self._rows(options, rows, first_row))
+
+    def _plan(self, options: ReadOptions, rows: Rows | None) -> ReadingPlan:
+        projection = self._project(options, options.columns)
+        predicate = self._predicate(options)
+        asked = self._project(options, _names_in(predicate)) if predicate is not None else None
+        columns = self._columns(options, projection, asked)
+        _check_timestamps(self._tail, columns.decoded, options.timestamp_unit)
+        schema = self._schema(options, projection)
+        pruned = PrunedRows()
+        pruner = row_filter = None
+        if predicate is not None and asked is not None:
+            same_zone = self._times.timezone is None
+            pruner = Pruner(self._tail, predicate, asked.sources, same_zone=same_zone)
+            row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
+        late = self._is_late(predicate, asked, projection, columns)
+        budget = MemoryBudget(options.memory_limit, lambda: None)
+        shaper = Shaper(
+            columns.output,
+            schema.fields,
+            filter=row_filter,
+            chooses_rows=rows is not None and len(rows) > 1,
+            row_numbers=options.row_numbers,
+            batch_rows=options.batch_rows,
+            batch_bytes=budget.decoded_window_bytes,
+        )
+        output = _first_children(columns.decoded, columns.output_count)
+
+        def pipeline(root: Type, pruner: Pruner | None, leads_to: Sequence[Type] = ()) -> PipelineOptions:
+            return PipelineOptions(
+                compression=self._tail.postscript.compression,
+                cached=self._cached,
+                start=StripeStarter(self._tail, root, options.vectors, self._times, pruner, pruned, leads_to),
+                column_count=max(1, len(root.children)),
+                batch_rows=options.batch_rows,
+                memory_limit=options.memory_limit // 2 if late else options.memory_limit,
+            )
+
+        late_plan = None
+        if late and asked is not None and row_filter is not None:
+            late_plan = self._late(
+                pipeline(asked.file_root, pruner, [output]), asked, projection, row_filter, options
+            )
+        return ReadingPlan(
+            source=self._session.source,
+            retry=self._session.retry,
+            schema=schema,
+            works=lambda metadata: self._works(rows, pruner, pruned, metadata),
+            metadata_range=self._metadata_range(pruner),
+            pipeline=pipeline(output, None) if late else pipeline(columns.decoded, pruner),
+            shaper=shaper,
+            pruned=pruned,
+            decode_threads=options.threads,
+            late=late_plan,
+        )
+
+    # --- columns -----------------------------------------------------------------------------------
+
+    def _project(self, options: ReadOptions, columns: Columns | None) -> Projection:
+        return project(
+            self._tail.footer.schema,
+            columns=columns,
+            read_schema=options.read_schema,
+            case_sensitive=options.case_sensitive,
+        )
+
+    def _predicate(self, options: ReadOptions) -> Predicate | None:
+        if options.where is None:
+            return None
+        root = (options.read_schema or self._tail.footer.schema).root
+        return bind(
+            as_expr(options.where),
+            root,
+            case_sensitive=options.case_sensitive,
+            timestamp_unit=options.timestamp_unit,
+        )
+
+    def _columns(self, options: ReadOptions, projection: Projection, asked: Projection | None) -> _Columns:
+        """What to decode for the output and the predicate; a column that both want is decoded once."""
+        if projection.root.kind is not Kind.STRUCT:
+            (source,) = projection.sources
+            return _Columns(projection.file_root, [self._output(options, source, 0)], (), 1)
+        decoded: list[Type] = []
+        names: list[str] = []
+
+        def place(source: Source) -> int:
+            if source.file_type is not None:
+                decoded.append(source.file_type)
+                names.append(source.name)
+            return len(decoded) - 1
+
+        output = [self._output(options, source, place(source)) for source in projection.sources]
+        output_count = len(decoded)
+        seen: list[OutputColumn] = []
+        for source in asked.sources if asked is not None else ():
+            both = _position(projection, source)
+            seen.append(self._output(options, source, place(source)) if both is None else output[both])
+        root = replace(projection.file_root, children=tuple(decoded), field_names=tuple(names))
+        return _Columns(root, output, seen, output_count)
+
+    def _output(self, options: ReadOptions, source: Source, place: int) -> OutputColumn:
+        vectors = options.vectors
+        if source.file_type is None:
+            return OutputColumn(missing=lambda count: null_vector(source.type, count, vectors))
+        if not source.converted:
+            return OutputColumn(place)
+        zone = self._times.zone(None)
+        transform = transform_of(source.file_type, source.type, ConvertOptions(vectors, zone, find_zone))
+        return OutputColumn(place, transform, field_of(source.name, source.file_type, vectors))
+
+    def _schema(self, options: ReadOptions, projection: Projection) -> BatchSchema:
+        root = projection.root
+        if not options.row_numbers:
+            return BatchSchema(field_of("", root, options.vectors))
+        if root.kind is not Kind.STRUCT:
+            raise UsageError("row_numbers need a file whose root is a struct")
+        return BatchSchema(field_of("", _with_row_numbers(root), options.vectors))
+
+    # --- rows and stripes --------------------------------------------------------------------------
+
+    def _rows(self, options: ReadOptions, rows: Rows | None, first_row: int) -> Rows | None:
+        row_count = self._tail.footer.row_count
+        if rows is None and options.rows is not None:
+            start, stop = options.rows.start, min(options.rows.stop, row_count)
+            rows = [(start, stop)] if start < stop else []
+        if not first_row:
+            return rows
+        rest = [(first_row, row_count)]
+        return rest if rows is None else clip_rows(rows, rest)
+
+    def _metadata_range(self, pruner: Pruner | None) -> ByteRange | None:
+        """Where statistics of stripes are that may spare reading some, and did not come with the tail."""
+        tail = self._tail
+        if pruner is None or tail.metadata is not None or len(tail.footer.stripes) < 2:
+            return None
+        return tail.metadata_range if tail.metadata_range.length else None
+
+    def _works(
+        self, rows: Rows | None, pruner: Pruner | None, pruned: PrunedRows, metadata: memoryview | None
+    ) -> list[StripeWork]:
+        """The stripes that have some of `rows` and may have a match."""
+        stripes = self._tail.footer.stripes
+        with located(url=self._url):
+            if pruner is not None and not pruner.file_matches():
+                pruned.by_file += self._tail.footer.row_count if rows is None else count_rows(rows)
+                return []
+            keep = [True] * len(stripes)
+            if pruner is not None:
+                data = self._tail.metadata if metadata is None else bytes(metadata)
+                if data is not None and len(stripes) > 1:
+                    keep = pruner.stripes(parse_stripe_statistics(self._tail, data))
+        works: list[StripeWork] = []
+        for stripe, may_match in zip(stripes, keep, strict=True):
+            wanted = None if rows is None else wanted_in(rows, stripe.first_row, stripe.row_count)
+            if wanted == []:
+                continue
+            if not may_match:
+                pruned.by_stripe += stripe.row_count if wanted is None else count_rows(wanted)
+                continue
+            if wanted == [(0, stripe.row_count)]:
+                wanted = None
+            groups = RowGroups(stripe.row_count, self._tail.footer.row_index_stride)
+            selects = pruner is not None or (wanted is not None and groups.count > 1)
+            works.append(StripeWork(len(works), stripe, wanted, selects and stripe.index_length > 0))
+        return works
+
+    # --- late materialisation ----------------------------------------------------------------------
+
+    def _is_late(
+        self,
+        predicate: Predicate | None,
+        asked: Projection | None,
+        projection: Projection,
+        columns: _Columns,
+    ) -> bool:
+        """Whether the predicate's columns are read first."""
+        if predicate is None or asked is None or not asked.file_root.children:
+            return False
+        shared = {column.source for column in columns.seen}
+        output = [
+            type_
+            for at, type_ in enumerate(columns.decoded.children[: columns.output_count])
+            if at not in shared
+        ]
+        rest = sum(self._size_of(type_) for type_ in output)
+        return late_pays(predicate, rest, self._session.source.cost)
+
+    def _size_of(self, type_: Type) -> int:
+        """About how many bytes a column takes in the file; nothing is known of most writers' compression."""
+        known = 0
+        for node in walk_types(type_):
+            statistics = self._tail.footer.statistics.get(node.column_id)
+            if statistics is None or statistics.bytes_on_disk is None:
+                # As if all columns were of one size.
+                data = sum(stripe.data_length for stripe in self._tail.footer.stripes)
+                share = (type_.last_column_id - type_.column_id + 1) / self._tail.footer.schema.column_count
+                return int(data * share)
+            known += statistics.bytes_on_disk
+        return known
+
+    def _late(
+        self,
+        pipeline: PipelineOptions,
+        asked: Projection,
+        projection: Projection,
+        row_filter: Filter,
+        options: ReadOptions,
+    ) -> LatePlan:
+        stored = [source for source in asked.sources if source.file_type is not None]
+        places = {source.name: place for place, source in enumerate(stored)}
+        seen = [self._output(options, source, places.get(source.name, -1)) for source in asked.sources]
+        present = [source for source in projection.sources if source.file_type is not None]
+        kept = {
+            at: places[source.name]
+            for at, source in enumerate(present)
+            if (both := _position(asked, source)) is not None and asked.sources[both].file_type is not None
+        }
+        return LatePlan(
+            pipeline=pipeline,
+            filter=Filter(row_filter.rows, seen),
+            root=_first_children(projection.file_root, len(present)),
+            kept=kept,
+        )
+
+
+def _names_in(predicate: Predicate) -> list[tuple[str, ...]]:
+    """The columns a predicate looks at, each once; a column within another one that is wanted whole is left out."""
+    paths = sorted({leaf.path for leaf in leaves_of(predicate)})
+    return [
+        path for path in paths if not any(path != other and path[: len(other)] == other for other in paths)
+    ]
+
+
+def _position(projection: Projection, source: Source) -> int | None:
+    """Where a projection has the very same column."""
+    for at, other in enumerate(projection.sources):
+        if other.name == source.name and other.type == source.type and other.file_type == source.file_type:
+            return at
+    return None
+
+
+def _first_children(root: Type, count: int) -> Type:
+    if root.kind is not Kind.STRUCT:
+        return root
+    return replace(root, children=root.children[:count], field_names=root.field_names[:count])
+
+
+def _with_row_numbers(root: Type) -> Type:
+    if ROW_NUMBER in root.field_names:
+        message = f"row_numbers would add a second column named {ROW_NUMBER}; name the columns= without it"
+        raise UsageError(message)
+    children = (*root.children, Type(Kind.LONG))
+    return replace(root, children=children, field_names=(*root.field_names, ROW_NUMBER))
+
+
+def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
+    """Refuse before any data is read what the statistics show not to fit the unit."""
+    for type_ in walk_types(root):
+        if type_.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+            continue
+        with located(column=type_.column_id):
+            statistics = tail.footer.statistics.get(type_.column_id)
+        if statistics is None or statistics.kind != "timestamp":
+            continue
+        for bound in (statistics.minimum, statistics.maximum):
+            if isinstance(bound, int) and not _fits_int64(bound * UNITS[unit] // UNITS["ns"]):
+                raise Unsupported(
+                    f"timestamps that do not fit 64 bits of {unit}, by the file's statistics; "
+                    'read with a coarser timestamp_unit=, such as "us"',
+                    reason="timestamp_out_of_range",
+                    column=type_.column_id,
+                )
+
+
+def _core_count() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _fits_int64(value: int) -> bool:
+    return -(1 << 63) <= value < 1 << 63
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+    return value
+
+
+def _at_least_1(name: str, value: int) -> int:
+    if type(value) is not int or value < 1:
+        raise UsageError(f"{name} must be an integer of at least 1, not {value!r}")
+    return value

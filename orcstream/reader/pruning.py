@@ -1,0 +1,146 @@
+"""What a predicate spares reading: stripes by their statistics, row groups by indexes and bloom filters.
+
+Knows which facts of a file and a stripe `plan.prune` wants, and counts what was proved. Must not fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from orcstream.codec.bloom import BloomIndex
+from orcstream.codec.metadata import RowIndex, StatisticsList
+from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter
+from orcstream.column_statistics import StatisticsKind, Trust, trust_of
+from orcstream.plan.projection import Source
+from orcstream.plan.prune import ABSENT, Outcome, bloom_columns, group_outcomes, stripe_outcomes
+from orcstream.plan.selection import RowGroups
+from orcstream.plan.tail import Tail
+from orcstream.predicate import Leaf, Predicate, leaves_of
+from orcstream.schema import FileColumn, Kind, Type
+
+__all__ = ["PrunedRows", "Pruner"]
+
+
+@dataclass(slots=True)
+class PrunedRows:
+    """How many rows were not read, by what proved that they do not match; and how many were read in vain."""
+
+    by_file: int = 0
+    by_stripe: int = 0
+    by_row_group: int = 0
+    by_bloom: int = 0
+    filtered: int = 0
+
+
+class Pruner:
+    """What the file's own numbers say about one predicate.
+
+    `sources` are the predicate's top-level columns. `same_zone` is false where timestamps are read in another
+    zone than they were written in.
+    """
+
+    def __init__(
+        self, tail: Tail, predicate: Predicate, sources: Sequence[Source], *, same_zone: bool
+    ) -> None:
+        self._tail = tail
+        self._predicate = predicate
+        self._sources = {source.name: source for source in sources}
+        self._same_zone = same_zone
+        footer, postscript = tail.footer, tail.postscript
+        self._trust = trust_of(
+            footer.writer, postscript.writer_version, footer.software_version, postscript.version
+        )
+        encryption = footer.encryption
+        self._masked = frozenset(
+            FileColumn(column)
+            for variant in (encryption.variants if encryption is not None else ())
+            for root in [footer.schema.types[variant.root]]
+            for column in range(root.column_id, root.last_column_id + 1)
+        )
+
+    @cached_property
+    def columns(self) -> frozenset[FileColumn]:
+        """The file columns whose indexes say something."""
+        found = (self._column_of(leaf) for leaf in leaves_of(self._predicate))
+        return frozenset(column for column in found if column is not None and column != ABSENT)
+
+    @cached_property
+    def _bloom_columns(self) -> Mapping[FileColumn, StatisticsKind]:
+        return bloom_columns(self._predicate, self._column_of, self._trust)
+
+    def wants_bloom(self, stream: StreamInformation, footer: StripeFooter) -> bool:
+        """Whether a stream is a bloom filter that helps and may be believed."""
+        kind = self._bloom_columns.get(stream.column)
+        if kind is None or stream.kind not in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
+            return False
+        utf8 = stream.kind is StreamKind.BLOOM_FILTER_UTF8
+        encoding = footer.encodings[stream.column].bloom_encoding
+        return self._zoned(footer).believes_bloom(kind, encoding, utf8=utf8)
+
+    def file_matches(self) -> bool:
+        """Whether any row of the file may match."""
+        (outcome,) = stripe_outcomes(
+            self._predicate,
+            self._column_of,
+            [self._tail.footer.statistics],
+            [self._tail.footer.row_count],
+            self._trust,
+        )
+        return Outcome.TRUE in outcome
+
+    def stripes(self, statistics: Sequence[StatisticsList]) -> list[bool]:
+        """Which stripes may have matches."""
+        counts = [stripe.row_count for stripe in self._tail.footer.stripes]
+        outcomes = stripe_outcomes(self._predicate, self._column_of, statistics, counts, self._trust)
+        return [Outcome.TRUE in outcome for outcome in outcomes]
+
+    def groups(
+        self,
+        groups: RowGroups,
+        footer: StripeFooter,
+        indexes: Mapping[FileColumn, RowIndex],
+        blooms: Mapping[FileColumn, BloomIndex],
+    ) -> tuple[list[bool], list[bool]]:
+        """Which row groups of a stripe may have matches: by statistics alone, and with bloom filters."""
+        counts = [groups.first_row(group + 1) - groups.first_row(group) for group in range(groups.count)]
+        if groups.count == 1:
+            counts = [groups.row_count]
+        trust = self._zoned(footer)
+        by_statistics = self._matching(
+            group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust, masked=self._masked)
+        )
+        if not blooms:
+            return by_statistics, by_statistics
+        return by_statistics, self._matching(
+            group_outcomes(
+                self._predicate, self._column_of, indexes, blooms, counts, trust, masked=self._masked
+            )
+        )
+
+    @staticmethod
+    def _matching(outcomes: Sequence[Outcome]) -> list[bool]:
+        return [Outcome.TRUE in outcome for outcome in outcomes]
+
+    def _zoned(self, footer: StripeFooter) -> Trust:
+        return self._trust.in_zone(footer.writer_timezone if self._same_zone else None)
+
+    def _column_of(self, leaf: Leaf) -> FileColumn | None:
+        """The file's column that a leaf asks about: None where it is converted, ABSENT where there is none."""
+        source = self._sources[leaf.path[0]]
+        if source.file_type is None:
+            return ABSENT
+        read, stored = source.type, source.file_type
+        for name in leaf.path[1:]:
+            if stored.kind is not Kind.STRUCT or name not in stored.field_names:
+                return ABSENT if stored.kind is Kind.STRUCT else None
+            read = read.children[read.field_names.index(name)]
+            stored = stored.children[stored.field_names.index(name)]
+        return stored.column_id if _same_values(stored, read) else None
+
+
+def _same_values(stored: Type, read: Type) -> bool:
+    """Whether a leaf's values are read as they are stored."""
+    shapes = [(type_.kind, type_.max_length, type_.precision, type_.scale) for type_ in (stored, read)]
+    return shapes[0] == shapes[1] and (not stored.children or stored == read)

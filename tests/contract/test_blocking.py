@@ -1,0 +1,354 @@
+"""`orcstream.blocking` has what the asynchronous interface has, and waits wherever a program may stand."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import orcstream
+from orcstream import blocking
+from orcstream.errors import ColumnNotFound, NotOrcFile, UsageError
+from tests.support.read_sources import sample, sample_rows
+from tests.support.servers import RangeServer, range_server
+
+__all__ = ["range_server"]  # fixture
+
+DATA = sample(5, 40)
+ROWS = [dict(zip("asd", row, strict=True)) for stripe in range(5) for row in sample_rows(stripe, 40)]
+TIMEOUT_S = 60
+
+
+def members_of(cls: type) -> set[str]:
+    return {name for name in dir(cls) if not name.startswith("_")} - {"aclose"}
+
+
+# --- the same names ---
+
+
+@pytest.mark.parametrize("name", ["OrcFile", "BatchStream", "FileStream"])
+def test_every_name_of_a_class_is_there(name: str) -> None:
+    ours, theirs = getattr(blocking, name), getattr(orcstream, name)
+    with blocking.open(DATA) as file, file.batches() as batches, blocking.open_many([]) as files:
+        made = {"OrcFile": file, "BatchStream": batches, "FileStream": files}[name]
+        assert type(made) is ours
+        for member in members_of(theirs):
+            assert hasattr(made, member), member
+            assert member in dir(made)
+        assert hasattr(made, "close")
+        assert not hasattr(made, "aclose")
+        assert not hasattr(made, "nothing_of_the_kind")
+
+
+@pytest.mark.parametrize("name", ["OrcFile", "BatchStream", "FileStream"])
+def test_nothing_has_to_be_awaited(name: str) -> None:
+    ours = getattr(blocking, name)
+    for member in members_of(ours):
+        assert not inspect.iscoroutinefunction(getattr(ours, member)), member
+
+
+def test_top_level_names() -> None:
+    assert set(blocking.__all__) >= {"open", "open_many", "read", "OrcFile", "BatchStream", "FileStream"}
+    opening = set(inspect.signature(orcstream.open).parameters) - {"url"}
+    assert opening <= set(inspect.signature(blocking.read).parameters)
+    assert orcstream.blocking is blocking
+
+
+def test_methods_that_are_not_written_down_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def twice(self: orcstream.OrcFile, number: int, *, more: int = 0) -> int:
+        await asyncio.sleep(0)
+        return 2 * number + more
+
+    def stream(self: orcstream.OrcFile) -> orcstream.BatchStream:
+        return self.batches(columns=["a"])
+
+    monkeypatch.setattr(orcstream.OrcFile, "twice", twice, raising=False)
+    monkeypatch.setattr(orcstream.OrcFile, "stream", stream, raising=False)
+    with blocking.open(DATA) as file:
+        assert file.twice(4, more=1) == 9
+        assert [row for batch in file.stream() for row in batch.to_pylist()] == [{"a": r["a"]} for r in ROWS]
+
+
+# --- reading ---
+
+
+def test_it_reads_what_the_asynchronous_one_reads() -> None:
+    async def asynchronously() -> list[Any]:
+        async with orcstream.open(DATA) as file:
+            return [
+                (file.url, str(file.schema), file.row_count, file.stripes, file.compression, file.tail),
+                (await file.read()).to_pylist(),
+                [batch.to_pylist() async for batch in file.batches(columns=["s"], batch_rows=7)],
+                str(await file.explain(columns=["s"])),
+                await file.stripe_footer(1),
+                await file.row_index(1),
+                await file.stripe_statistics(),
+                list(file.statistics),
+                dict(file.user_metadata),
+            ]
+
+    with blocking.open(DATA) as file:
+        found = [
+            (file.url, str(file.schema), file.row_count, file.stripes, file.compression, file.tail),
+            file.read().to_pylist(),
+            [batch.to_pylist() for batch in file.batches(columns=["s"], batch_rows=7)],
+            str(file.explain(columns=["s"])),
+            file.stripe_footer(1),
+            file.row_index(1),
+            file.stripe_statistics(),
+            list(file.statistics),
+            dict(file.user_metadata),
+        ]
+    assert found == asyncio.run(asynchronously())
+    assert found[1] == ROWS
+
+
+def test_read_opens_and_closes(tmp_path: Path) -> None:
+    path = tmp_path / "t.orc"
+    path.write_bytes(DATA)
+    result = blocking.read(path, columns=["a"], io_options={"tail_bytes": 100})
+    assert pa.table(result).to_pylist() == [{"a": row["a"]} for row in ROWS]
+    tail = blocking.open(path).tail
+    assert blocking.read(path, tail=tail).num_rows == 200
+
+
+def test_a_stream() -> None:
+    with blocking.open(DATA) as file:
+        with file.batches() as stream:
+            assert next(stream).num_rows == 40
+            assert stream.stats.row_count == 40
+            assert str(stream.schema) == str(file.schema)
+            assert tuple(pa.schema(stream).names) == stream.batch_schema.names == ("a", "s", "d")
+        with pytest.raises(StopIteration):
+            next(stream)
+        for batch in file.batches():
+            assert batch.num_rows == 40
+            break
+        assert file.read().num_rows == 200
+    with pytest.raises(UsageError, match="closed"):
+        file.read()
+    file.close()
+
+
+def test_many_files(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.orc" for number in range(20)]
+    for number, path in enumerate(paths):
+        path.write_bytes(sample(1, number + 1))
+    with blocking.open_many(paths, ordered=True) as files:
+        counts = []
+        for file in files:
+            with file:
+                counts.append(file.read().num_rows)
+    assert counts == list(range(1, 21))
+    failed: list[Any] = []
+    files = blocking.open_many([paths[0], tmp_path / "none"], on_error=lambda *found: failed.append(found))
+    for file in files:
+        file.close()
+    assert [url for url, _ in failed] == [tmp_path / "none"]
+
+
+def test_errors_are_those_of_the_asynchronous_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        blocking.open(tmp_path / "none.orc")
+    with pytest.raises(NotOrcFile):
+        blocking.read(b"nothing of the kind")
+    with pytest.raises(UsageError, match="calendar"):
+        blocking.open(DATA, calendar="lunar")
+    with blocking.open(DATA) as file, pytest.raises(ColumnNotFound):
+        file.batches(columns=["none"])
+
+
+# --- where it is called ---
+
+
+async def test_within_a_running_loop() -> None:
+    """As in a notebook."""
+    with blocking.open(DATA) as file:
+        assert [row for batch in file.batches() for row in batch.to_pylist()] == ROWS
+    async with orcstream.open(DATA) as other:
+        assert (await other.read()).num_rows == blocking.read(DATA).num_rows
+
+
+def test_from_many_threads() -> None:
+    counts: list[int] = []
+    with blocking.open(DATA) as file:
+        threads = [threading.Thread(target=lambda: counts.append(file.read().num_rows)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert counts == [200] * 8
+
+
+def test_its_own_loop_is_no_place_to_call_it_from() -> None:
+    errors: list[Exception] = []
+
+    def on_error(url: object, error: Exception) -> None:
+        try:
+            blocking.read(DATA)
+        except UsageError as refused:
+            errors.append(refused)
+
+    with blocking.open_many([b"none"], on_error=on_error) as files:
+        assert list(files) == []
+    assert "own event loop" in str(errors[0])
+
+
+def test_dropped_objects_are_closed(range_server: RangeServer) -> None:
+    url = range_server.serve("t.orc", DATA)
+    file: blocking.OrcFile | None = blocking.open(url, io_options={"tail_bytes": 100})
+    assert file is not None
+    next(file.batches())
+    session = file._inner._session
+    file = None
+    deadline_s = time.monotonic() + 10
+    while not (session._supervisor and session._supervisor.done()):
+        gc.collect()
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+FORK = """
+import os, sys, orcstream
+from orcstream import blocking
+path = sys.argv[1]
+file = blocking.open(path)
+stream = file.batches(batch_rows=10)
+next(stream)
+child = os.fork()
+if child == 0:
+    for call in (file.read, lambda: next(stream), file.close, lambda: file.stripe_footer(0)):
+        try:
+            call()
+        except orcstream.UsageError as error:
+            assert "forked" in str(error)
+        else:
+            raise SystemExit("read by the child")
+    assert blocking.read(path).num_rows == 200
+    with blocking.open(path) as own:
+        assert sum(batch.num_rows for batch in own.batches()) == 200
+    del file, stream
+    print("child", flush=True)
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert sum(batch.num_rows for batch in stream) == 190
+assert file.read().num_rows == 200
+print("parent")
+"""
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["plain", "while reading"])
+def test_after_a_fork(tmp_path: Path, *, threads: bool) -> None:
+    (tmp_path / "t.orc").write_bytes(DATA)
+    busy = """
+import threading
+ended = threading.Event()
+def work():
+    while not ended.is_set():
+        blocking.read(path)
+thread = threading.Thread(target=work)
+thread.start()
+"""
+    program = FORK
+    if threads:
+        program = program.replace("child = os.fork()", busy + "child = os.fork()")
+        program += "\nended.set(); thread.join()\n"
+    done = run(program, str(tmp_path / "t.orc"))
+    assert (done.returncode, done.stdout) == (0, "child\nparent\n"), done.stderr
+
+
+END = {
+    "with everything open": "file = blocking.open(path); stream = file.batches(batch_rows=1); next(stream)",
+    "after a read": "blocking.read(path)",
+    "nothing done": "pass",
+    "in the middle of many": "files = blocking.open_many([path] * 100); next(files)",
+    "by an exception": "blocking.read(path); raise SystemExit(0)",
+    "with a thread that reads": """
+import threading
+def work():
+    try:
+        while True:
+            blocking.read(path)
+    except orcstream.UsageError as error:
+        assert "ending" in str(error) or "cancelled" in str(error)
+threading.Thread(target=work).start()
+blocking.read(path)
+""",
+}
+
+
+@pytest.mark.parametrize("how", sorted(END))
+def test_the_program_ends(tmp_path: Path, how: str) -> None:
+    (tmp_path / "t.orc").write_bytes(DATA)
+    start = "import sys, orcstream\nfrom orcstream import blocking\npath = sys.argv[1]\n"
+    done = run(start + END[how], str(tmp_path / "t.orc"))
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+INTERRUPTED = """
+import sys, time, orcstream
+from orcstream import blocking
+url, local = sys.argv[1:]
+print("started", flush=True)
+try:
+    blocking.open(url)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print(blocking.read(local).num_rows, flush=True)
+"""
+
+
+def test_ctrl_c_cancels_what_is_under_way(tmp_path: Path, range_server: RangeServer) -> None:
+    (tmp_path / "t.orc").write_bytes(DATA)
+    url = range_server.serve("t.orc", DATA)
+    range_server.gate.clear()
+    command = [sys.executable, "-c", INTERRUPTED, url, str(tmp_path / "t.orc")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "started\n"
+        range_server.wait_for_requests(1)
+        began_s = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.stdout.readline() == "200\n"
+        assert process.wait(TIMEOUT_S) == 0
+        assert time.monotonic() - began_s < 4
+
+
+def test_what_is_awaited_elsewhere_is_no_blocking_url(tmp_path: Path) -> None:
+    """URLs may come from an asynchronous generator here too: it runs on the loop."""
+    (tmp_path / "t.orc").write_bytes(DATA)
+
+    async def later() -> AsyncIterator[str]:
+        for _ in range(3):
+            await asyncio.sleep(0)
+            yield str(tmp_path / "t.orc")
+
+    counts = []
+    for file in blocking.open_many(later()):
+        with file:
+            counts.append(file.row_count)
+    assert counts == [200] * 3

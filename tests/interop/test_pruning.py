@@ -1,0 +1,218 @@
+"""Statistics and bloom filters of real writers rule out what they should, and never what the rows hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import zoneinfo
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from orcstream.errors import OrcError
+from orcstream.plan.prune import Outcome
+from orcstream.predicate import Negation, Op
+from tests.interop import pruning, test_pyarrow_written
+from tests.support import corpus, java_orc, peers, strategies
+from tests.support.reference.types import struct
+
+JAVA_KINDS = strategies.EVERYTHING
+CPP_KINDS = tuple(kind for kind in strategies.EVERYTHING if kind != "char")
+
+
+def tables(kinds: tuple[str, ...], *, zone: str = "UTC") -> st.SearchStrategy[strategies.Table]:
+    level = st.one_of(
+        strategies.leaves(kinds), strategies.structs(strategies.leaves(kinds), plain_names=True, most=3)
+    )
+    shapes = strategies.structs(level, plain_names=True)
+    return strategies.tables(shapes, strategies.Limits(zone=zone))
+
+
+def load(path: Path, **options: Any) -> pruning.Known:
+    async def run() -> pruning.Known:
+        return await pruning.load(path, **options)
+
+    return anyio.run(run)
+
+
+UNITS = st.sampled_from(("us", "us", "ms", "s"))
+
+
+@pytest.mark.java
+@pytest.mark.usefixtures("java")
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(
+    table=tables(JAVA_KINDS),
+    stride=st.sampled_from((1000, 10_000)),
+    proleptic=st.booleans(),
+    unit=UNITS,
+    old=st.booleans(),
+)
+def test_java(
+    tmp_path_factory: pytest.TempPathFactory,
+    table: strategies.Table,
+    stride: int,
+    proleptic: bool,
+    unit: str,
+    old: bool,
+) -> None:
+    path = tmp_path_factory.mktemp("java") / "a.orc"
+    options = {
+        "orc.row.index.stride": stride,
+        "orc.proleptic.gregorian": proleptic,
+        "orc.stripe.row.count": 2000,
+        "orc.bloom.filter.columns": ",".join(table.type_.names),
+        "orc.bloom.filter.write.version": "original" if old else "utf8",
+    }
+    java_orc.write(path, table.type_, table.rows, options=options)
+    pruning.check_many(load(path, unit=unit, original_blooms=old), table.seed)
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(
+    table=tables(CPP_KINDS), stride=st.sampled_from((100, 1000)), unit=UNITS, blooms=st.booleans()
+)
+def test_pyorc(
+    tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, stride: int, unit: str, blooms: bool
+) -> None:
+    path = tmp_path_factory.mktemp("pyorc") / "a.orc"
+    columns: dict[str, Any] = (
+        {"bloom_filter_columns": list(range(1, len(table.type_.flatten())))} if blooms else {}
+    )
+    peers.write_pyorc(path, table.type_, table.rows, row_index_stride=stride, stripe_size=16_384, **columns)
+    pruning.check_many(load(path, unit=unit), table.seed)
+
+
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(
+    table=tables((*strategies.PLAIN, "timestamp with local time zone")),
+    options=strategies.cpp_options(),
+    unit=UNITS,
+)
+def test_pyarrow(
+    tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any], unit: str
+) -> None:
+    path = tmp_path_factory.mktemp("pyarrow") / "a.orc"
+    test_pyarrow_written.write(path, table, {**options, "bloom": True, "row_index_stride": 100})
+    pruning.check_many(load(path, unit=unit), table.seed)
+
+
+@pytest.mark.java
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("zone", [*strategies.ZONES, "Pacific/Apia", "America/New_York"])
+@hypothesis.settings(max_examples=4)
+@hypothesis.given(seed=st.integers(0, 2**32), pyorc=st.booleans())
+def test_zones(tmp_path_factory: pytest.TempPathFactory, zone: str, seed: int, pyorc: bool) -> None:
+    """Steps of minutes over whole years: statistics of every row group around a change of clocks."""
+    path = tmp_path_factory.mktemp("zone") / "a.orc"
+    rng = random.Random(seed)
+    start = rng.randrange(-2_300_000_000, 4_500_000_000)
+    step = rng.choice((7, 60, 1800, 86_399))
+    rows = [((start + step * i) * 10**9 + rng.randrange(10**9),) * 2 for i in range(3000)]
+    type_ = struct(a="timestamp", b="timestamp with local time zone")
+    if pyorc:
+        peers.write_pyorc(path, type_, rows, timezone=zoneinfo.ZoneInfo(zone), row_index_stride=100)
+    else:
+        java_orc.write(path, type_, rows, options={"orc.row.index.stride": 1000}, zone=zone)
+    known = load(path)
+    assert known.stripes[0].zone == zone
+    pruning.check_many(known, seed)
+
+
+def test_corpus(corpus_folder: Path) -> None:
+    """Files of all writers that there are, believed as `trust_of` says."""
+    checked = 0
+    for entry in corpus.manifest(corpus_folder)["files"]:
+        path = corpus_folder / entry["path"]
+        if path.stat().st_size > 3_000_000:
+            continue
+        try:
+            known = load(path, unit="us")
+        except OrcError:
+            continue
+        if 0 < known.row_count <= 10_000 and list(known.columns()):
+            pruning.check_many(known, seed=len(entry["path"]), count=60_000 // (known.row_count + 3000) + 1)
+            checked += 1
+    assert checked > 100
+
+
+# --- what must be ruled out ------------------------------------------------------------------------
+
+ROWS = 5000
+POWER: dict[str, tuple[Any, Any, Any]] = {
+    # What is written in row i; a canonical literal between the rows; one beyond them all.
+    "tinyint": (lambda i: i // 1000, None, 5),
+    "smallint": (lambda i: 2 * i, 1001, 10_001),
+    "int": (lambda i: 2 * i, 1001, 10_001),
+    "bigint": (lambda i: 2 * i << 40, 1001 << 40, 10_001 << 40),
+    "float": (lambda i: i / 4, 100.125, 1251.0),
+    "double": (lambda i: i / 10, 10.05, 501.0),
+    "string": (lambda i: f"key {2 * i:06}", b"key 001001", b"key 01"),
+    "varchar(20)": (lambda i: f"key {2 * i:06}", b"key 001001", b"key 01"),
+    "binary": (lambda i: b"key %d" % (2 * i), b"key 1001", None),
+    "decimal(10,2)": (lambda i: Decimal(2 * i).scaleb(-2), 1001, 10_001),
+    "decimal(30,2)": (lambda i: Decimal(2 * i).scaleb(-2), 1001, 10_001),
+    "date": (lambda i: 2 * i, 1001, 10_001),
+    "timestamp": (lambda i: (2 * i + 10**6) * 10**9, (1001 + 10**6) * 10**9, (120_000 + 10**6) * 10**9),
+}
+
+
+@pytest.mark.parametrize("text", POWER)
+@pytest.mark.parametrize("writer", ["java", "original", "pyorc"])
+def test_ruled_out(tmp_path: Path, text: str, writer: str, java: None) -> None:
+    make, between, beyond = POWER[text]
+    path = tmp_path / "a.orc"
+    type_ = struct(a=text)
+    rows = [(make(i),) for i in range(ROWS)]
+    if writer == "pyorc":
+        peers.write_pyorc(path, type_, rows, row_index_stride=1000, bloom_filter_columns=[1])
+    else:
+        options = {"orc.row.index.stride": 1000, "orc.bloom.filter.columns": "a"}
+        options["orc.bloom.filter.write.version"] = "original" if writer == "original" else "utf8"
+        java_orc.write(path, type_, rows, options=options)
+    known = load(path, original_blooms=writer == "original")
+    if beyond is not None:
+        for op in (Op.IN, Op.GREATER_EQUAL):
+            by_stripe, (by_group,) = pruning.outcomes_of(known, known.leaf(("a",), op, beyond))
+            assert by_stripe == [Outcome.FALSE]
+            assert by_group == [Outcome.FALSE] * 5
+        by_stripe, (by_group,) = pruning.outcomes_of(known, Negation(known.leaf(("a",), Op.LESS, beyond)))
+        assert by_stripe == [Outcome.FALSE]
+    if between is None:
+        return
+    by_stripe, (by_group,) = pruning.outcomes_of(known, known.leaf(("a",), Op.IN, between))
+    assert by_stripe == [Outcome.TRUE | Outcome.FALSE]
+    assert by_group[1:] == [Outcome.FALSE] * 4 or text == "binary"
+    null = known.leaf(("a",), Op.IS_NULL)
+    assert pruning.outcomes_of(known, null) == ([Outcome.FALSE], [[Outcome.FALSE] * 5])
+    # The filters alone. Of a hundred values some 5 are found in the filter of a group where they are not.
+    alone = dataclasses.replace(known, trust=dataclasses.replace(known.trust, bounds=frozenset()))
+    ruled_out = 0
+    for row, literal in list(enumerate(known.values[("a",)]))[::50]:
+        _, (by_group,) = pruning.outcomes_of(alone, alone.leaf(("a",), Op.IN, literal))
+        assert Outcome.TRUE in by_group[row // 1000]
+        ruled_out += by_group.count(Outcome.FALSE)
+    believed = writer != "original" or not text.startswith(("decimal", "timestamp"))
+    assert ruled_out > 0.85 * 400 if believed else ruled_out == 0
+
+
+def test_all_null_and_none_null(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    type_ = struct(a="int", s=struct(b="string"))
+    rows = [(None, ("x",))] * 1000 + [(1, ("x",))] * 1000 + [(1, None)] * 1000
+    peers.write_pyorc(path, type_, rows, row_index_stride=1000)
+    known = load(path)
+    _, (groups,) = pruning.outcomes_of(known, known.leaf(("a",), Op.IS_NULL))
+    assert groups == [Outcome.TRUE, Outcome.FALSE, Outcome.FALSE]
+    _, (groups,) = pruning.outcomes_of(known, known.leaf(("a",), Op.IN, 1))
+    assert groups == [Outcome.NULL, Outcome.TRUE, Outcome.TRUE]
+    _, (groups,) = pruning.outcomes_of(known, known.leaf(("s",), Op.IS_NULL))
+    assert groups == [Outcome.FALSE, Outcome.FALSE, Outcome.TRUE]
+    _, (groups,) = pruning.outcomes_of(known, known.leaf(("s", "b"), Op.STARTS_WITH, b"x"))
+    assert groups[:2] == [Outcome.TRUE, Outcome.TRUE]
+    assert Outcome.NULL in groups[2]
