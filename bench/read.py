@@ -43,6 +43,12 @@ def _opens(*, quick: bool) -> list[Figure]:
     return small.measure_opens(quick=quick)
 
 
+def _tails(*, quick: bool) -> list[Figure]:
+    from bench import tails
+
+    return tails.measure(quick=quick)
+
+
 def _import(*, quick: bool) -> list[Figure]:
     from bench import small
 
@@ -66,6 +72,7 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "distant": _distant,
     "memory": _memory,
     "opens": _opens,
+    "tails": _tails,
     "import": _import,
     "select": _select,
     "simulate": _simulate,

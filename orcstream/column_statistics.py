@@ -109,7 +109,7 @@ class Trust:
     floating point hold without a sum that proves that there was no NaN. `blooms`: kinds whose filters hold
     in streams of kind BLOOM_FILTER_UTF8, `original_blooms` in those of the original BLOOM_FILTER.
     `bloom_encodings` are those that may be read at all; of timestamps encoding 0 never holds (ORC-135).
-    `padded_blooms`: filters of CHAR are of texts as stored, or trimmed, or padded, but of one of these.
+    `char_blooms`: filters of CHAR are of the texts as stored, or all trimmed, or all padded.
     `zone_margin_ns` is how far the wall clock that is delivered may be from the one that statistics of
     TIMESTAMP speak of.
     """
@@ -120,7 +120,7 @@ class Trust:
     blooms: frozenset[StatisticsKind] = _NONE
     original_blooms: frozenset[StatisticsKind] = _NONE
     bloom_encodings: frozenset[int] = frozenset((0, 1))
-    padded_blooms: bool = True
+    char_blooms: bool = True
     zone_margin_ns: int = _ANY_ZONE_NS
 
     def in_zone(self, zone: str | None) -> Trust:
@@ -164,7 +164,7 @@ def trust_of(
             bounds=_BOUNDED,
             finite_doubles=True,
             blooms=frozenset(("integer", "date", "string")),
-            padded_blooms=False,
+            char_blooms=False,
         )
     elif writer == _PRESTO:
         trust = Trust(counts=True, bounds=_BOUNDED - {"timestamp"})
@@ -215,4 +215,6 @@ def _cpp(software_version: str | None) -> Trust:
         bounds=_BOUNDED,
         blooms=_HASHED if hashes_well else _NONE,
         bloom_encodings=frozenset((1,)),
+        # Of a CHAR it hashes as many bytes as the padded text has, from where the text lay before padding.
+        char_blooms=False,
     )

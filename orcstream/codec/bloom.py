@@ -28,6 +28,7 @@ _INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
 _INT64 = range(-(1 << 63), 1 << 63)
 # 1582-10-16: days before it depend on the calendar of the file.
 _FIRST_SURE_DAY = -141_426
+_FIRST_SURE_TIME = 1_000_000_000
 
 Hashes = NDArray[np.uint64]
 
@@ -60,11 +61,10 @@ class BloomIndex:
         return len(self.filters)
 
 
-def hashes_of(type_: Type, literals: Sequence[int | float | bytes], *, padded: bool = True) -> Hashes | None:
+def hashes_of(type_: Type, literals: Sequence[int | float | bytes]) -> Hashes | None:
     """The hashes under which writers may have added these (canonical) values; None where that can't be told.
 
-    A literal may have several: zero has a sign, CHAR is padded or not (`padded=False`: by this writer never,
-    which cannot be told from what is read, so CHAR has no hashes). Of timestamps, the milliseconds on the
+    A literal may have several: zero has a sign, CHAR is padded or not. Of timestamps, the milliseconds on the
     wall clock of UTC are hashed: the caller sees to it that values are read by the same clock.
     """
     kind = type_.kind
@@ -75,8 +75,10 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes], *, padded: b
         return _of_integers(days) if all(day >= _FIRST_SURE_DAY for day in days) else None
     if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
         times = [literal for literal in literals if isinstance(literal, int)]
-        # Before 1970 writers and readers disagree by a second here and there (ORC-306, ORC-763).
-        return _of_integers(time // _NANOS_PER_MS for time in times) if all(t > 0 for t in times) else None
+        # Times of the second before 1970 were hashed as such, but are read back a second late (ORC-763).
+        if any(time < _FIRST_SURE_TIME for time in times):
+            return None
+        return _of_integers(time // _NANOS_PER_MS for time in times)
     if kind in (Kind.FLOAT, Kind.DOUBLE):
         return _of_floats([float(literal) for literal in literals if not isinstance(literal, bytes)])
     if kind is Kind.DECIMAL:
@@ -87,7 +89,7 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes], *, padded: b
     texts = [literal for literal in literals if isinstance(literal, bytes)]
     if kind in (Kind.STRING, Kind.VARCHAR, Kind.BINARY):
         return _of_bytes(texts)
-    if kind is Kind.CHAR and padded:
+    if kind is Kind.CHAR:
         return _of_bytes(form for text in texts for form in _char_forms(text, type_.max_length or 0))
     return None
 

@@ -37,6 +37,7 @@ from orcstream.io.byte_source import (
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.filesystem import translate_error
 from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient
+from orcstream.io.presign import SignedPattern, pattern_of
 
 __all__ = ["S3Client", "S3Source", "lease_s3", "open_s3"]
 
@@ -58,6 +59,8 @@ class S3Client:
 
     filesystem: Any
     session: aiohttp.ClientSession
+    patterns: dict[str, tuple[SignedPattern, float]] = field(default_factory=dict)
+    """By bucket: how its URLs are signed, and when that was found out."""
     _proxies: dict[str, str | None] = field(default_factory=dict)
 
     def proxy_for(self, url: yarl.URL) -> str | None:
@@ -227,13 +230,37 @@ class S3Source:
                 and self._clock() - current.made_s < RENEWED_AFTER_S
             ):
                 return current, False
-            text = await self._guard(self._presign)
-            if text is None:
-                self._signs = False
-                return None, True
-            self._signature = _Signature(yarl.URL(text, encoded=True), self._clock())
-            self._proxy = self._lease.client.proxy_for(self._signature.url)
-            return self._signature, True
+            # What is signed like others is as old as the first of them: refused, it may have ended.
+            signature = self._sign_like_others() if refused is None else None
+            is_fresh = signature is None
+            if signature is None:
+                text = await self._guard(self._presign)
+                if text is None:
+                    self._signs = False
+                    return None, True
+                signature = _Signature(yarl.URL(text, encoded=True), self._clock())
+            self._signature = signature
+            self._proxy = self._lease.client.proxy_for(signature.url)
+            return signature, is_fresh
+
+    def _sign_like_others(self) -> _Signature | None:
+        """As botocore signed another URL of this bucket before."""
+        pattern, made_s = self._lease.client.patterns.get(self._object["Bucket"], (None, 0.0))
+        if pattern is None or "VersionId" in self._object or self._clock() - made_s >= RENEWED_AFTER_S:
+            return None
+        return _Signature(yarl.URL(pattern.url_for(self._object["Key"]), encoded=True), made_s)
+
+    async def _learn_pattern(self, text: str, client: Any) -> None:
+        """Keep how botocore has signed, for other objects of the bucket; credentials may have changed."""
+        patterns, bucket = self._lease.client.patterns, self._object["Bucket"]
+        patterns.pop(bucket, None)
+        credentials = getattr(client._request_signer, "_credentials", None)
+        if credentials is None or "VersionId" in self._object:
+            return
+        secret = (await credentials.get_frozen_credentials()).secret_key
+        pattern = pattern_of(text, self._object["Key"], secret)
+        if pattern is not None:
+            patterns[bucket] = (pattern, self._clock())
 
     async def _presign(self) -> str | None:
         filesystem = self._filesystem
@@ -248,6 +275,7 @@ class S3Source:
         text: str = await client.generate_presigned_url(
             "get_object", Params=self._object, ExpiresIn=SIGNED_FOR_S
         )
+        await self._learn_pattern(text, client)
         return text
 
     async def _call_range(self, wanted: ByteRange) -> BytesLike:

@@ -13,10 +13,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orcstream.schema import decimal_shape
 from orcstream.codec.conversion import can_convert
 from orcstream.errors import SchemaMismatch
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema import Kind, Schema, Type, decimal_shape
 
 __all__ = ["Projection", "Source", "project"]
 

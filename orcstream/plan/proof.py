@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from orcstream.codec.bloom import BloomFilter, BloomIndex, hashes_of
-from orcstream.schema import decimal_shape
+from orcstream.codec.bloom import BloomFilter, BloomIndex, Hashes, hashes_of
 from orcstream.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
 from orcstream.plan.outcome import Outcome
 from orcstream.predicate import Leaf, Op
-from orcstream.schema import Kind
+from orcstream.schema import Kind, decimal_shape
 
 __all__ = ["Question"]
 
@@ -67,14 +66,18 @@ class Question:
         # A NaN has no place among sorted literals, and writers differ in what it is equal to.
         self._ordered = not any(isinstance(x, float) and math.isnan(x) for x in leaf.literals)
         zoned = leaf.type.kind is Kind.TIMESTAMP and trust.zone_margin_ns > 0
+        hashes: Hashes | None = None
         self.can_hash = (
             leaf.op is Op.IN
             and self._ordered
             and not zoned
             # Delivered to the second, a timestamp stands for a thousand that were hashed.
             and (self.kind != "timestamp" or _MS_NS % leaf.unit_ns == 0)
-            and self._hashes(leaf.literals) is not None
+            and (leaf.type.kind is not Kind.CHAR or trust.char_blooms)
+            and (hashes := hashes_of(leaf.type, leaf.literals)) is not None
         )
+        # Those of the literals that were asked for last: mostly the same ones for the next group.
+        self._hashed: tuple[tuple[int, int], Hashes | None] = ((0, len(leaf.literals)), hashes)
 
     def believes(self, bloom: BloomIndex) -> bool:
         """Whether the filters of a column may be asked this."""
@@ -106,14 +109,13 @@ class Question:
                 outcome = _FALSE if _FALSE in outcome else _EITHER
         return outcome | _NULL if nulls_occur else outcome
 
-    def _hashes(self, literals: Sequence[Any]) -> Any:
-        return hashes_of(self.leaf.type, literals, padded=self._trust.padded_blooms)
-
     def _ruled_out(self, bounds: _Bounds, bloom: BloomFilter | None) -> bool:
         if bloom is None:
             return False
-        first, stop = self._within(bounds)
-        hashes = self._hashes(self.leaf.literals[first:stop])
+        within = self._within(bounds)
+        if within != self._hashed[0]:
+            self._hashed = within, hashes_of(self.leaf.type, self.leaf.literals[slice(*within)])
+        hashes = self._hashed[1]
         return hashes is not None and not bloom.may_contain(hashes)
 
     def _within(self, bounds: _Bounds) -> tuple[int, int]:

@@ -98,9 +98,15 @@ def group_outcomes(
     }
     outcomes = []
     for group, rows in enumerate(row_counts):
+        parsed: dict[int, ColumnStatistics | None] = {}  # a range is two leaves of one column
 
-        def ask(leaf: Leaf, group: int = group, rows: int = rows) -> Outcome:
-            return sources[id(leaf)].answer(group, rows)
+        def ask(
+            leaf: Leaf,
+            group: int = group,
+            rows: int = rows,
+            parsed: dict[int, ColumnStatistics | None] = parsed,
+        ) -> Outcome:
+            return sources[id(leaf)].answer(group, rows, parsed)
 
         outcomes.append(combined(predicate, ask))
     return outcomes
@@ -130,7 +136,10 @@ def _source(
 def bloom_columns(
     predicate: Predicate, column_of: ColumnOf, trust: Trust
 ) -> dict[FileColumn, StatisticsKind]:
-    """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching."""
+    """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching.
+
+    `trust` is that of the stripe's zone: without one, TIMESTAMP columns are never among them.
+    """
     columns: dict[FileColumn, StatisticsKind] = {}
     for leaf in leaves_of(predicate):
         column = column_of(leaf)
@@ -190,9 +199,12 @@ class _Source:
     first: int = 0
     absent: bool = False
 
-    def answer(self, group: int, row_count: int) -> Outcome:
+    def answer(self, group: int, row_count: int, parsed: dict[int, ColumnStatistics | None]) -> Outcome:
+        """What the leaf may be in one row group; `parsed` has its statistics so far, by their index."""
         statistics = ALL_NULL if self.absent else None
         if self.index is not None:
-            statistics = self.index.statistics(self.first + group)
+            if id(self.index) not in parsed:
+                parsed[id(self.index)] = self.index.statistics(self.first + group)
+            statistics = parsed[id(self.index)]
         bloom = self.bloom.filters[group] if self.bloom is not None else None
         return self.question.answer(statistics, lambda: bloom, row_count)

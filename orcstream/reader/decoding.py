@@ -65,7 +65,7 @@ class DecodeQueue:
         self._on_progress = on_progress
         self._lock = threading.Lock()
         self._heap: list[tuple[int, int, int, int, ColumnRun]] = []
-        self._pushes = 0
+        self._pushes = self._added = 0
         self._sizes = RowSizes(column_count)
         self._decompressors: list[Decompressor] = []
         self._stripes: deque[StripeRun] = deque()
@@ -78,6 +78,8 @@ class DecodeQueue:
         """Take on a stripe, behind those that are there."""
         with self._lock:
             self._sizes.guess(stripe)
+            stripe.place = self._added
+            self._added += 1
             self._stripes.append(stripe)
             self._open_window(stripe)
             for run in stripe.runs:
@@ -331,7 +333,7 @@ class DecodeQueue:
             return
         run.queued = True
         self._pushes += 1
-        heappush(self._heap, (run.stripe.number, run.row, -run.weight, self._pushes, run))
+        heappush(self._heap, (run.stripe.place, run.row, -run.weight, self._pushes, run))
 
     def _peek(self) -> ColumnRun | None:
         """The run to go on with, if it is admitted."""

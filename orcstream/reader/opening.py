@@ -119,7 +119,6 @@ class Opening:
             self._url, storage_options=options.storage_options, io_options=options.io_options
         )
         session = Session(source, RetryPolicy.of(options.io_options))
-        await session.start()
         try:
             if self._tail is None:
                 tail, cached = await _read_tail(session)

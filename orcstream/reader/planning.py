@@ -255,6 +255,8 @@ class ReadPlanner:
         tail = self._tail
         if pruner is None or tail.metadata is not None or len(tail.footer.stripes) < 2:
             return None
+        if not pruner.file_matches:
+            return None
         return tail.metadata_range if tail.metadata_range.length else None
 
     def _works(
@@ -263,7 +265,7 @@ class ReadPlanner:
         """The stripes that have some of `rows` and may have a match."""
         stripes = self._tail.footer.stripes
         with located(url=self._url):
-            if pruner is not None and not pruner.file_matches():
+            if pruner is not None and not pruner.file_matches:
                 pruned.by_file += self._tail.footer.row_count if rows is None else count_rows(rows)
                 return []
             keep = [True] * len(stripes)

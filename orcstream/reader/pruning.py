@@ -66,19 +66,19 @@ class Pruner:
         found = (self._column_of(leaf) for leaf in leaves_of(self._predicate))
         return frozenset(column for column in found if column is not None and column != ABSENT)
 
-    @cached_property
-    def _bloom_columns(self) -> Mapping[FileColumn, StatisticsKind]:
-        return bloom_columns(self._predicate, self._column_of, self._trust)
-
     def wants_bloom(self, stream: StreamInformation, footer: StripeFooter) -> bool:
         """Whether a stream is a bloom filter that helps and may be believed."""
-        kind = self._bloom_columns.get(stream.column)
-        if kind is None or stream.kind not in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
+        if stream.kind not in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
             return False
+        if stream.column not in self.columns:
+            return False
+        trust = self._zoned(footer)
+        kind = bloom_columns(self._predicate, self._column_of, trust).get(stream.column)
         utf8 = stream.kind is StreamKind.BLOOM_FILTER_UTF8
         encoding = footer.encodings[stream.column].bloom_encoding
-        return self._zoned(footer).believes_bloom(kind, encoding, utf8=utf8)
+        return kind is not None and trust.believes_bloom(kind, encoding, utf8=utf8)
 
+    @cached_property
     def file_matches(self) -> bool:
         """Whether any row of the file may match."""
         (outcome,) = stripe_outcomes(

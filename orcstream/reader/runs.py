@@ -253,6 +253,8 @@ class StripeRun:
         is_filtered: bool = False,
     ) -> None:
         self.number = number
+        # Where it stands in the order of delivery; several parts of one stripe share its number.
+        self.place = 0
         # The root itself is the only run, because it has nulls; else its fields are the runs.
         self.whole_root = whole_root
         self.information = information

@@ -1,14 +1,17 @@
 """What an open file runs on: its source, and the supervisor task that owns all its tasks.
 
 Knows life times. Must not know ORC. The task group lives in a task of its own, so that a file may be
-opened in one task and closed in another. The session does not know the file object: dropping that one
-stops this one.
+opened in one task and closed in another; it is made when the first task is started, so that a file of which
+only the tail is wanted costs none. The session does not know the file object: dropping that one stops this
+one.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any, cast
 from weakref import WeakSet
 
 import anyio
@@ -26,11 +29,49 @@ __all__ = ["Session"]
 IDLE_S = 10.0
 
 _open_sessions: WeakSet[Session] = WeakSet()
+# The loop itself keeps no task alive.
+_closing: set[asyncio.Task[None]] = set()
 
 
 def _trim() -> None:
     if not _open_sessions:
         release_retained()
+
+
+class _Tasks:
+    """`start_soon` of a task group that is made, in its supervisor, when it is first called."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...], object]] = []
+        self._group: anyio.abc.TaskGroup | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._stop = anyio.Event()
+
+    def start_soon(
+        self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: object = None
+    ) -> None:
+        if self._stop.is_set():
+            raise RuntimeError("the tasks have ended")
+        if self._group is not None:
+            self._group.start_soon(func, *args, name=name)
+            return
+        self._waiting.append((func, args, name))
+        if self._supervisor is None:
+            self._supervisor = asyncio.create_task(self._supervise(), name="orcstream file")
+
+    async def _supervise(self) -> None:
+        async with anyio.create_task_group() as self._group:
+            for func, args, name in self._waiting:
+                self._group.start_soon(func, *args, name=name)
+            self._waiting.clear()
+            await self._stop.wait()
+            self._group.cancel_scope.cancel()
+
+    async def end(self) -> None:
+        """Cancel all tasks and wait for them."""
+        self._stop.set()
+        if self._supervisor is not None:
+            await asyncio.wait([self._supervisor])
 
 
 class Session:
@@ -39,38 +80,18 @@ class Session:
     def __init__(self, source: ByteSource, retry: RetryPolicy) -> None:
         self.source = source
         self.retry = retry
-        self._loop = asyncio.get_running_loop()
-        self._stop = anyio.Event()
-        self._started = anyio.Event()
-        self._closed = False
-        self._supervisor: asyncio.Task[None] | None = None
         self.suffix_count = 0
-        self.tasks: anyio.abc.TaskGroup
-        self._scheduler: FetchScheduler
-
-    async def start(self) -> None:
-        self._supervisor = asyncio.create_task(self._supervise(), name="orcstream file")
-        try:
-            await self._started.wait()
-        except BaseException:
-            await self.aclose()
-            raise
-
-    async def _supervise(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks = _Tasks()
+        self._scheduler = FetchScheduler(source, self.tasks, retry=retry)
+        self._closed = False
+        self._closer: asyncio.Task[None] | None = None
         _open_sessions.add(self)
-        try:
-            async with anyio.create_task_group() as self.tasks:
-                self._scheduler = FetchScheduler(self.source, self.tasks, retry=self.retry)
-                self._started.set()
-                await self._stop.wait()
-                self._scheduler.close()
-                self.tasks.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.source.aclose()
-            _open_sessions.discard(self)
-            if not _open_sessions:
-                self._loop.call_later(IDLE_S, _trim)
+
+    @property
+    def tasks(self) -> anyio.abc.TaskGroup:
+        """For `start_soon` alone, which raises RuntimeError when the session was closed."""
+        return cast("anyio.abc.TaskGroup", self._tasks)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         self.suffix_count += 1
@@ -96,12 +117,29 @@ class Session:
         """From any thread: end all tasks and close the source, without waiting for it."""
         self._closed = True
         with suppress(RuntimeError):  # the loop is closed, and its tasks with it
-            self._loop.call_soon_threadsafe(self._stop.set)
+            self._loop.call_soon_threadsafe(self._begin_close)
 
     async def aclose(self) -> None:
         """End all tasks, close the source, and wait for both."""
+        closer = self._begin_close()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([closer])
+
+    def _begin_close(self) -> asyncio.Task[None]:
         self._closed = True
-        self._stop.set()
-        if self._supervisor is not None:
+        if self._closer is None:
+            self._closer = self._loop.create_task(self._close(), name="orcstream close")
+            _closing.add(self._closer)
+            self._closer.add_done_callback(_closing.discard)
+        return self._closer
+
+    async def _close(self) -> None:
+        try:
+            self._scheduler.close()
+            await self._tasks.end()
+        finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.wait([self._supervisor])
+                await self.source.aclose()
+            _open_sessions.discard(self)
+            if not _open_sessions:
+                self._loop.call_later(IDLE_S, _trim)

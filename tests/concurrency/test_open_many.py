@@ -305,9 +305,8 @@ async def test_a_thing_that_is_no_url(tmp_path: Path) -> None:
     path = tmp_path / "t.orc"
     path.write_bytes(DATA[3])
     failed: list[Any] = []
-    files = orcstream.open_many(
-        [None, path, 5], on_error=lambda url, error: failed.append((url, type(error)))
-    )  # type: ignore[list-item]  # wrong on purpose
+    many: list[Any] = [None, path, 5]
+    files = orcstream.open_many(many, on_error=lambda url, error: failed.append((url, type(error))))
     assert await count_files(files) == 1
     assert sorted(failed, key=str) == [(5, UsageError), (None, UsageError)]
 
@@ -431,7 +430,7 @@ async def take_all_in_block(count: int) -> None:
 
 async def test_a_step_that_is_cancelled_loses_no_file() -> None:
     with probes(turns=lambda _: 5) as made:
-        numbers = []
+        numbers: list[int] = []
         async with orcstream.open_many(urls(20), concurrency=3) as files:
             while len(numbers) < 20:
                 file = None

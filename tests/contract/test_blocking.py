@@ -214,7 +214,7 @@ def test_dropped_objects_are_closed(range_server: RangeServer) -> None:
     session = file._inner._session
     file = None
     deadline_s = time.monotonic() + 10
-    while not (session._supervisor and session._supervisor.done()):
+    while not (session._closer and session._closer.done()):
         gc.collect()
         assert time.monotonic() < deadline_s
         time.sleep(0.01)

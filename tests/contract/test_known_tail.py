@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
 import pyarrow as pa
 import pytest
 from pyarrow import orc
@@ -14,7 +16,7 @@ import orcstream
 from orcstream.errors import SourceChanged, UsageError
 from orcstream.io.clients import leased_clients
 from tests.contract.test_byte_source import Store, store
-from tests.support.read_sources import cost_of, open_over, probe, sample
+from tests.support.read_sources import Leftovers, cost_of, open_over, probe, sample
 from tests.support.recording import RecordingSource
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 
@@ -158,3 +160,29 @@ async def test_the_tail_of_another_file(tmp_path: Path) -> None:
     async with orcstream.open(tmp_path / "b.orc", tail=tail) as file:
         with pytest.raises(SourceChanged):
             await file.read()
+
+
+async def test_cancelled_after_every_turn_of_the_loop(range_server: RangeServer) -> None:
+    url = range_server.serve("t.orc", OLD)
+    tail = await save(Store(range_server.serve), url)
+
+    async def read() -> int:
+        async with orcstream.open(url, tail=tail) as file:
+            return (await file.read(columns=["id"])).num_rows
+
+    turn, finished = 0, False
+    while not finished:
+        left = Leftovers()
+        task = asyncio.create_task(read())
+        for _ in range(turn):
+            await anyio.lowlevel.checkpoint()
+        finished = not task.cancel()
+        if finished:
+            assert await task == 3000
+        else:
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await left.check()
+        assert leased_clients() == 0
+        turn += 1 if turn < 40 else 1000
+    assert turn > 40

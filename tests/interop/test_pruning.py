@@ -13,16 +13,15 @@ import anyio
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from pyarrow import orc
 
+from orcstream.column_statistics import trust_of
 from orcstream.errors import OrcError
 from orcstream.plan.prune import Outcome
 from orcstream.predicate import Negation, Op
 from tests.interop import pruning, test_pyarrow_written
-from tests.support import corpus, java_orc, peers, strategies
+from tests.support import arrow, corpus, java_orc, peers, strategies
 from tests.support.reference.types import struct
-
-JAVA_KINDS = strategies.EVERYTHING
-CPP_KINDS = tuple(kind for kind in strategies.EVERYTHING if kind != "char")
 
 
 def tables(kinds: tuple[str, ...], *, zone: str = "UTC") -> st.SearchStrategy[strategies.Table]:
@@ -40,6 +39,7 @@ def load(path: Path, **options: Any) -> pruning.Known:
     return anyio.run(run)
 
 
+BLOOMS = {"orc.bloom.filter.columns": "a,b"}
 UNITS = st.sampled_from(("us", "us", "ms", "s"))
 
 
@@ -47,7 +47,7 @@ UNITS = st.sampled_from(("us", "us", "ms", "s"))
 @pytest.mark.usefixtures("java")
 @hypothesis.settings(max_examples=60)
 @hypothesis.given(
-    table=tables(JAVA_KINDS),
+    table=tables(strategies.EVERYTHING),
     stride=st.sampled_from((1000, 10_000)),
     proleptic=st.booleans(),
     unit=UNITS,
@@ -75,7 +75,7 @@ def test_java(
 
 @hypothesis.settings(max_examples=60)
 @hypothesis.given(
-    table=tables(CPP_KINDS), stride=st.sampled_from((100, 1000)), unit=UNITS, blooms=st.booleans()
+    table=tables(strategies.EVERYTHING), stride=st.sampled_from((100, 1000)), unit=UNITS, blooms=st.booleans()
 )
 def test_pyorc(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, stride: int, unit: str, blooms: bool
@@ -124,6 +124,36 @@ def test_zones(tmp_path_factory: pytest.TempPathFactory, zone: str, seed: int, p
     pruning.check_many(known, seed)
 
 
+@pytest.mark.java
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("writer", ["java", "pyorc", "pyarrow"])
+@hypothesis.settings(max_examples=6)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_around_1970(tmp_path_factory: pytest.TempPathFactory, writer: str, seed: int) -> None:
+    """Writers cut toward zero there, each in its way: row groups of a second or less, on both sides."""
+    path = tmp_path_factory.mktemp("epoch") / "a.orc"
+    rng = random.Random(seed)
+    span = rng.choice((10**4, 10**7, 10**9, 3 * 10**9))
+    times = sorted(rng.randint(-span, span) for _ in range(3000 if writer == "java" else 1000))
+    type_ = struct(a="timestamp", b="timestamp with local time zone")
+    rows = [(time, time) for time in times]
+    if writer == "java":
+        java_orc.write(path, type_, rows, options={"orc.row.index.stride": 1000, **BLOOMS})
+    elif writer == "pyorc":
+        peers.write_pyorc(path, type_, rows, row_index_stride=20, bloom_filter_columns=[1, 2])
+    else:
+        table = arrow.table_of(type_, rows)
+        orc.write_table(table, path, row_index_stride=20, bloom_filter_columns=[0, 1], batch_size=20)
+    known = load(path, unit=rng.choice(("ns", "ns", "us", "ms", "s")))
+    pruning.check_many(known, seed, count=20)
+    for literal in rng.sample(known.values["a",], 10):
+        for column in ("a", "b"):
+            pruning.check(known, known.leaf((column,), Op.IN, literal))
+            pruning.check(known, known.leaf((column,), Op.LESS_EQUAL, literal))
+            pruning.check(known, known.leaf((column,), Op.GREATER_EQUAL, literal))
+
+
+@pytest.mark.corpus
 def test_corpus(corpus_folder: Path) -> None:
     """Files of all writers that there are, believed as `trust_of` says."""
     checked = 0
@@ -139,6 +169,45 @@ def test_corpus(corpus_folder: Path) -> None:
             pruning.check_many(known, seed=len(entry["path"]), count=60_000 // (known.row_count + 3000) + 1)
             checked += 1
     assert checked > 100
+
+
+@pytest.mark.corpus
+def test_filters_of_a_wrong_hash(corpus_folder: Path) -> None:
+    """ORC-1024: C++ 1.6.0 hashed 18,000,000,000 as nobody else does."""
+    known = load(corpus_folder / "apache-orc/bad_bloom_filter_1.6.0.orc")
+    leaf = known.leaf(("id",), Op.IN, 18_000_000_000)
+    assert 18_000_000_000 in known.values[("id",)]
+    assert Outcome.TRUE in pruning.outcomes_of(known, leaf)[1][0][0]
+    believing = trust_of(1, 6, "2.1.0", (0, 12))
+    deceived = dataclasses.replace(known, trust=believing)
+    assert pruning.outcomes_of(deceived, leaf)[1][0] == [Outcome.FALSE]
+
+
+@pytest.mark.corpus
+def test_filters_of_a_right_hash(corpus_folder: Path) -> None:
+    """The file's every second number and name is there, those between are not."""
+    known = load(corpus_folder / "orc-rust/bloom_filter.orc")
+    for path, wanted in ((("id",), 102), (("name",), b"name_1x"), (("dec",), 10_201), (("score",), 102.0)):
+        outcome = pruning.outcomes_of(known, known.leaf(path, Op.IN, wanted))[1][0]
+        assert outcome == [Outcome.FALSE], path
+
+
+@pytest.mark.corpus
+def test_both_forms_of_an_encrypted_column(corpus_folder: Path) -> None:
+    """ORC-991: the first half of the entries tells the secrets; what is read is the other half."""
+    known = load(corpus_folder / "apache-orc/encrypted/sample1.orc")
+    ssn, email = known.leaf(("ssn",), Op.IS_NULL), known.leaf(("email",), Op.GREATER, b"a")
+    assert known.values == {
+        ("ssn",): [None],
+        ("email",): known.values[("email",)],
+        ("name",): [b"Dongjoon Hyun"],
+    }
+    for leaf in (ssn, email):
+        pruning.check(known, leaf)
+        assert pruning.outcomes_of(known, leaf)[1][0][0] not in (Outcome.TRUE, Outcome.FALSE)
+    masked = frozenset((ssn.type.column_id, email.type.column_id))
+    assert pruning.outcomes_of(known, ssn, masked=masked)[1][0] == [Outcome.TRUE]
+    assert pruning.outcomes_of(known, email, masked=masked)[1][0] == [Outcome.FALSE]
 
 
 # --- what must be ruled out ------------------------------------------------------------------------

@@ -20,7 +20,7 @@ API = (ROOT / "docs" / "api.md").read_text()
 HEADING = re.compile(r"^#{2,4} `([\w.]+)(?:\(([^)`]*)\))?`", re.MULTILINE)
 HEADINGS = {match[1]: match[2] for match in HEADING.finditer(API)}
 # Classes whose attributes are values, told by their dataclass or enum; they are documented in prose.
-CLASSES = ("OrcFile", "BatchStream", "Batch", "Column", "ReadResult", "Schema")
+CLASSES = ("OrcFile", "BatchStream", "FileStream", "Batch", "Column", "ReadResult", "Schema")
 
 
 def _public_members(owner: type) -> set[str]:

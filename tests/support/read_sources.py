@@ -214,9 +214,11 @@ class Leftovers:
 
     async def check(self, *, file_closed: bool = True) -> None:
         """Nothing is left, or will be as soon as what was told to stop has stopped."""
-        left = self.tasks()
-        if left and file_closed:
-            await asyncio.wait(left, timeout=10)
+        with anyio.move_on_after(10):
+            await anyio.lowlevel.checkpoint()  # what was dropped is told to stop in the next turn
+            while file_closed and (left := self.tasks()):
+                await asyncio.wait(left)
+                await anyio.lowlevel.checkpoint()
         assert not file_closed or not self.tasks(), self.tasks()
         for source in self._sources:
             assert source.open_count == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -161,7 +162,7 @@ def test_presets_read_larger_gaps_from_farther_stores() -> None:
 @pytest.mark.parametrize(
     "changed", [{"request_cap": 0}, {"part_bytes": 0}, {"tail_bytes": 0}, {"bandwidth": 0}]
 )
-def test_cost_model_refuses_senseless_numbers(changed: dict[str, int]) -> None:
+def test_cost_model_refuses_senseless_numbers(changed: dict[str, Any]) -> None:
     sound = CostModel(0.0, 1.0, 1, 0.0, 1, 1)
     with pytest.raises(ValueError, match="no cost model"):
         replace(sound, **changed)
