@@ -41,14 +41,14 @@ def test_never_worse_in_both_ways_and_never_slower(workload: Workload, preset: s
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_plan_holds_what_is_wanted(workload: Workload) -> None:
     layout = layouts.load(workload.layout)
-    wanted = [one for own in workload.wanted(layout) for one in own]
+    wanted = [one for spans in workload.wanted(layout) for span in spans for one in span]
     assert wanted
     for plan, _ in compare(workload, "http").values():
-        covered = simulate_union([one for wave in plan.waves for one in wave])
+        covered = union_of([one for wave in plan.waves for one in wave])
         assert all(any(a <= one.start and one.stop <= b for a, b in covered) for one in wanted)
 
 
-def simulate_union(ranges: list[ByteRange]) -> list[tuple[int, int]]:
+def union_of(ranges: list[ByteRange]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for one in sorted(ranges):
         if joined and one.start <= joined[-1][1]:
