@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
+    from orcstream.expr import Expr, col
     from orcstream.io.options import IoOptions
     from orcstream.plan.tail import Tail
     from orcstream.reader.explain import Explanation
@@ -45,6 +46,7 @@ __all__ = [
     "CorruptStripe",
     "CorruptTail",
     "Explanation",
+    "Expr",
     "FileStream",
     "FormatError",
     "IoOptions",
@@ -63,6 +65,7 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "blocking",
+    "col",
     "open",
     "open_many",
 ]
@@ -76,6 +79,7 @@ _HOMES = {
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
     "Explanation": "orcstream.reader.explain",
+    "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
     "IoOptions": "orcstream.io.options",
@@ -93,6 +97,7 @@ _HOMES = {
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
+    "col": "orcstream.expr",
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }

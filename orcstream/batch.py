@@ -73,6 +73,9 @@ class BatchSchema:
             raise ColumnNotFound(f"no column {column}: {len(self.fields)} columns were read")
         return column % len(self.fields)
 
+    def __arrow_c_schema__(self) -> object:
+        return export_schema(self.root)
+
 
 class Column:
     """One column of a batch; Arrow consumers take it as an array."""

@@ -20,6 +20,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from orcstream.codec._arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from orcstream.errors import Unsupported
 
 __all__ = ["count_nulls", "export_array", "export_schema", "export_stream"]
@@ -45,36 +46,6 @@ cdef extern from *:
 cdef enum:
     FLAG_NULLABLE = 2
     MAX_UNION_CHILDREN = 128  # type ids are int8 and not negative
-
-cdef struct ArrowSchema:
-    const char* format
-    const char* name
-    const char* metadata
-    int64_t flags
-    int64_t n_children
-    ArrowSchema** children
-    ArrowSchema* dictionary
-    void (*release)(ArrowSchema*) noexcept nogil
-    void* private_data
-
-cdef struct ArrowArray:
-    int64_t length
-    int64_t null_count
-    int64_t offset
-    int64_t n_buffers
-    int64_t n_children
-    const void** buffers
-    ArrowArray** children
-    ArrowArray* dictionary
-    void (*release)(ArrowArray*) noexcept nogil
-    void* private_data
-
-cdef struct ArrowArrayStream:
-    int (*get_schema)(ArrowArrayStream*, ArrowSchema*) noexcept
-    int (*get_next)(ArrowArrayStream*, ArrowArray*) noexcept
-    const char* (*get_last_error)(ArrowArrayStream*) noexcept
-    void (*release)(ArrowArrayStream*) noexcept nogil
-    void* private_data
 
 # What stands behind `private_data`. `nodes` holds the children's structs and, last, the dictionary's.
 cdef struct SchemaParts:

@@ -36,6 +36,8 @@ CONTROL_STRIPES = 64
 # Gaps may add this share to what is wanted; more requests are the lesser evil then.
 _WASTE_SHARE = 0.1
 _WASTE_BYTES = 1 << 16
+# So many bytes of indexes that nobody wants are read rather than wait for a footer, from any store.
+_INDEX_BYTES = 1 << 18
 # Streams up to this length are not cut: their requests would cost more than their memory.
 _WHOLE_BYTES = 1 << 16
 
@@ -85,7 +87,8 @@ def plan_control(
     """
     gap_bytes = min(cost.gap_bytes, window_bytes // max(1, len(stripes)))
     index_bytes = sum(stripe.index_length for stripe, wants in zip(stripes, indexed, strict=False) if wants)
-    with_indexes = index_bytes * (1 - index_share) <= cost.hop_bytes and index_bytes <= window_bytes
+    unwanted_bytes = index_bytes * (1 - index_share)
+    with_indexes = unwanted_bytes <= max(cost.hop_bytes, _INDEX_BYTES) and index_bytes <= window_bytes
     wanted: list[ByteRange] = []
     owners: list[int] = []
     for place, stripe in enumerate(stripes):

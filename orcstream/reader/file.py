@@ -267,10 +267,12 @@ class OrcFile:
         )
 
     def _row_numbers(self, rows: Sequence[int]) -> list[int]:
-        numbers = [index(row) for row in rows]
-        for number in numbers:
+        numbers: list[int] = []
+        for row in rows:
+            number = index(row) if hasattr(row, "__index__") else -1
             if not 0 <= number < self.row_count:
-                raise UsageError(f"no row {number}: the file has {self.row_count}", url=self.url)
+                raise UsageError(f"no row {row!r}: the file has {self.row_count}", url=self.url)
+            numbers.append(number)
         return numbers
 
     # --- parts of the file, for tools --------------------------------------------------------------

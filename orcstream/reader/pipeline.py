@@ -114,9 +114,10 @@ class Pipeline:
             self.wait_s += self._loop.time() - began
 
     def fail(self, error: Exception) -> None:
-        """Raise this once the rows before it are delivered."""
-        self._failure = self._failure or error
-        self.wake()
+        """Raise this once the rows before it are delivered; what fails because of `stop` is nobody's failure."""
+        if not self._stopped:
+            self._failure = self._failure or error
+            self.wake()
 
     def wake(self) -> None:
         """Something changed that workers or the consumer may have waited for; on the loop."""

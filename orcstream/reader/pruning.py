@@ -12,7 +12,7 @@ from functools import cached_property
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter
-from orcstream.column_statistics import StatisticsKind, Trust, trust_of
+from orcstream.column_statistics import Trust, trust_of
 from orcstream.plan.projection import Source
 from orcstream.plan.prune import ABSENT, Outcome, bloom_columns, group_outcomes, stripe_outcomes
 from orcstream.plan.selection import RowGroups

@@ -124,9 +124,7 @@ class Reading:
         finally:
             if self._scheduler is not None:
                 self._scheduler.close()
-            if self._late is not None:
-                self._late.stop()
-            self._pipeline.stop()
+            self._stop_pipelines()
             self._finished.set()
 
     async def _run(self, tasks: anyio.abc.TaskGroup, scheduler: FetchScheduler) -> None:
@@ -184,8 +182,13 @@ class Reading:
 
     def stop(self) -> None:
         """Cancel everything that is under way; may be called again."""
-        self._pipeline.queue.close()
+        self._stop_pipelines()
         self._scope.cancel()
+
+    def _stop_pipelines(self) -> None:
+        if self._late is not None:
+            self._late.stop()
+        self._pipeline.stop()
 
     def stop_from_any_thread(self) -> None:
         with suppress(RuntimeError):  # the loop is closed, and its tasks with it
@@ -304,8 +307,8 @@ class BatchStream:
             raise UsageError("two tasks use one stream; give each its own", url=self._url)
         if self._closed:
             raise UsageError("the stream is closed", url=self._url)
-        if not 0 <= row <= self._row_count:
-            raise UsageError(f"no row {row}: the file has {self._row_count}", url=self._url)
+        if type(row) is not int or not 0 <= row <= self._row_count:
+            raise UsageError(f"no row {row!r}: the file has {self._row_count}", url=self._url)
         self._busy = True
         try:
             self._reading.stop()

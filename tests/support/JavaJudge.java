@@ -190,19 +190,17 @@ public final class JavaJudge {
 
   /** Every row; timestamps come as wall clock of the writer's zone. */
   public static String read(String path) throws Exception {
-<<<<<<< HEAD
-    return readAs(path, null);
+    return read(path, new Reader.Options(), null, 0, Long.MAX_VALUE);
   }
 
   /** Every row as the file's schema evolves to `schemaText`; null asks for the file's own. */
   public static String readAs(String path, String schemaText) throws Exception {
-=======
-    return read(path, new Reader.Options(), 0, Long.MAX_VALUE);
+    return read(path, new Reader.Options(), schemaText, 0, Long.MAX_VALUE);
   }
 
   /** Up to `count` rows, after seeking to row `first` by the file's row indexes. */
   public static String readFrom(String path, long first, long count) throws Exception {
-    return read(path, new Reader.Options(), first, count);
+    return read(path, new Reader.Options(), null, first, count);
   }
 
   /** The rows of the row groups that may hold a value equal to `literal`, by statistics and bloom filters. */
@@ -219,26 +217,21 @@ public final class JavaJudge {
     SearchArgument argument =
         SearchArgumentFactory.newBuilder().startAnd().equals(column, leaf, value).end().build();
     Reader.Options options = new Reader.Options().searchArgument(argument, new String[] {column});
-    return read(path, options.allowSARGToFilter(false), 0, Long.MAX_VALUE);
+    return read(path, options.allowSARGToFilter(false), null, 0, Long.MAX_VALUE);
   }
 
-  private static String read(String path, Reader.Options reading, long first, long count) throws Exception {
->>>>>>> b4d694e7f4ad13ead1c349021568a1fb650d0a9f
+  private static String read(String path, Reader.Options reading, String schemaText, long first, long count) throws Exception {
     TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
     OrcFile.ReaderOptions options =
         OrcFile.readerOptions(configuration(Map.of())).useUTCTimestamp(true).convertToProlepticGregorian(true);
     StringBuilder out = new StringBuilder();
     try (Reader reader = OrcFile.createReader(new Path(path), options)) {
-<<<<<<< HEAD
       TypeDescription schema = schemaText == null ? reader.getSchema() : TypeDescription.fromString(schemaText);
-      try (RecordReader rows = reader.rows(reader.options().schema(schema))) {
-=======
-      TypeDescription schema = reader.getSchema();
-      try (RecordReader rows = reader.rows(reading)) {
+      Reader.Options chosen = schemaText == null ? reading : reading.schema(schema);
+      try (RecordReader rows = reader.rows(chosen)) {
         if (first > 0) {
           rows.seekToRow(first);
         }
->>>>>>> b4d694e7f4ad13ead1c349021568a1fb650d0a9f
         VectorizedRowBatch batch = schema.createRowBatch();
         while (count > 0 && rows.nextBatch(batch)) {
           for (int row = 0; row < batch.size && count > 0; row++, count--) {

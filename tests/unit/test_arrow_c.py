@@ -26,6 +26,7 @@ from orcstream.codec._arrow_c import count_nulls, export_array, export_schema, e
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import Unsupported
 from orcstream.schema import Schema
+from tests.support.arrow_structs import CArray, CSchema, opened
 from tests.support.arrow_vectors import arrays, field_from, memory, patient, sliced_arrays, vector_from
 
 BIGINT = field_from("n", pa.int64())
@@ -59,48 +60,7 @@ def struct_of(*fields: Field) -> Field:
     return Field("", "+s", BIGINT.type, nullable=False, children=fields)
 
 
-# --- the structs of the interface, as a consumer in C sees them -----------------------------------
-
-
-class CSchema(ctypes.Structure):
-    pass
-
-
-class CArray(ctypes.Structure):
-    pass
-
-
-CSchema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_void_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(CSchema))),
-    ("dictionary", ctypes.POINTER(CSchema)),
-    ("release", ctypes.c_void_p),
-    ("private_data", ctypes.c_void_p),
-]
-CArray._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(CArray))),
-    ("dictionary", ctypes.POINTER(CArray)),
-    ("release", ctypes.c_void_p),
-    ("private_data", ctypes.c_void_p),
-]
-
-ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
-ctypes.pythonapi.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
-
-def opened(capsule: object, name: bytes, struct: type[Any]) -> Any:
-    """The struct in the capsule; it lives as long as the capsule."""
-    return struct.from_address(ctypes.pythonapi.PyCapsule_GetPointer(capsule, name))
+# --- what consumers do in C -----------------------------------------------------------------------
 
 
 def moved(struct: Any) -> Any:

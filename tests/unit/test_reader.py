@@ -122,6 +122,12 @@ def test_an_explanation_is_text_for_people() -> None:
         url="s3://bucket/t.orc",
         columns="struct<a:int>",
         row_count=1_234_567,
+        selected_row_count=30_000,
+        rows_pruned_by_file=0,
+        rows_pruned_by_stripe=1_000_000,
+        rows_pruned_by_row_group=204_567,
+        rows_pruned_by_bloom=0,
+        predicate_first=True,
         stripe_count=3,
         window_count=4,
         waves=(
@@ -135,13 +141,16 @@ def test_an_explanation_is_text_for_people() -> None:
     assert str(explained).splitlines() == [
         "s3://bucket/t.orc",
         "  reads     struct<a:int>",
-        "  rows      1,234,567 in 3 stripes, 4 windows",
+        "  rows      30,000 of 1,234,567",
+        "  from      3 stripes, in 4 windows",
+        "  pruned    1,000,000 by stripe statistics, 204,567 by row group statistics",
+        "  order     the predicate's columns first, the others where a row matches",
         "  hops      2",
-        "  wave      requests          wanted            read",
-        "  tail             1             500          65,536",
-        "  control          0             300               0",
-        "  data            12       9,000,000       9,100,000",
-        "  total           13       9,000,800       9,165,536",
+        "  wave             requests          wanted            read",
+        "  tail                    1             500          65,536",
+        "  control                 0             300               0",
+        "  data                   12       9,000,000       9,100,000",
+        "  total                  13       9,000,800       9,165,536",
     ]
 
 

@@ -47,10 +47,14 @@ class Options:
     postscript_extra: list[wire.Field] = field(default_factory=list)
     metadata: bytes | None = None
     statistics: Statistics | None = None
+<<<<<<< HEAD
     """Makes the statistics of each stripe and of the file from the stripes' values.
 
     None: only the file has any, and only counts; of rows where the values are not known.
     """
+=======
+    """Makes the statistics of each stripe and of the file from their values; None counts the root's rows only."""
+>>>>>>> 6b330c67091a41ffed68ae3c19bc10f9155b056f
     software: str | None = None
     types: list[bytes] | None = None
     """The footer's types as messages, if they shall not be the tree's."""
@@ -120,9 +124,14 @@ class FileBuilder:
         stripes = [
             wire.message(*((i, number) for i, number in enumerate(stripe, 1))) for stripe in self._stripes
         ]
+<<<<<<< HEAD
         statistics = [wire.message((1, rows)) for _ in self.type_.flatten()]
         if all(self._values):
             statistics = self._statistics(o.statistics or counts_only, self._values)
+=======
+        # Of the other columns nothing is counted: a writer must not claim values where there are nulls.
+        statistics = [wire.message((1, rows)), *(b"" for _ in self.type_.flatten()[1:])]
+>>>>>>> 6b330c67091a41ffed68ae3c19bc10f9155b056f
         metadata = b"" if o.metadata is None else self.frame(o.metadata)
         if o.statistics is not None:
             stripes_own = [self._statistics(o.statistics, [one]) for one in self._values]
