@@ -164,7 +164,6 @@ def plan_ours(layout: Layout, workload: Workload, cost: CostModel) -> Plan:
     while first < len(chosen):
         group = chosen[first : first + control_count(first, cost)]
         first += len(group)
-<<<<<<< HEAD
         planned = plan_control(
             group,
             cost,
@@ -176,13 +175,6 @@ def plan_ours(layout: Layout, workload: Workload, cost: CostModel) -> Plan:
     data: Ranges = []
     for spans in wanted:
         for window in plan_windows(spans, WINDOW_BYTES):
-=======
-        indexed = [workload.indexed] * len(group)
-        control += [one.range for one in plan_control(group, cost, WINDOW_BYTES, indexed=indexed).requests]
-    data: Ranges = []
-    for own in wanted:
-        for window in plan_windows([own], WINDOW_BYTES):
->>>>>>> 6b330c67091a41ffed68ae3c19bc10f9155b056f
             missing = [piece.range for piece in window if not _within(piece.range, control)]
             data += [one.range for one in plan_requests(missing, cost)]
     return Plan((control, data))

@@ -117,11 +117,7 @@ def some_options(rng: random.Random) -> dict[str, Any]:
         (
             {},
             {"batch_rows": rng.choice((1, 7, 100))},
-<<<<<<< HEAD
-            {"memory_limit": 1 << 22},
-=======
             {"memory_limit": 1 << 24},
->>>>>>> 6b330c67091a41ffed68ae3c19bc10f9155b056f
             {"decode_threads": 1, "batch_rows": 64},
             {"dictionaries": True},
         )

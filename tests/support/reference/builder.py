@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import compression, wire
-from .statistics import Statistics, counts_only
+from .statistics import Statistics
 from .types import KINDS, T
 
 MAGIC = b"ORC"
@@ -47,14 +47,7 @@ class Options:
     postscript_extra: list[wire.Field] = field(default_factory=list)
     metadata: bytes | None = None
     statistics: Statistics | None = None
-<<<<<<< HEAD
-    """Makes the statistics of each stripe and of the file from the stripes' values.
-
-    None: only the file has any, and only counts; of rows where the values are not known.
-    """
-=======
-    """Makes the statistics of each stripe and of the file from their values; None counts the root's rows only."""
->>>>>>> 6b330c67091a41ffed68ae3c19bc10f9155b056f
+    """Makes the statistics of each stripe and of the file from their values; None counts rows only."""
     software: str | None = None
     types: list[bytes] | None = None
     """The footer's types as messages, if they shall not be the tree's."""
@@ -124,18 +117,12 @@ class FileBuilder:
         stripes = [
             wire.message(*((i, number) for i, number in enumerate(stripe, 1))) for stripe in self._stripes
         ]
-<<<<<<< HEAD
-        statistics = [wire.message((1, rows)) for _ in self.type_.flatten()]
-        if all(self._values):
-            statistics = self._statistics(o.statistics or counts_only, self._values)
-=======
         # Of the other columns nothing is counted: a writer must not claim values where there are nulls.
         statistics = [wire.message((1, rows)), *(b"" for _ in self.type_.flatten()[1:])]
->>>>>>> 6b330c67091a41ffed68ae3c19bc10f9155b056f
         metadata = b"" if o.metadata is None else self.frame(o.metadata)
         if o.statistics is not None:
-            stripes_own = [self._statistics(o.statistics, [one]) for one in self._values]
-            by_stripe = [wire.message(*wire.repeated(1, own)) for own in stripes_own]
+            statistics = self._statistics(self._values)
+            by_stripe = [wire.message(*wire.repeated(1, self._statistics([one]))) for one in self._values]
             metadata = self.frame(wire.message(*wire.repeated(1, by_stripe)))
         footer = self.frame(
             wire.message(
@@ -164,8 +151,10 @@ class FileBuilder:
         )
         return bytes(self._body) + metadata + footer + postscript + bytes((len(postscript),))
 
-    def _statistics(self, make: Statistics, stripes: Sequence[Mapping[int, Sequence[Any]]]) -> list[bytes]:
+    def _statistics(self, stripes: Sequence[Mapping[int, Sequence[Any]]]) -> list[bytes]:
         """Of each column, over the values of all these stripes."""
+        make = self.options.statistics
+        assert make is not None
         return [
             make(type_, [value for stripe in stripes for value in stripe[column]])
             for column, type_ in enumerate(self.type_.flatten())
