@@ -66,10 +66,6 @@ class Store:
         """Store the files under their names, where they are not there already."""
         asyncio.run(_put(self, paths))
 
-    def put_as(self, path: Path, names: list[str]) -> None:
-        """Store one file under many names, where the last of them is not there already."""
-        asyncio.run(_put_as(self, path, names))
-
     def signed_url(self, name: str) -> str:
         url: str = asyncio.run(_sign(self, name))
         return url
@@ -211,15 +207,6 @@ async def _put(store: Store, paths: tuple[Path, ...]) -> None:
             if there.get(path.name) != path.stat().st_size:
                 with path.open("rb") as body:
                     await client.put_object(Bucket=BUCKET, Key=path.name, Body=body)
-
-
-async def _put_as(store: Store, path: Path, names: list[str]) -> None:
-    body = path.read_bytes()
-    async with _client(store) as client:
-        listed = await client.list_objects_v2(Bucket=BUCKET, Prefix=names[-1])
-        if [entry["Size"] for entry in listed.get("Contents", [])] != [len(body)]:
-            for name in names:
-                await client.put_object(Bucket=BUCKET, Key=name, Body=body)
 
 
 async def _sign(store: Store, name: str) -> Any:
