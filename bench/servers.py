@@ -129,13 +129,15 @@ def near() -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def distant(target: Store, delay_ms: float = 30, mbps: float = 90) -> Iterator[Distance]:
-    """The store as seen over a distance."""
+def distant(
+    target: Store, delay_ms: float = 30, mbps: float = 90, link_mbps: float = math.inf
+) -> Iterator[Distance]:
+    """The store as seen over a distance; all connections together are no faster than the link."""
     store = Store(_free_port())
     command = [sys.executable, "-m", "bench.proxy", str(store.port), str(target.port)]
     with _on_server_core():
         process = subprocess.Popen(
-            [*command, "--delay-ms", str(delay_ms), "--mbps", str(mbps)],
+            [*command, "--delay-ms", str(delay_ms), "--mbps", str(mbps), "--link-mbps", str(link_mbps)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
