@@ -128,7 +128,7 @@ async def test_cancelled_after_every_turn_of_the_loop(way: str) -> None:
         await left.check(file_closed=turn > 0)
         del task
         await assert_nothing_held(held)
-        turn += 1 if turn < 60 else 7
+        turn += 1 if turn < 30 else 11
     assert WANTED[way](rows)
     assert turn > 20
 
