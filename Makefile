@@ -59,6 +59,7 @@ check-wheel: venv ## build sdist, wheel from it, and test the installed wheel fr
 
 demo: venv ## read ORC files from an S3 server started for it, and show what happens
 	$(PY) examples/demo.py
+	$(PY) examples/selecting.py
 
 proto: venv ## regenerate orcstream/_proto from proto/*.proto
 	$(PY) proto/generate.py

@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat` and `plan`.
+"""The command line: `orcstream meta`, `cat`, `count` and `plan`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import numpy as np
@@ -36,6 +36,27 @@ _SIGPIPE_STATUS = 141
 _SIGINT_STATUS = 130
 # Enough for each hand-over to be cheap, few enough for the output to flow.
 _BATCH_ROWS = 1 << 14
+# Counts of rows have 64 bits in the format, and one of them is a sign in practice.
+_COUNT_DIGITS = 18
+
+T = TypeVar("T")
+_EXAMPLES = """examples:
+  orcstream meta s3://bucket/trips.orc --storage-options '{"anon": true}'
+  orcstream cat trips.orc --columns id,stop.name --limit 10
+  orcstream cat trips.orc --where "amount > 20 and city in ('Berlin', 'Celle')" --format csv
+  orcstream cat trips.orc --rows 1000:1010 --row-numbers
+  orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
+  orcstream plan trips.orc --where "id = 4711" --columns city
+
+`orcstream COMMAND --help` says more about each."""
+_WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
+  amount > 100 and city in ('Oslo', 'Rome') and not flag
+  name starts with 'A' or stop.name is null or `odd name` between -1 and 1.5
+  day = date '2020-01-31' and ts < timestamp '2020-01-31 12:00:00' and at < timestamp '2020-01-31 12:00:00Z'
+A comparison with a null is neither true nor false, and rows are kept where the whole is true.
+
+--schema reads columns as other types, such as 'struct<id:string,amount:decimal(10,2)>': columns that it
+leaves out are not read, those that the file lacks are null, and so are values that do not fit."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="orcstream",
         description="Looks into ORC files: on this machine, in object stores, on web servers.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -70,29 +93,39 @@ def _parser() -> argparse.ArgumentParser:
     meta = _command(commands, "meta", _meta, "schema, rows, stripes, compression, writer and statistics")
     meta.add_argument("--json", action="store_true", help="as one JSON object")
 
-    cat = _command(commands, "cat", _cat, "the rows, as they arrive")
+    cat = _command(commands, "cat", _cat, "the rows, as they arrive", _WHERE_HELP)
     _add_columns(cat)
+    _add_selection(cat)
     cat.add_argument("--limit", type=_count, metavar="N", help="stop after N rows")
     cat.add_argument(
         "--format", choices=("json", "csv"), default="json", help="one JSON value a line, or CSV"
     )
     cat.add_argument(
-        "--timestamp-unit",
-        choices=("s", "ms", "us", "ns"),
-        default="ns",
-        help="of times; ns reaches from 1677 to 2262 only",
+        "--row-numbers", action="store_true", help="each row's number in the file, as row_number"
     )
+    _add_unit(cat)
 
-    plan = _command(commands, "plan", _plan, "what reading would ask the store for, without reading")
+    count = _command(commands, "count", _count_rows, "how many rows there are, or match", _WHERE_HELP)
+    _add_selection(count)
+    _add_unit(count)
+
+    plan = _command(
+        commands, "plan", _plan, "what reading would ask the store for, without reading", _WHERE_HELP
+    )
     _add_columns(plan)
+    _add_selection(plan)
     return parser
 
 
 def _command(
-    commands: Any, name: str, run: Callable[..., Awaitable[None]], purpose: str
+    commands: Any, name: str, run: Callable[..., Awaitable[None]], purpose: str, epilog: str | None = None
 ) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
-        name, help=purpose, description=f"Prints {purpose}."
+        name,
+        help=purpose,
+        description=f"Prints {purpose}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.set_defaults(run=run)
     command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
@@ -114,6 +147,36 @@ def _add_columns(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_selection(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--where",
+        type=_parsed_by(orcstream.Expr.parse),
+        metavar="TEXT",
+        help="only rows of which this is true, such as \"amount > 100 and city = 'Oslo'\"",
+    )
+    command.add_argument(
+        "--rows",
+        type=_rows,
+        metavar="A:B",
+        help="only rows A up to B, without B; they count from 0, and either may be left out",
+    )
+    command.add_argument(
+        "--schema",
+        type=_parsed_by(orcstream.Schema.parse),
+        metavar="TEXT",
+        help="the types to read the file as",
+    )
+
+
+def _add_unit(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--timestamp-unit",
+        choices=("s", "ms", "us", "ns"),
+        default="ns",
+        help="of times (default: ns, which reaches from 1677 to 2262 only)",
+    )
+
+
 def _version() -> str:
     try:
         return f"orcstream {metadata.version('orcstream')}"
@@ -122,9 +185,28 @@ def _version() -> str:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > _COUNT_DIGITS:
         raise argparse.ArgumentTypeError(f"{text!r} is no count of rows")
     return int(text)
+
+
+def _rows(text: str) -> range:
+    start, colon, stop = text.partition(":")
+    if not colon or not all(not part or (part.isascii() and part.isdigit()) for part in (start, stop)):
+        raise argparse.ArgumentTypeError(f"{text!r} are no rows; write 1000:2000, 1000: or :2000")
+    return range(_count(start or "0"), _count(stop) if stop else sys.maxsize)
+
+
+def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """What argparse takes as a type; it knows no errors of ours."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except orcstream.OrcError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -169,11 +251,25 @@ def _write(lines: Iterable[str]) -> None:
     sys.stdout.buffer.flush()
 
 
-# --- meta and plan -----------------------------------------------------------------------------------------
+def _selection(options: argparse.Namespace) -> dict[str, Any]:
+    return {"where": options.where, "rows": options.rows, "schema": options.schema}
+
+
+# --- meta, plan and count ----------------------------------------------------------------------------------
 
 
 async def _plan(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
-    _write([str(await file.explain(columns=options.columns))])
+    _write([str(await file.explain(columns=options.columns, **_selection(options)))])
+
+
+async def _count_rows(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
+    count = 0
+    async with file.batches(
+        columns=[], timestamp_unit=options.timestamp_unit, **_selection(options)
+    ) as stream:
+        async for batch in stream:
+            count += batch.num_rows
+    _write([str(count)])
 
 
 async def _meta(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
@@ -267,6 +363,8 @@ async def _cat(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
     left = file.row_count if options.limit is None else min(options.limit, file.row_count)
     async with file.batches(
         columns=options.columns,
+        **_selection(options),
+        row_numbers=options.row_numbers,
         timestamp_unit=options.timestamp_unit,
         # The first rows need not wait for more than was asked for.
         batch_rows=max(1, min(left, _BATCH_ROWS)),
@@ -281,8 +379,8 @@ async def _cat(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
         else:
             formats = [json_format(type_) for type_ in types]
             row = json_row(names) if is_struct else "".join
-        while left:
-            batch = (await anext(stream)).slice(0, left)
+        while left and (batch := await anext(stream, None)) is not None:
+            batch = batch.slice(0, left)
             columns = [
                 list(map(format_, batch.column(index).to_pylist())) for index, format_ in enumerate(formats)
             ]

@@ -42,6 +42,16 @@ class Expr:
     # numpy's scalars would compare with each element of us, as if we were an array.
     __array_ufunc__ = None
 
+    @staticmethod
+    def parse(text: str) -> Expr:
+        """The predicate that a text such as ``amount > 100 and city in ('Oslo', 'Rome')`` is.
+
+        A small part of SQL's WHERE: see `orcstream.expr_text`. Raises UsageError that shows the place.
+        """
+        from orcstream.expr_text import parse_where
+
+        return parse_where(text)
+
     def __and__(self, other: object) -> Expr:
         return _joined(All, self, other)
 

@@ -215,7 +215,8 @@ class _Question:
     def _day(self, value: object) -> int:
         accepted = "a datetime.date, or a time at midnight without a zone"
         if isinstance(value, str):
-            self._refuse_literal(value, accepted, f"write datetime.date.fromisoformat({value!r})")
+            hint = f"write datetime.date.fromisoformat({value!r}); in text: date {value!r}"
+            self._refuse_literal(value, accepted, hint)
         if isinstance(value, datetime.datetime) and value.tzinfo is not None:
             self._refuse_literal(value, accepted)
         nanoseconds = _nanoseconds(value)
@@ -229,7 +230,7 @@ class _Question:
         if isinstance(value, datetime.datetime) and value.tzinfo is not None:
             hint = "a TIMESTAMP is what a clock showed, wherever; write value.replace(tzinfo=None)"
         elif isinstance(value, str):
-            hint = f"write datetime.datetime.fromisoformat({value!r})"
+            hint = f"write datetime.datetime.fromisoformat({value!r}); in text: timestamp {value!r}"
         nanoseconds = None if hint else _nanoseconds(value)
         if nanoseconds is None:
             self._refuse_literal(value, accepted, hint)
@@ -242,11 +243,12 @@ class _Question:
                 found = _nanoseconds(value)
                 assert found is not None
                 return found
-            hint = "write datetime.datetime(..., tzinfo=datetime.UTC), or another zone"
+            hint = "write datetime.datetime(..., tzinfo=datetime.UTC), or another zone; in text: Z at its end"
             self._refuse_literal(value, accepted, hint)
         nanoseconds = _nanoseconds(value)
         if nanoseconds is None:
-            self._refuse_literal(value, accepted)
+            hint = "in text: timestamp '...Z'" if isinstance(value, str) else ""
+            self._refuse_literal(value, accepted, hint)
         return nanoseconds
 
     def _refuse_literal(self, value: object, accepted: str, hint: str = "") -> NoReturn:

@@ -61,11 +61,12 @@ class Explanation:
         return sum(wave.bytes_read for wave in self.waves)
 
     def __str__(self) -> str:
+        windows = _counted(self.window_count, "window")
         lines = [
             f"{self.url}",
             f"  reads     {self.columns}",
             f"  rows      {self.selected_row_count:,} of {self.row_count:,}",
-            f"  from      {self.stripe_count:,} stripes, in {self.window_count:,} windows",
+            f"  from      {_counted(self.stripe_count, 'stripe')}, in {windows}",
             *self._pruning(),
             f"  hops      {self.hop_count}",
             "  wave             requests          wanted            read",
@@ -89,3 +90,7 @@ class Explanation:
         if self.predicate_first:
             lines.append("  order     the predicate's columns first, the others where a row matches")
         return lines
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

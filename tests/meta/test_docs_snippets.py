@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyarrow import orc
 
 from tests.meta.tree import ROOT, project_files
 from tests.support.servers import MotoServer, moto_server
+from tests.support.trips import trips
 
 __all__ = ["moto_server"]
 
@@ -54,24 +54,6 @@ def _snippets() -> Iterator[Snippet]:
 
 
 SNIPPETS = list(_snippets())
-
-
-def trips() -> pa.Table:
-    """12,000 rows, so that there are several row groups."""
-    count = 12_000
-    return pa.table(
-        {
-            "id": pa.array(range(count)),
-            "city": pa.array(["Aachen", "Berlin", "Celle", None]).take(
-                pa.array([i % 4 for i in range(count)])
-            ),
-            "amount": pa.array([i % 100 / 4 for i in range(count)]),
-            "started": pa.array([1_700_000_000 + 60 * i for i in range(count)], pa.timestamp("s")).cast(
-                pa.timestamp("ns")
-            ),
-            "stop": pa.array([{"name": "Markt", "wait_s": i % 90} for i in range(count)]),
-        }
-    )
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # Modules that are part of a unit without being named like it.
-PART_OF = {"batch_values": "batch", "cli_text": "cli", "expr_binding": "expr"}
+PART_OF = {"batch_values": "batch", "cli_text": "cli", "expr_binding": "expr", "expr_text": "expr"}
 
 # Modules that only one module may import.
 ONLY_FOR = {"orcstream._proto": "orcstream.codec.metadata"}

@@ -8,8 +8,10 @@ import datetime
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from pyarrow import orc
 from orcstream.cli import main
 from orcstream.cli_text import csv_format, json_format
 from orcstream.schema import Schema
+from tests.support.trips import trips
 
 NASTY_TEXTS = [
     "",
@@ -196,6 +199,117 @@ def test_times_in_another_unit(capfd: pytest.CaptureFixture[str], kinds: str) ->
     assert rows == []
 
 
+# --- rows that are chosen -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chosen(folder: Path) -> str:
+    """25,000 rows in three row groups."""
+    path = folder / "chosen.orc"
+    count = 25_000
+    table = pa.table(
+        {
+            "n": range(count),
+            "day": pa.array([datetime.date(2020, 1, 1) + datetime.timedelta(i // 100) for i in range(count)]),
+            "s": [{"x": i % 7, "t": None if i % 5 == 0 else f"it's {i % 3}"} for i in range(count)],
+        }
+    )
+    orc.write_table(table, str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "match"),
+    [
+        ("n in (3, 12000, 24999, 99999)", lambda n: n in (3, 12000, 24999)),
+        ("s.t = 'it''s 2' and not n > 100", lambda n: n % 5 and n % 3 == 2 and n <= 100),
+        ("s.t is null and n between 10 and 20", lambda n: n in (10, 15, 20)),
+        ("day = date '2020-01-03'", lambda n: 200 <= n < 300),
+    ],
+)
+def test_where(
+    capfd: pytest.CaptureFixture[str], chosen: str, where: str, match: Callable[[int], object]
+) -> None:
+    expected = [n for n in range(25_000) if match(n)]
+    assert [row["n"] for row in _rows(capfd, chosen, "--columns", "n", "--where", where)] == expected
+    assert _run(capfd, "count", chosen, "--where", where) == f"{len(expected)}\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("10:13", [10, 11, 12]),
+        (":2", [0, 1]),
+        ("24998:", [24998, 24999]),
+        ("24998:99999", [24998, 24999]),
+        ("5:5", []),
+        ("7:5", []),
+        ("25000:", []),
+    ],
+)
+def test_rows(capfd: pytest.CaptureFixture[str], chosen: str, rows: str, expected: list[int]) -> None:
+    assert [row["n"] for row in _rows(capfd, chosen, "--rows", rows)] == expected
+    assert _run(capfd, "count", chosen, "--rows", rows) == f"{len(expected)}\n"
+
+
+def test_rows_where_and_limit_together(capfd: pytest.CaptureFixture[str], chosen: str) -> None:
+    options = ["--rows", "9990:", "--where", "s.x = 0", "--limit", "3", "--row-numbers", "--columns", "s.x"]
+    found = _rows(capfd, chosen, *options)
+    assert [row["row_number"] for row in found] == [9996, 10003, 10010]
+    assert _rows(capfd, chosen, "--where", "n < 3", "--limit", "10", "--columns", "") == [{}] * 3
+    assert _rows(capfd, chosen, "--where", "n < 3", "--limit", "0") == []
+
+
+def test_count_of_all(capfd: pytest.CaptureFixture[str], chosen: str) -> None:
+    assert _run(capfd, "count", chosen) == "25000\n"
+
+
+def test_another_schema(capfd: pytest.CaptureFixture[str], chosen: str) -> None:
+    options = ["--schema", "struct<n:string,new:date>", "--where", "n = '7'"]
+    assert _rows(capfd, chosen, *options) == [{"n": "7", "new": None}]
+    assert _run(capfd, "cat", chosen, *options, "--format", "csv") == "n,new\n7,\n"
+
+
+def test_plan_of_chosen_rows(capfd: pytest.CaptureFixture[str], chosen: str) -> None:
+    text = _run(capfd, "plan", chosen, "--columns", "n", "--where", "n = 24000")
+    assert "5,000 of 25,000" in text
+    assert "20,000 by row group statistics" in text
+    assert "10,000 of 25,000" in _run(capfd, "plan", chosen, "--rows", "10000:20000")
+
+
+def test_a_literal_of_another_type_is_the_callers(capfd: pytest.CaptureFixture[str], chosen: str) -> None:
+    status, message = _fails(capfd, "count", chosen, "--where", "day = '2020-01-03'")
+    assert status == 2
+    assert "in text: date '2020-01-03'" in message
+
+
+def test_errors_of_where_show_the_place(capfd: pytest.CaptureFixture[str], chosen: str) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["cat", chosen, "--where", "n > 5 & day"])
+    assert left.value.code == 2
+    printed = capfd.readouterr().err
+    assert printed.endswith(
+        "error: argument --where: write and, or, not, at character 7:\n  n > 5 & day\n        ^\n"
+    )
+
+
+def test_the_examples_of_the_help_are_right(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    examples = [
+        shlex.split(line)[1:]
+        for line in capfd.readouterr().out.splitlines()
+        if line.startswith("  orcstream ") and "s3:" not in line
+    ]
+    assert len(examples) >= 5
+    orc.write_table(trips(), str(tmp_path / "trips.orc"))
+    monkeypatch.chdir(tmp_path)
+    for arguments in examples:
+        assert _run(capfd, *arguments)
+
+
 def test_meta_says_what_pyarrow_says(capfd: pytest.CaptureFixture[str], kinds: str) -> None:
     facts = json.loads(_run(capfd, "meta", "--json", kinds))
     theirs = orc.ORCFile(kinds)
@@ -255,6 +369,14 @@ def test_an_unknown_column_is_the_callers(capfd: pytest.CaptureFixture[str], tex
         ["cat", "x.orc", "--storage-options", "anon"],
         ["cat", "x.orc", "--storage-options", "[1]"],
         ["cat", "x.orc", "--columns", "`a"],
+        ["cat", "x.orc", "--rows", "5"],
+        ["cat", "x.orc", "--rows", "-5:"],
+        ["cat", "x.orc", "--rows", "1:2:3"],
+        ["cat", "x.orc", "--rows", ":" + "9" * 5000],
+        ["cat", "x.orc", "--where", ""],
+        ["count", "x.orc", "--columns", "a"],
+        ["plan", "x.orc", "--schema", "struct<a:intt>"],
+        ["plan", "x.orc", "--schema", "array<" * 300 + "int" + ">" * 300],
     ],
 )
 def test_wrong_calls(capfd: pytest.CaptureFixture[str], arguments: list[str]) -> None:
