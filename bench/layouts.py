@@ -60,6 +60,9 @@ class Layout:
             found.append(ByteRange(range_.start + starts[group], range_.start + stop))
         return found
 
+    def column_count(self) -> int:
+        return 1 + max(column for column, _ in self.streams[0])
+
     @cached_property
     def _placed(self) -> list[list[tuple[int, ByteRange]]]:
         placed = []

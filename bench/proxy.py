@@ -1,11 +1,12 @@
 """A TCP proxy that puts a distance between a client and a server on the same machine.
 
 Knows sockets and the clock; no HTTP. Every burst of a client reaches the server DELAY later; every
-connection's answers flow at RATE. One thread waits for all connections in one epoll, and answers pass through
-a pipe with splice(2), so that their bytes never enter this process: it shall not be the bottleneck that is
+connection's answers flow at RATE, and all together at that of the link, where it has one. One thread waits
+for all connections in one epoll, and answers pass through a pipe with splice(2), so that their bytes never
+enter this process: it shall not be the bottleneck that is
 measured. (Threads with blocking reads and asyncio streams were tried: both copy each byte twice.)
 
-    python -m bench.proxy LISTEN_PORT TARGET_PORT --delay-ms 30 --mbps 90
+    python -m bench.proxy LISTEN_PORT TARGET_PORT --delay-ms 30 --mbps 90 [--link-mbps 200]
 
 Reads commands from standard input, one a line: `log` prints what happened since the last one as one line of
 JSON (see `Exchange`), `quit` ends the process, and so does the end of the input.
@@ -19,6 +20,7 @@ import fcntl
 import heapq
 import itertools
 import json
+import math
 import os
 import select
 import socket
@@ -69,10 +71,12 @@ class Link:
 class Proxy:
     """All links, their timers, and the log."""
 
-    def __init__(self, listen: int, target: int, delay_s: float, rate: float) -> None:
+    def __init__(self, listen: int, target: int, delay_s: float, rate: float, link_rate: float) -> None:
         self._target = target
         self._delay_s = delay_s
         self._rate = rate
+        self._link_rate = link_rate
+        self._link_free_at = 0.0
         self._listener = socket.create_server(("127.0.0.1", listen), backlog=256)
         self._listener.setblocking(False)
         self._epoll = select.epoll()
@@ -197,7 +201,7 @@ class Proxy:
 
     def _server_event(self, link: Link, _events: int) -> None:
         now = time.monotonic()
-        if link.in_pipe or now < link.free_at:
+        if link.in_pipe or now < self._turn_of(link):
             # Not its turn: look away until then.
             self._epoll.modify(link.server.fileno(), 0)
             if not link.in_pipe:
@@ -213,16 +217,21 @@ class Proxy:
             self._close(link)
             return
         link.free_at = max(link.free_at, now - LATE_S) + count / self._rate
+        self._link_free_at = max(self._link_free_at, now - LATE_S) + count / self._link_rate
         link.in_pipe += count
         if link.exchange:
             link.exchange.first_byte_s = link.exchange.first_byte_s or now
             link.exchange.answer_bytes += count
         self._drain(link)
 
+    def _turn_of(self, link: Link) -> float:
+        """When the next bytes of a connection may pass."""
+        return max(link.free_at, self._link_free_at)
+
     def _wait_turn(self, link: Link) -> None:
         if not link.waiting_turn:
             link.waiting_turn = True
-            self._after(link.free_at, lambda: self._turn(link))
+            self._after(self._turn_of(link), lambda: self._turn(link))
 
     def _turn(self, link: Link) -> None:
         link.waiting_turn = False
@@ -254,9 +263,16 @@ def main() -> None:
     parser.add_argument("target", type=int)
     parser.add_argument("--delay-ms", type=float, default=30)
     parser.add_argument("--mbps", type=float, default=90)
+    parser.add_argument("--link-mbps", type=float, default=math.inf)
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        Proxy(arguments.listen, arguments.target, arguments.delay_ms / 1e3, arguments.mbps * 1e6).run()
+        Proxy(
+            arguments.listen,
+            arguments.target,
+            arguments.delay_ms / 1e3,
+            arguments.mbps * 1e6,
+            arguments.link_mbps * 1e6,
+        ).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reads of little from afar: one row, one row group in a hundred, a thousand tails.
+"""Reads of little from afar: one row, and one row group in a hundred.
 
 Server and proxy have one core, the client the other, and the distance is that of `distant`. What is compared
 with is what the same machine needs for the requests alone: bare GETs by the same client library, with nothing
@@ -8,10 +8,8 @@ done to the answers.
 from __future__ import annotations
 
 import asyncio
-import math
 import statistics
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -25,12 +23,9 @@ import orcstream
 from bench import lineitem, servers
 from bench.proxy import Exchange
 from bench.report import Figure
-from orcstream.byterange import CostModel
 from orcstream.codec.compression import Compression
 from orcstream.codec.layout import positions_of, stream_ranges
 from orcstream.codec.structure import StreamKind
-from orcstream.io.options import IoOptions
-from orcstream.io.source import open_source
 
 ROW = 1_234_567
 POINT_COLUMNS = ["l_partkey", "l_extendedprice"]
@@ -42,9 +37,6 @@ GROUPS = range(150, 153)
 GROUP_COLUMNS = ["l_orderkey", "l_partkey", "l_extendedprice", "l_shipdate", "l_shipmode"]
 BYTES_OVER_CHUNKS = 2.2
 OVER_PYARROW = 8.0
-FILES = 1000
-TAILS_OVER_BARE = 1.3
-TINY_ROWS = 1000
 
 # The newest names of the interface.
 _API: Any = orcstream
@@ -52,17 +44,12 @@ _API: Any = orcstream
 
 def measure(*, quick: bool) -> list[Figure]:
     path = lineitem.path_of("zstd", lineitem.ROWS)
-    tiny = lineitem.path_of("zstd", TINY_ROWS)
-    count, rounds = (100, 5) if quick else (FILES, 11)
-    names = [f"many/{number:04}.orc" for number in range(count)]
     with servers.near() as store, servers.distant(store) as distance:
         store.put(path)
-        store.put_as(tiny, names)
         servers.move_to_client_core()
         return [
-            *asyncio.run(_Point(distance, path).figures(rounds)),
+            *asyncio.run(_Point(distance, path).figures(5 if quick else 11)),
             *asyncio.run(_Groups(distance, path).figures(3 if quick else 7)),
-            *asyncio.run(_Tails(distance, names).figures(3)),
         ]
 
 
@@ -223,63 +210,6 @@ class _Groups(_Case):
                     stop += 3 + header // 2
                 total += stop - start
         return total
-
-
-class _Tails:
-    """The tails of many files of one bucket."""
-
-    def __init__(self, distance: servers.Distance, names: list[str]) -> None:
-        self._distance = distance
-        self._urls = [f"s3://{servers.BUCKET}/{name}" for name in names]
-        self._options = distance.store.storage_options
-        self._cap = CostModel.object_store().request_cap
-
-    async def figures(self, rounds: int) -> list[Figure]:
-        ours, bare = [], []
-        log: list[Exchange] = []
-        async with _API.open(self._urls[0], storage_options=self._options):
-            for round_ in range(rounds + 1):
-                gets = await _timed(self._suffixes)
-                self._distance.log()
-                took = await _timed(self._open_all)
-                log = self._distance.log()
-                if round_:
-                    ours.append(took)
-                    bare.append(gets)
-        count = len(self._urls)
-        took, gets = statistics.median(ours), statistics.median(bare)
-        what = f"{count:,} files' tails"
-        most = math.ceil(count / self._cap) + 2
-        hops = max(Counter(exchange.connection for exchange in log).values())
-        beside = f"ours {took:.3f} s, bare {gets:.3f} s"
-        return [
-            Figure("select", f"{what}: requests", len(log), "requests", count, None, True),
-            Figure("select", f"{what}: on one connection", hops, "hops", most, None, True),
-            Figure(
-                "select", f"{what}: over bare GETs", took / gets, "x", TAILS_OVER_BARE, None, True, beside
-            ),
-        ]
-
-    async def _open_all(self) -> None:
-        rows = 0
-        async with _API.open_many(self._urls, storage_options=self._options) as files:
-            async for file in files:
-                rows += file.row_count
-        assert rows == TINY_ROWS * len(self._urls)
-
-    async def _suffixes(self) -> None:
-        """The same client's requests of the same lengths, as many at once, and no more than that."""
-        turn = asyncio.Semaphore(self._cap)
-
-        async def one(url: str) -> int:
-            async with turn:
-                source = await open_source(url, storage_options=self._options, io_options=IoOptions())
-                try:
-                    return len((await source.fetch_suffix(source.cost.tail_bytes)).data)
-                finally:
-                    await source.aclose()
-
-        assert min(await asyncio.gather(*map(one, self._urls))) > 0
 
 
 def largest(log: list[Exchange], waves: list[int]) -> list[int]:

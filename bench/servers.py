@@ -66,10 +66,6 @@ class Store:
         """Store the files under their names, where they are not there already."""
         asyncio.run(_put(self, paths))
 
-    def put_as(self, path: Path, names: list[str]) -> None:
-        """Store one file under many names, where the last of them is not there already."""
-        asyncio.run(_put_as(self, path, names))
-
     def signed_url(self, name: str) -> str:
         url: str = asyncio.run(_sign(self, name))
         return url
@@ -133,13 +129,15 @@ def near() -> Iterator[Store]:
 
 
 @contextlib.contextmanager
-def distant(target: Store, delay_ms: float = 30, mbps: float = 90) -> Iterator[Distance]:
-    """The store as seen over a distance."""
+def distant(
+    target: Store, delay_ms: float = 30, mbps: float = 90, link_mbps: float = math.inf
+) -> Iterator[Distance]:
+    """The store as seen over a distance; all connections together are no faster than the link."""
     store = Store(_free_port())
     command = [sys.executable, "-m", "bench.proxy", str(store.port), str(target.port)]
     with _on_server_core():
         process = subprocess.Popen(
-            [*command, "--delay-ms", str(delay_ms), "--mbps", str(mbps)],
+            [*command, "--delay-ms", str(delay_ms), "--mbps", str(mbps), "--link-mbps", str(link_mbps)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -211,15 +209,6 @@ async def _put(store: Store, paths: tuple[Path, ...]) -> None:
             if there.get(path.name) != path.stat().st_size:
                 with path.open("rb") as body:
                     await client.put_object(Bucket=BUCKET, Key=path.name, Body=body)
-
-
-async def _put_as(store: Store, path: Path, names: list[str]) -> None:
-    body = path.read_bytes()
-    async with _client(store) as client:
-        listed = await client.list_objects_v2(Bucket=BUCKET, Prefix=names[-1])
-        if [entry["Size"] for entry in listed.get("Contents", [])] != [len(body)]:
-            for name in names:
-                await client.put_object(Bucket=BUCKET, Key=name, Body=body)
 
 
 async def _sign(store: Store, name: str) -> Any:

@@ -50,6 +50,7 @@ TRINO_TINY_STRIPE_BYTES = 8 * MIB
 WINDOW_BYTES = 64 * MIB
 
 Ranges = list[ByteRange]
+Spans = list[Ranges]
 
 
 @dataclass(frozen=True)
@@ -102,33 +103,37 @@ class Workload:
 
     name: str
     layout: str
-    wanted: Callable[[Layout], list[Ranges]]
-    """Answers one list for each stripe; an empty one is a stripe that is not read at all."""
-    indexed: bool = False
-    """Whether the index of the stripes that are read is wanted too."""
+    wanted: Callable[[Layout], list[Spans]]
+    """For each stripe, the streams' ranges of each span of rows; one without spans is not read at all."""
+    column_count: int = 0
+    """Of how many columns the indexes of the stripes that are read are wanted too."""
+
+    @property
+    def indexed(self) -> bool:
+        return self.column_count > 0
 
 
-def _full(layout: Layout) -> list[Ranges]:
-    return [layout.wanted(stripe.index, None) for stripe in layout.stripes]
+def _full(layout: Layout) -> list[Spans]:
+    return [[layout.wanted(stripe.index, None)] for stripe in layout.stripes]
 
 
-def _columns(columns: Sequence[int]) -> Callable[[Layout], list[Ranges]]:
+def _columns(columns: Sequence[int]) -> Callable[[Layout], list[Spans]]:
     chosen = frozenset((0, *columns))
-    return lambda layout: [layout.wanted(stripe.index, chosen) for stripe in layout.stripes]
+    return lambda layout: [[layout.wanted(stripe.index, chosen)] for stripe in layout.stripes]
 
 
-def _groups(columns: Sequence[int], share: float) -> Callable[[Layout], list[Ranges]]:
+def _groups(columns: Sequence[int], share: float) -> Callable[[Layout], list[Spans]]:
     """Every n-th row group, the middle one of its hundred."""
     chosen = frozenset(columns)
 
-    def wanted(layout: Layout) -> list[Ranges]:
+    def wanted(layout: Layout) -> list[Spans]:
         step, number = round(1 / share), 0
-        found: list[Ranges] = []
+        found: list[Spans] = []
         for stripe in layout.stripes:
-            own: Ranges = []
+            own: Spans = []
             for group in range(-(-stripe.row_count // layouts.GROUP_ROWS)):
                 if number % step == step // 2:
-                    own += layout.slices(stripe.index, chosen, group)
+                    own.append(layout.slices(stripe.index, chosen, group))
                 number += 1
             found.append(own)
         return found
@@ -139,7 +144,9 @@ def _groups(columns: Sequence[int], share: float) -> Callable[[Layout], list[Ran
 WORKLOADS = (
     Workload("full scan", "lineitem", _full),
     Workload("3 columns of 15", "lineitem", _columns((2, 6, 14))),
-    Workload("1 % of the row groups, 5 columns", "lineitem", _groups((1, 2, 6, 11, 14), 0.01), indexed=True),
+    Workload(
+        "1 % of the row groups, 5 columns", "lineitem", _groups((1, 2, 6, 11, 14), 0.01), column_count=5
+    ),
     Workload("200 tiny stripes", "tiny-stripes", _full),
     Workload("200 tiny stripes, 3 columns of 15", "tiny-stripes", _columns((2, 6, 14))),
     Workload("10 columns of 1,000", "thousand-columns", _columns(range(50, 1001, 100))),
@@ -151,24 +158,31 @@ WORKLOADS = (
 
 def plan_ours(layout: Layout, workload: Workload, cost: CostModel) -> Plan:
     wanted = workload.wanted(layout)
-    chosen = [stripe for stripe, own in zip(layout.stripes, wanted, strict=True) if own]
+    chosen = [stripe for stripe, spans in zip(layout.stripes, wanted, strict=True) if spans]
     control: Ranges = []
     first = 0
     while first < len(chosen):
         group = chosen[first : first + control_count(first, cost)]
         first += len(group)
-        indexed = [workload.indexed] * len(group)
-        control += [one.range for one in plan_control(group, cost, WINDOW_BYTES, indexed=indexed).requests]
+        planned = plan_control(
+            group,
+            cost,
+            WINDOW_BYTES,
+            indexed=[workload.indexed] * len(group),
+            index_share=workload.column_count / layout.column_count(),
+        )
+        control += [one.range for one in planned.requests]
     data: Ranges = []
-    for own in wanted:
-        for window in plan_windows([own], WINDOW_BYTES):
+    for spans in wanted:
+        windows = plan_windows(spans, WINDOW_BYTES)
+        for window in windows:
             missing = [piece.range for piece in window if not _within(piece.range, control)]
-            data += [one.range for one in plan_requests(missing, cost)]
+            data += [one.range for one in plan_requests(missing, cost, one_of_many=len(windows) > 1)]
     return Plan((control, data))
 
 
 def plan_trino(layout: Layout, workload: Workload) -> Plan:
-    wanted = workload.wanted(layout)
+    wanted = _joined(workload.wanted(layout))
     chosen = [stripe for stripe, own in zip(layout.stripes, wanted, strict=True) if own]
     if all(stripe.range.length <= TRINO_TINY_STRIPE_BYTES for stripe in chosen):
         return Plan((merged_as_trino([stripe.range for stripe in chosen]),))
@@ -197,12 +211,17 @@ def merged_as_trino(ranges: Ranges) -> Ranges:
 
 
 def plan_java(layout: Layout, workload: Workload) -> Plan:
-    wanted = workload.wanted(layout)
+    wanted = _joined(workload.wanted(layout))
     chosen = [stripe for stripe, own in zip(layout.stripes, wanted, strict=True) if own]
     footers = [stripe.footer_range for stripe in chosen]
     indexes = [stripe.index_range for stripe in chosen] if workload.indexed else []
     data = [one.range for own in wanted for one in coalesce(own, gap_bytes=0, max_bytes=1 << 62)]
     return Plan((footers, indexes, data))
+
+
+def _joined(wanted: list[Spans]) -> list[Ranges]:
+    """All ranges of each stripe: they plan a stripe at a time."""
+    return [[one for span in spans for one in span] for spans in wanted]
 
 
 def _within(wanted: ByteRange, held: Sequence[ByteRange]) -> bool:

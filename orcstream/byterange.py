@@ -94,7 +94,7 @@ class CostModel:
         """The shortest part worth a request of its own: about what one connection moves in a latency."""
         if self.is_near:
             return self.part_bytes
-        return min(self.part_bytes, MIB)
+        return min(self.part_bytes, 2 * MIB)
 
     @classmethod
     def memory(cls) -> CostModel:

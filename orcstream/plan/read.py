@@ -137,8 +137,13 @@ def _cut(stream: ByteRange, count: int) -> list[ByteRange]:
     return [ByteRange(start, stop) for start, stop in pairwise(cuts)]
 
 
-def plan_requests(wanted: Sequence[ByteRange], cost: CostModel) -> list[Request]:
+def plan_requests(
+    wanted: Sequence[ByteRange], cost: CostModel, *, one_of_many: bool = False
+) -> list[Request]:
     """Requests for the ranges of one window; gaps are read where that is cheaper, within reason.
+
+    Between the pieces of a window that is `one_of_many` of its stripe lie those of the other windows, which
+    must not be read twice: there, only gaps shorter than any of those are read.
 
     The cost model says what a gap is worth; but what all gaps add is kept to a tenth of what is wanted.
     Parts are small enough to use all connections at once, since each has a bandwidth of its own.
@@ -146,7 +151,7 @@ def plan_requests(wanted: Sequence[ByteRange], cost: CostModel) -> list[Request]
     total = sum(range_.length for range_ in wanted)
     part_bytes = max(cost.least_part_bytes, min(cost.part_bytes, -(-total // cost.request_cap)))
     allowed = max(total * _WASTE_SHARE, _WASTE_BYTES)
-    gap_bytes = cost.gap_bytes
+    gap_bytes = min(cost.gap_bytes, _WHOLE_BYTES // 2) if one_of_many else cost.gap_bytes
     while True:
         requests = coalesce(wanted, gap_bytes=gap_bytes, max_bytes=part_bytes)
         if gap_bytes == 0 or sum(request.range.length for request in requests) - total <= allowed:

@@ -239,8 +239,8 @@ class DecodeQueue:
         if turn.starved:
             return 0
         if ready == 0:
-            # Not even one row fits its share; it may have all that the user allows.
-            ready = decoder.ready(1, None, self._budget.limit, turn)
+            # Not even one row fits its share; it may have all that the user allows, in any of its leaves.
+            ready = decoder.ready(1, None, self._budget.limit * decoder.leaf_count, turn)
             if turn.starved:
                 return 0
             if ready == 0:

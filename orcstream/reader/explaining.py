@@ -122,11 +122,13 @@ class _Survey:
             return self.start.start(work, footer, indexes)
 
     def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:
-        for window in windows_of(stripe, self.budget.window_bytes):
+        windows = windows_of(stripe, self.budget.window_bytes)
+        for window in windows:
             self.window_count += 1
             tally.bytes_wanted += sum(piece.range.length for piece in window)
             missing = [piece.range for piece in window if not _is_held(piece.range, held)]
-            tally.ask([request.range for request in plan_requests(missing, self.cost)])
+            requests = plan_requests(missing, self.cost, one_of_many=len(windows) > 1)
+            tally.ask([request.range for request in requests])
 
 
 def _no_rows(stripe: StripeRun, _: Sequence[Span]) -> list[Segment]:

@@ -107,6 +107,10 @@ class _Window:
     pieces: list[StreamPiece]
     is_last: bool
 
+    @property
+    def is_one_of_many(self) -> bool:
+        return self.number > 0 or not self.is_last
+
 
 @dataclass(slots=True, eq=False)
 class _Prepared:
@@ -193,7 +197,7 @@ class Fetcher:
             if not self._fits(window.stripe, pieces):
                 break
             self._windows.popleft()
-            self._ask_pieces(window.stripe, pieces, window.number)
+            self._ask_pieces(window.stripe, pieces, window.number, one_of_many=window.is_one_of_many)
             if window.is_last:
                 self._held.pop(window.stripe, None)
         hungry = self._queue.hungry()
@@ -322,7 +326,9 @@ class Fetcher:
 
     # --- the data wave -----------------------------------------------------------------------------
 
-    def _ask_pieces(self, stripe: StripeRun, pieces: Sequence[StreamPiece], window: int) -> None:
+    def _ask_pieces(
+        self, stripe: StripeRun, pieces: Sequence[StreamPiece], window: int, *, one_of_many: bool = False
+    ) -> None:
         """Ask for the next pieces of some streams of one stripe, but for what came along with its footer."""
         missing: list[StreamPiece] = []
         for piece in pieces:
@@ -332,7 +338,8 @@ class Fetcher:
                 missing.append(piece)
             else:
                 self._queue.arrive(piece, [held[0].view(piece.range)], held[1])
-        requests = plan_requests([piece.range for piece in missing], self._cost)
+        ranges = [piece.range for piece in missing]
+        requests = plan_requests(ranges, self._cost, one_of_many=one_of_many)
         fetches = [self._submit(request, stripe.number, window) for request in requests]
         if fetches:
             self._tasks.start_soon(self._receive, missing, fetches)

@@ -10,26 +10,12 @@ from orcstream.byterange import ByteRange
 
 CASES = [(workload, preset) for workload in WORKLOADS for preset in PRESETS]
 SLACK = 1 + 1e-9
-# A scan of a stripe in several windows reads, as gaps, bytes that other windows ask for themselves, and
-# parts of less than 1.5 MB do not fill the connections.
-KNOWN = {("full scan", preset) for preset in PRESETS}
 
 
-def cases() -> list[object]:
-    return [
-        pytest.param(
-            workload,
-            preset,
-            id=f"{workload.name}, {preset}",
-            marks=[pytest.mark.xfail(reason="gaps between windows are read twice")]
-            if (workload.name, preset) in KNOWN
-            else [],
-        )
-        for workload, preset in CASES
-    ]
-
-
-@pytest.mark.parametrize(("workload", "preset"), cases())
+@pytest.mark.parametrize(
+    ("workload", "preset"),
+    [pytest.param(workload, preset, id=f"{workload.name}, {preset}") for workload, preset in CASES],
+)
 def test_never_worse_in_both_ways_and_never_slower(workload: Workload, preset: str) -> None:
     results = compare(workload, preset)
     ours, seconds = results.pop("ours")
@@ -41,14 +27,14 @@ def test_never_worse_in_both_ways_and_never_slower(workload: Workload, preset: s
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_every_plan_holds_what_is_wanted(workload: Workload) -> None:
     layout = layouts.load(workload.layout)
-    wanted = [one for own in workload.wanted(layout) for one in own]
+    wanted = [one for spans in workload.wanted(layout) for span in spans for one in span]
     assert wanted
     for plan, _ in compare(workload, "http").values():
-        covered = simulate_union([one for wave in plan.waves for one in wave])
+        covered = union_of([one for wave in plan.waves for one in wave])
         assert all(any(a <= one.start and one.stop <= b for a, b in covered) for one in wanted)
 
 
-def simulate_union(ranges: list[ByteRange]) -> list[tuple[int, int]]:
+def union_of(ranges: list[ByteRange]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for one in sorted(ranges):
         if joined and one.start <= joined[-1][1]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.support.faulty import FaultySource
 from tests.support.read_sources import (
     Leftovers,
     ProbeSource,
+    assert_nothing_held,
     cost_of,
     counted_budgets,
     counted_workers,
@@ -100,14 +100,13 @@ async def test_cancelled_at_every_request(way: str) -> None:
         scope = anyio.CancelScope()
         source = probe(DATA, COST, on_request=_at(number, scope.cancel))
         left = Leftovers(source)
-        with counted_workers() as active, counted_budgets() as budgets:
+        with counted_workers() as active, counted_budgets() as held:
             with scope:
                 await open_and_read(source, way, [])
             assert scope.cancelled_caught, number
             assert active[0] == 0
         await left.check()
-        gc.collect()
-        assert [budget.fetched for budget in budgets] == [0] * len(budgets)
+        await assert_nothing_held(held)
 
 
 @EVERY_WAY
@@ -118,7 +117,7 @@ async def test_cancelled_after_every_turn_of_the_loop(way: str) -> None:
         source = probe(DATA, COST)
         left = Leftovers(source)
         rows: Into = []
-        with counted_budgets() as budgets:
+        with counted_budgets() as held:
             task = asyncio.create_task(open_and_read(source, way, rows))
             for _ in range(turn):
                 await anyio.lowlevel.checkpoint()
@@ -128,9 +127,8 @@ async def test_cancelled_after_every_turn_of_the_loop(way: str) -> None:
                     await task
         await left.check(file_closed=turn > 0)
         del task
-        gc.collect()
-        assert [budget.fetched for budget in budgets] == [0] * len(budgets)
-        turn += 1 if turn < 60 else 7
+        await assert_nothing_held(held)
+        turn += 1 if turn < 30 else 11
     assert WANTED[way](rows)
     assert turn > 20
 
@@ -204,23 +202,22 @@ async def test_many_selections_of_one_file_at_once() -> None:
 
 @EVERY_WAY
 async def test_a_store_that_fails_at_any_request(way: str) -> None:
-    for number in range(await count_requests(way)):
+    """What a seek has left behind may fail unseen."""
+    total, failed = await count_requests(way), 0
+    for number in range(total):
         source = probe(DATA, COST, on_request=_at(number, _raiser(SourceError("it is down"))))
         left = Leftovers(source)
         rows: Into = []
-        failure: SourceError | None = None
+        caught: SourceError | None = None
         try:
             await open_and_read(source, way, rows)
         except SourceError as error:
-            failure = error
-        if failure is None:  # it was fetched ahead for rows that the seek left behind
-            assert way == "seek"
-            assert WANTED[way](rows)
-        else:
-            assert "down" in str(failure)
-            assert failure.url == source.url
-        del failure
+            caught = error
         await left.check()
+        failed += caught is not None
+        assert caught.url == source.url if caught else WANTED[way](rows)
+    assert failed > total / 2
+    assert failed == total or way == "seek"
 
 
 @EVERY_WAY
@@ -255,12 +252,12 @@ async def test_a_file_replaced_between_two_waves(way: str) -> None:
     for last in range(1, 100):  # opening looks once
         source = Replaced(last)
         rows: Into = []
-        async with await open_over(source) as file:
-            try:
+        try:
+            async with await open_over(source) as file:
                 await WAYS[way](file, rows)
-            except SourceChanged:
-                refused += 1
-                continue
+        except SourceChanged:
+            refused += 1
+            continue
         assert WANTED[way](rows)
         break
     # At least after the control wave and after the data wave.
@@ -311,7 +308,7 @@ async def test_rows_that_cannot_be_taken(numbers: list[Any]) -> None:
     async with opened(source) as opened_file:
         file: Any = opened_file
         before = source.request_count
-        with pytest.raises(UsageError):
+        with pytest.raises((UsageError, TypeError)):
             await file.take(numbers)
         assert source.request_count == before
 
@@ -322,7 +319,7 @@ async def test_rows_that_cannot_be_sought(row: Any) -> None:
     async with opened(source) as opened_file:
         file: Any = opened_file
         async with file.batches() as stream:
-            with pytest.raises(UsageError):
+            with pytest.raises((UsageError, TypeError)):
                 await stream.seek(row)
             rows: Into = []
             await collect(stream, rows)

@@ -6,6 +6,7 @@ row groups is the planner's business, as long as it stays within the bound.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from orcstream.codec.layout import stream_ranges
 from orcstream.io.memory import BytesSource
 from orcstream.reader.file import OrcFile
 from tests.io.test_traffic import record
-from tests.support.read_sources import cost_of, indexed_sample, opened, sample, sample_rows
+from tests.support.read_sources import indexed_sample, opened, sample, sample_rows
 from tests.support.recording import RecordingSource
 from tests.support.reference.builder import FileBuilder, Options
 from tests.support.reference.columns import Encoder, add_stripe
@@ -33,7 +34,8 @@ from tests.support.selecting import API
 STRIPES, PER_STRIPE, STRIDE = 4, 60, 10
 DATA = indexed_sample(STRIPES, PER_STRIPE, STRIDE)
 ROWS = [row for stripe in range(STRIPES) for row in sample_rows(stripe, PER_STRIPE)]
-COST = cost_of(tail_bytes=100, cap=16)
+# A hop costs 3,000 bytes, which all indexes together are not; a gap is worth 3.
+COST = CostModel(0.03, 1e5, 1000, 0.0, 1 << 20, 100)
 Parts = list[tuple[str, ByteRange]]
 
 
@@ -84,7 +86,7 @@ async def test_one_row_of_one_column() -> None:
 
 
 async def test_one_row_from_a_bare_url() -> None:
-    source = record(DATA, cost_of(tail_bytes=1000, cap=16))
+    source = record(DATA, replace(COST, tail_bytes=1000))
     async with opened(source) as opened_file:
         file: Any = opened_file
         await file.read(rows=range(95, 96), columns=["d", "a"])
@@ -151,7 +153,7 @@ async def test_what_the_stripes_statistics_rule_out() -> None:
     for first in (0, 1000):
         rows = [(first + row,) for row in range(100)]
         add_stripe(builder, rows, Encoder(index=Index(stride=10)))
-    source = record(builder.build(), cost_of(tail_bytes=4096))
+    source = record(builder.build(), replace(COST, tail_bytes=4096))
     async with opened(source) as opened_file:
         file: Any = opened_file
         source.forget()
@@ -256,7 +258,7 @@ def test_explain_says_what_the_stream_does(
 @pytest.mark.parametrize("columns", [["n"], ["n", "x"]])
 async def test_a_row_costs_little_more_than_its_chunks(columns: list[str]) -> None:
     """Of every stream: footer, index, and what ORC Java would read beyond the row group at the most."""
-    source = record(large(), cost_of(tail_bytes=16_384, cap=16))
+    source = record(large(), replace(COST, tail_bytes=16_384))
     async with opened(source) as opened_file:
         file: Any = opened_file
         stripe = next(one for one in opened_file.stripes if one.first_row + one.row_count > 30_500)

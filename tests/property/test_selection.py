@@ -100,7 +100,7 @@ def build(type_: T, rows: Sequence[Any], form: Form) -> bytes:
     return builder.build()
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=70)
 @hypothesis.given(table=strategies.tables(st.one_of(SCHEMAS, FLAT)), form=FORMS, seed=st.integers(0, 2**32))
 def test_any_selection(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, form: Form, seed: int
@@ -110,7 +110,7 @@ def test_any_selection(
     selecting.run(path, table.type_, seed)
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
     kind=st.sampled_from(("int", "bigint", "string", "double", "date", "timestamp", "decimal(12,3)")),
     nulls=st.sampled_from(("none", "all", "by group", "by stripe", "some")),

@@ -227,7 +227,7 @@ public final class JavaJudge {
     StringBuilder out = new StringBuilder();
     try (Reader reader = OrcFile.createReader(new Path(path), options)) {
       TypeDescription schema = schemaText == null ? reader.getSchema() : TypeDescription.fromString(schemaText);
-      Reader.Options chosen = schemaText == null ? reading : reading.schema(schema);
+      Reader.Options chosen = schemaText == null ? reading : reader.options().schema(schema);
       try (RecordReader rows = reader.rows(chosen)) {
         if (first > 0) {
           rows.seekToRow(first);

@@ -7,10 +7,13 @@ opened; `Leftovers` finds what a read has left behind in the event loop and on w
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -37,6 +40,7 @@ __all__ = [
     "SAMPLE",
     "Leftovers",
     "ProbeSource",
+    "assert_nothing_held",
     "cost_of",
     "counted_budgets",
     "counted_workers",
@@ -91,18 +95,22 @@ def indexed_sample(stripes: int = 5, rows: int = 40, stride: int = 10) -> bytes:
 
 
 @contextmanager
-def counted_budgets() -> Iterator[list[MemoryBudget]]:
-    """Collects every budget that is made meanwhile."""
-    made: list[MemoryBudget] = []
+def counted_budgets() -> Iterator[Callable[[], int]]:
+    """Answers how many fetched bytes are held by budgets that were made meanwhile and are still in use."""
+    made: list[weakref.ref[MemoryBudget]] = []
     make = MemoryBudget.__init__
 
-    def counting(budget: MemoryBudget, limit: int, on_release: Callable[[], None]) -> None:
-        make(budget, limit, on_release)
-        made.append(budget)
+    def counting(budget: MemoryBudget, *arguments: Any, **options: Any) -> None:
+        make(budget, *arguments, **options)
+        made.append(weakref.ref(budget))
+
+    def held() -> int:
+        gc.collect()
+        return sum(budget.fetched for budget in (one() for one in made) if budget is not None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryBudget, "__init__", counting)
-        yield made
+        yield held
 
 
 class ProbeSource(WrappedSource):
@@ -229,6 +237,14 @@ class Leftovers:
                 await anyio.lowlevel.checkpoint()
         for source in self._sources:
             assert source.open_count == 0
+
+
+async def assert_nothing_held(held: Callable[[], int]) -> None:
+    """No fetched bytes are held any more, at the latest when what was called back has run."""
+    with anyio.move_on_after(10):
+        while held():
+            await anyio.lowlevel.checkpoint()
+    assert held() == 0
 
 
 @contextmanager
