@@ -28,7 +28,7 @@ from bench import layouts
 from bench.layouts import Layout
 from bench.report import Figure, table
 from orcstream.byterange import ByteRange, CostModel, coalesce
-from orcstream.plan.read import control_count, plan_control, plan_requests, plan_windows
+from orcstream.plan.read import control_count, first_window_bytes, plan_control, plan_requests, plan_windows
 
 __all__ = [
     "PRESETS",
@@ -173,8 +173,8 @@ def plan_ours(layout: Layout, workload: Workload, cost: CostModel) -> Plan:
         )
         control += [one.range for one in planned.requests]
     data: Ranges = []
-    for spans in wanted:
-        windows = plan_windows(spans, WINDOW_BYTES)
+    for number, spans in enumerate(wanted):
+        windows = plan_windows(spans, WINDOW_BYTES, None if number else first_window_bytes(cost))
         for window in windows:
             missing = [piece.range for piece in window if not _within(piece.range, control)]
             data += [one.range for one in plan_requests(missing, cost, one_of_many=len(windows) > 1)]

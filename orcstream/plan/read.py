@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from orcstream.byterange import ByteRange, CostModel, Request, coalesce
 from orcstream.codec.structure import StripeInformation
@@ -25,6 +24,7 @@ __all__ = [
     "ControlPlan",
     "Piece",
     "control_count",
+    "first_window_bytes",
     "plan_control",
     "plan_requests",
     "plan_windows",
@@ -36,6 +36,7 @@ CONTROL_STRIPES = 64
 # Gaps may add this share to what is wanted; more requests are the lesser evil then.
 _WASTE_SHARE = 0.1
 _WASTE_BYTES = 1 << 16
+_FIRST_WINDOW_BYTES = 4 << 20
 # So many bytes of indexes that nobody wants are read rather than wait for a footer, from any store.
 _INDEX_BYTES = 1 << 18
 # Streams up to this length are not cut: their requests would cost more than their memory.
@@ -104,37 +105,66 @@ def plan_control(
     return ControlPlan(tuple(wanted), tuple(owners), tuple(requests))
 
 
-def plan_windows(spans: Sequence[Sequence[ByteRange | None]], window_bytes: int) -> list[list[Piece]]:
+def first_window_bytes(cost: CostModel) -> int:
+    """How much to ask for before anything can be decoded: what the store brings in a latency, or little."""
+    return max(_FIRST_WINDOW_BYTES, cost.hop_bytes)
+
+
+def plan_windows(
+    spans: Sequence[Sequence[ByteRange | None]], window_bytes: int, first_bytes: int | None = None
+) -> list[list[Piece]]:
     """The pieces of each window, for the slices of all streams in each span, in the order of rows.
 
     A window holds at most about `window_bytes`, never less than one piece. Spans share one as long as they
-    fit; one that does not is cut into windows of equal shares of every stream, but for short ones, which come
-    whole at first.
+    fit; one that does not is cut: each window has the same share of every stream, but that no piece is
+    shorter than is worth a request. With `first_bytes`, the first window is that small and the next ones
+    double, so that decoding begins while the rest is on its way.
     """
     windows: list[list[Piece]] = []
     room = 0
+    limit = first_bytes or window_bytes
     for number, slices in enumerate(spans):
         total = sum(part.length for part in slices if part is not None)
-        count = max(1, -(-total // max(1, window_bytes)))
-        if not windows or count > 1 or total > room:
+        shares = _shares(total, window_bytes, limit)
+        if not windows or len(shares) > 1 or total > room:
             windows.append([])
             room = window_bytes
-        windows += ([] for _ in range(count - 1))
+        first = len(windows) - 1
+        windows += ([] for _ in shares[1:])
         for stream, part in enumerate(slices):
-            if part is not None and part.length:
-                pieces = _cut(part, count)
-                for at, piece in enumerate(pieces):
-                    # A stream of fewer parts spreads them over the windows, the first one at once.
-                    place = len(windows) - count + at * count // len(pieces)
-                    windows[place].append(Piece(stream, piece, number))
+            if part is not None:
+                for at, piece in _cut(part, shares):
+                    windows[first + at].append(Piece(stream, piece, number))
         room -= total
+        limit = window_bytes
     return [window for window in windows if window]
 
 
-def _cut(stream: ByteRange, count: int) -> list[ByteRange]:
-    parts = min(count, max(1, stream.length // _WHOLE_BYTES))
-    cuts = [stream.start + stream.length * part // parts for part in range(parts + 1)]
-    return [ByteRange(start, stop) for start, stop in pairwise(cuts)]
+def _shares(total: int, window_bytes: int, first_bytes: int) -> list[float]:
+    """Where the windows of one span end, as shares of all its bytes."""
+    ends: list[float] = []
+    done, size = 0, max(1, min(first_bytes, window_bytes))
+    while size < window_bytes and done + 2 * size < total:
+        done += size
+        ends.append(done / total)
+        size *= 2
+    count = max(1, -(-(total - done) // max(1, window_bytes)))
+    return [*ends, *((done + (total - done) * part / count) / max(1, total) for part in range(1, count)), 1.0]
+
+
+def _cut(stream: ByteRange, shares: Sequence[float]) -> list[tuple[int, ByteRange]]:
+    """The pieces of one stream, with their windows."""
+    pieces: list[tuple[int, ByteRange]] = []
+    at = stream.start
+    for window, share in enumerate(shares):
+        if at == stream.stop:
+            break
+        stop = max(stream.start + int(stream.length * share), at + _WHOLE_BYTES)
+        if share == 1.0 or stop + _WHOLE_BYTES > stream.stop:
+            stop = stream.stop
+        pieces.append((window, ByteRange(at, stop)))
+        at = stop
+    return pieces
 
 
 def plan_requests(

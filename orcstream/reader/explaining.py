@@ -122,7 +122,7 @@ class _Survey:
             return self.start.start(work, footer, indexes)
 
     def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:
-        windows = windows_of(stripe, self.budget.window_bytes)
+        windows = windows_of(stripe, self.budget.window_bytes, self.cost)
         for window in windows:
             self.window_count += 1
             tally.bytes_wanted += sum(piece.range.length for piece in window)

@@ -23,6 +23,7 @@ from orcstream.io.scheduler import FetchScheduler, FetchTicket
 from orcstream.plan.read import (
     CONTROL_STRIPES,
     control_count,
+    first_window_bytes,
     plan_control,
     plan_requests,
     plan_windows,
@@ -312,7 +313,7 @@ class Fetcher:
 
     def add(self, stripe: StripeRun, held: Sequence[_Held] = ()) -> None:
         """Take on a stripe, behind those that are there; `held` is what of it came along."""
-        windows = windows_of(stripe, self._budget.window_bytes)
+        windows = windows_of(stripe, self._budget.window_bytes, self._cost)
         for number, pieces in enumerate(windows):
             for piece in pieces:
                 piece.feed.pieces.append(piece)
@@ -397,8 +398,9 @@ class Fetcher:
         return fetch.buffer
 
 
-def windows_of(stripe: StripeRun, window_bytes: int) -> list[list[StreamPiece]]:
+def windows_of(stripe: StripeRun, window_bytes: int, cost: CostModel) -> list[list[StreamPiece]]:
     """The pieces of a stripe's streams, by the windows in which they are fetched."""
+    first_bytes = first_window_bytes(cost) if stripe.number == 0 else None
     feeds = stripe.feeds
     spans = [
         # Dictionaries come whole, with the first span.
@@ -407,7 +409,7 @@ def windows_of(stripe: StripeRun, window_bytes: int) -> list[list[StreamPiece]]:
     ]
     return [
         [StreamPiece(feeds[piece.stream], piece.range, piece.span) for piece in window]
-        for window in plan_windows(spans, window_bytes)
+        for window in plan_windows(spans, window_bytes, first_bytes)
     ]
 
 

@@ -79,6 +79,22 @@ def test_the_first_window_has_the_beginning_of_every_stream(
     assert first == {number for number, stream in enumerate(found) if stream.length}
 
 
+@given(streams(), st.integers(100_000, 1 << 27), st.integers(10_000, 1 << 25))
+def test_the_first_windows_grow(found: list[ByteRange], window_bytes: int, first_bytes: int) -> None:
+    """Decoding begins with little; every byte still comes once, and no window is larger than allowed."""
+    windows = plan_windows([found], window_bytes, first_bytes)
+    for number, stream in enumerate(found):
+        pieces = [piece.range for window in windows for piece in window if piece.stream == number]
+        assert sum(piece.length for piece in pieces) == stream.length
+        assert all(before.stop == after.start for before, after in pairwise(pieces))
+    slack = len(found) * (2 * WHOLE_BYTES + 1)
+    for number, window in enumerate(windows):
+        most = min(window_bytes, first_bytes << number) if len(windows) > 1 else 2 * first_bytes
+        assert (
+            sum(piece.range.length for piece in window) <= max(most, window_bytes if number else most) + slack
+        )
+
+
 def test_no_streams_need_no_window() -> None:
     assert plan_windows([[]], 1000) == []
 

@@ -11,7 +11,7 @@ import pytest
 
 import orcstream
 from orcstream._buffer import retained_bytes
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, CostModel
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression
 from orcstream.codec.structure import StreamKind
@@ -269,7 +269,7 @@ async def queue_of(data: bytes, limit: int) -> tuple[DecodeQueue, MemoryBudget, 
         on_progress=lambda: None,
     )
     for stripe in stripes:
-        for window in windows_of(stripe, limit):
+        for window in windows_of(stripe, limit, CostModel.memory()):
             for piece in window:
                 piece.feed.pieces.append(piece)
         queue.add(stripe)
