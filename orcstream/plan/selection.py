@@ -30,6 +30,7 @@ __all__ = [
     "StreamSlice",
     "clip_rows",
     "count_rows",
+    "joined",
     "plan_spans",
     "rows_of_numbers",
     "slop_bytes",
@@ -112,6 +113,17 @@ def count_rows(rows: Rows) -> int:
     return sum(stop - start for start, stop in rows)
 
 
+def joined(rows: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ascending stretches; those that touch become one."""
+    found: list[tuple[int, int]] = []
+    for start, stop in rows:
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return found
+
+
 def plan_spans(rows: Rows, groups: RowGroups) -> list[Span]:
     """The spans that hold `rows`; rows of one group, or of groups that follow each other, share a span."""
     spans: list[Span] = []
@@ -164,6 +176,7 @@ class ColumnIndex:
         self._width = sum(len(part) for part in positions)
         self._groups = groups
         self._compressed = compressed
+        self._block_size = block_size
         self._slop = slop_bytes(compressed=compressed, block_size=block_size)
         self._first_entry = first_entry
 
@@ -211,10 +224,17 @@ class ColumnIndex:
         stop = min(stream.length, offset + self._slop)
         if not self._compressed:
             return stop
+        # The chunks in which what belongs to the groups before may end: a run may go on in the next chunk.
+        into, *skips = rest
+        reach = into + (_RUN_BYTES if any(skips) else 0)
+        chunks = max(1, -(-reach // self._block_size))
         for group in range(stop_group + 1, self._groups.count):
             known = self._numbers(kind, group, stream)[0]
             if known > offset:
-                return min(stop, known)
+                offset = known
+                chunks -= 1
+                if chunks == 0:
+                    return min(stop, known)
         return stop
 
 

@@ -16,10 +16,10 @@ from collections.abc import Callable
 
 from orcstream.errors import UsageError
 
-__all__ = ["DEFAULT_MEMORY_LIMIT", "Lease", "MemoryBudget"]
+__all__ = ["DEFAULT_MEMORY_LIMIT", "LEAST_LIMIT", "Lease", "MemoryBudget"]
 
 DEFAULT_MEMORY_LIMIT = 256 << 20
-_LEAST_LIMIT = 1 << 16
+LEAST_LIMIT = 1 << 16
 
 
 class Lease:
@@ -39,8 +39,8 @@ class MemoryBudget:
     """See the module. `on_release` is called, from any thread, when fetched bytes are given back."""
 
     def __init__(self, limit: int, on_release: Callable[[], None]) -> None:
-        if type(limit) is not int or limit < _LEAST_LIMIT:
-            raise UsageError(f"memory_limit must be at least {_LEAST_LIMIT} bytes, not {limit!r}")
+        if type(limit) is not int or limit < LEAST_LIMIT:
+            raise UsageError(f"memory_limit must be at least {LEAST_LIMIT} bytes, not {limit!r}")
         self.limit = limit
         self.fetch_limit = limit // 2
         self.decode_limit = limit // 4

@@ -81,6 +81,8 @@ class DecodeQueue:
             stripe.place = self._added
             self._added += 1
             self._stripes.append(stripe)
+            # Rows may have been decoded before; workers count here too, so this is counted under the lock.
+            self._budget.decoded += sum(s.size for run in stripe.runs for s in run.segments)
             self._open_window(stripe)
             for run in stripe.runs:
                 run.starved = {feed for feed in run.feeds if feed.head is not None}
@@ -94,7 +96,8 @@ class DecodeQueue:
         with self._lock:
             if run.finished or self._closed or piece.span < run.span:
                 return
-            piece.views, piece.lease = views, lease
+            piece.lease = lease
+            piece.views = views  # last: who holds the run looks at this without the lock
             if feed in run.starved and feed.head is piece:
                 run.starved.discard(feed)
                 if not run.starved:
@@ -110,10 +113,13 @@ class DecodeQueue:
             self._closed = True
             self._heap.clear()
             for stripe in self._stripes:
+                stripe.held = ()
                 for run in stripe.runs:
+                    run.segments.clear()
                     if not run.busy:  # what is busy is released by its worker
                         run.release()
             self._stripes.clear()
+            self._budget.decoded = self._budget.dictionaries = 0
 
     def has_work(self) -> bool:
         """Whether a worker would find something to do."""
@@ -203,7 +209,8 @@ class DecodeQueue:
             spent = time.perf_counter() - started
             with self._lock:
                 self.decode_s += spent
-                self._charge_dictionaries(run, room - turn.dictionary_limit)
+                if not self._closed:
+                    self._charge_dictionaries(run, room - turn.dictionary_limit)
                 progress = self._finish(run, rows, vector, turn, error)
                 task = self._next()
             if progress:
@@ -217,7 +224,7 @@ class DecodeQueue:
             run.enter_span()
             while run.rows_to_drop:
                 passed = self._ready(run, min(run.rows_to_drop, max(rows, _DROPPED_ROWS)), budget, turn)
-                if passed == 0:
+                if passed == 0 or self._closed:
                     return None
                 run.decoder.take(passed)
                 run.rows_to_drop -= passed

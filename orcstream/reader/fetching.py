@@ -217,7 +217,10 @@ class Fetcher:
     @property
     def _has_room(self) -> bool:
         """Whether more stripes may be taken on."""
-        return self._queue.stripe_count < CONTROL_STRIPES and len(self._windows) < _WINDOWS_AHEAD
+        count = self._queue.stripe_count
+        if self._works is None and count and self._budget.decoded >= self._budget.decode_limit:
+            return False  # stripes from elsewhere may bring decoded rows along
+        return count < CONTROL_STRIPES and len(self._windows) < _WINDOWS_AHEAD
 
     async def room(self) -> None:
         """Wait until more stripes may be taken on."""

@@ -17,14 +17,14 @@ import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec.column import vector_bytes
+from orcstream.codec.column import Vector, vector_bytes
 from orcstream.io.scheduler import FetchScheduler
-from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows
+from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
 from orcstream.reader.decoding import Delivery
-from orcstream.reader.fetching import StripeWork
+from orcstream.reader.fetching import Fetcher, StripeWork
 from orcstream.reader.pipeline import Pipeline, PipelineOptions
 from orcstream.reader.pruning import PrunedRows
-from orcstream.reader.runs import Segment
+from orcstream.reader.runs import Segment, StripeRun
 from orcstream.reader.shaping import Filter, columns_of
 from orcstream.reader.stripes import StripeContext
 from orcstream.schema import Type
@@ -72,113 +72,117 @@ class LateReading:
     async def _run(self) -> None:
         fetcher = self._output.fetcher
         assert fetcher is not None
-        part = _Part()
         try:
-            while (delivery := await self.pipeline.next()) is not None:
-                if part.deliveries and delivery.stripe is not part.deliveries[0].stripe:
-                    await self._hand_on(part)
-                    part = _Part()
-                mask = await anyio.to_thread.run_sync(
-                    self._plan.filter.mask, columns_of(delivery), delivery.row_count
-                )
-                self.pipeline.wake()
-                part.add(delivery, mask, self._plan.kept)
-                if part.size >= self._output.budget.decoded_window_bytes:
-                    await self._hand_on(part)
-                    part = _Part()
-            await self._hand_on(part)
+            await self._read(fetcher)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._output.fail(error)
             return
         fetcher.finish()
 
-    async def _hand_on(self, part: _Part) -> None:
+    async def _read(self, fetcher: Fetcher) -> None:
+        part = _Part()
+        while True:
+            try:
+                delivery = await self.pipeline.next()
+            except Exception:
+                await self._end_stripe(part, fetcher)  # rows before those that fail are not lost
+                raise
+            if part.stripe is not None and (delivery is None or delivery.stripe is not part.stripe):
+                await self._end_stripe(part, fetcher)
+                part = _Part()
+            if delivery is None:
+                return
+            columns = columns_of(delivery)
+            mask = await anyio.to_thread.run_sync(self._plan.filter.mask, columns, delivery.row_count)
+            self.pipeline.wake()
+            part.add(delivery, mask, {run: columns[run] for run in self._plan.kept.values()})
+            if part.size >= self._output.budget.decoded_window_bytes:
+                await self._hand_on(part, fetcher)
+                part = _Part()
+
+    async def _end_stripe(self, part: _Part, fetcher: Fetcher) -> None:
+        await self._hand_on(part, fetcher)
+        if part.stripe is not None:
+            part.stripe.held = ()
+
+    async def _hand_on(self, part: _Part, fetcher: Fetcher) -> None:
         """The rest of what was looked at: nothing of it is read where no row matches."""
-        if not part.deliveries:
+        if part.stripe is None:
             return
-        context = part.deliveries[0].stripe.context
+        context = part.stripe.context
         assert isinstance(context, StripeContext)
         self._pruned.filtered += part.row_count - part.match_count
         if part.match_count == 0:
             return
-        fetcher = self._output.fetcher
-        assert fetcher is not None
         await fetcher.room()
-        rows = part.rows(context.groups)
         stripe = context.run(
             self._plan.root,
-            rows,
-            decided=part,
+            part.rows(context.groups),
+            decided=part.matches(),
             decoded={place: partial(part.segments, run) for place, run in self._plan.kept.items()},
         )
-        self._output.budget.decoded += sum(s.size for run in stripe.runs for s in run.segments)
-        fetcher.add(stripe, part.deliveries[0].stripe.held)
+        fetcher.add(stripe, part.stripe.held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    """The numbers of the rows that match. It outlives what they were found in, and leads back to nothing."""
+
+    numbers: NDArray[np.int64]
+
+    def mask(self, start: int, count: int) -> NDArray[np.bool_]:
+        """Which rows match, for the output's windows."""
+        first, stop = np.searchsorted(self.numbers, (start, start + count))
+        found = np.zeros(count, np.bool_)
+        found[self.numbers[first:stop] - start] = True
+        return found
 
 
 class _Part:
     """Rows of one stripe that the predicate has looked at: which match, and vectors that are kept."""
 
     def __init__(self) -> None:
-        self.deliveries: list[Delivery] = []
-        self.masks: list[NDArray[np.bool_]] = []
+        self.stripe: StripeRun | None = None
+        self._seen: list[tuple[int, int]] = []
+        self._kept: list[Mapping[int, Vector]] = []
+        self._numbers: list[NDArray[np.int64]] = []
         self.size = self.row_count = self.match_count = 0
 
-    def add(self, delivery: Delivery, mask: NDArray[np.bool_], kept: Mapping[int, int]) -> None:
-        choice = delivery.stripe.choice
-        if choice is not None:
-            mask = mask & choice.mask(delivery.start, delivery.row_count)
-        self.deliveries.append(delivery)
-        self.masks.append(mask)
-        self.row_count += delivery.row_count
-        self.match_count += int(np.count_nonzero(mask))
-        self.size += sum(vector_bytes(delivery.vectors[run]) for run in kept.values()) + delivery.row_count
+    def add(self, delivery: Delivery, mask: NDArray[np.bool_], kept: Mapping[int, Vector]) -> None:
+        """Take rows that follow those before; `kept` are their vectors by run."""
+        self.stripe = delivery.stripe
+        row_count = delivery.row_count
+        if self.stripe.choice is not None:
+            chosen = self.stripe.choice.mask(delivery.start, row_count)
+            row_count = int(np.count_nonzero(chosen))
+            mask = mask & chosen
+        self._seen.append((delivery.start, delivery.start + delivery.row_count))
+        self._kept.append(kept)
+        self._numbers.append(delivery.start + np.flatnonzero(mask))
+        self.row_count += row_count
+        self.match_count += len(self._numbers[-1])
+        self.size += sum(vector_bytes(vector) for vector in kept.values()) + self._numbers[-1].nbytes
+
+    def matches(self) -> _Matches:
+        return _Matches(np.concatenate(self._numbers))
 
     def rows(self, groups: RowGroups) -> Rows:
         """The rows that were looked at, of row groups that have a match."""
-        seen = [(one.start, one.start + one.row_count) for one in self.deliveries]
-        keep = [False] * groups.count
-        for (start, _), mask in zip(seen, self.masks, strict=True):
-            for row in _first_of_groups(start + np.flatnonzero(mask), groups):
-                keep[groups.of_row(row)] = True
-        return clip_rows(_joined(seen), groups.rows_of(keep))
-
-    def mask(self, start: int, count: int) -> NDArray[np.bool_]:
-        """Which rows match, for the output's windows."""
-        found = np.zeros(count, np.bool_)
-        for delivery, mask in zip(self.deliveries, self.masks, strict=True):
-            first = max(start, delivery.start)
-            stop = min(start + count, delivery.start + delivery.row_count)
-            if first < stop:
-                found[first - start : stop - start] = mask[first - delivery.start : stop - delivery.start]
-        return found
+        found = [(0, groups.row_count)]
+        if groups.stride:
+            some = np.unique(self.matches().numbers // groups.stride).tolist()
+            found = joined((groups.first_row(group), groups.first_row(group + 1)) for group in some)
+        return clip_rows(joined(self._seen), found)
 
     def segments(self, run: int, spans: Sequence[Span]) -> list[Segment]:
         """The decoded rows of a column that lie in `spans`."""
         found: list[Segment] = []
         at = 0
         for span in spans:
-            for delivery in self.deliveries:
-                first = max(span.first, delivery.start)
-                stop = min(span.stop, delivery.start + delivery.row_count)
+            for (start, end), kept in zip(self._seen, self._kept, strict=True):
+                first, stop = max(span.first, start), min(span.stop, end)
                 if first < stop:
-                    vector = delivery.vectors[run].slice(first - delivery.start, stop - delivery.start)
+                    vector = kept[run].slice(first - start, stop - start)
                     found.append(Segment(at, vector, vector_bytes(vector)))
                     at += stop - first
         return found
-
-
-def _first_of_groups(rows: NDArray[np.int64], groups: RowGroups) -> list[int]:
-    """One row of each group that has some of `rows`."""
-    some = np.unique(rows // groups.stride) * groups.stride if groups.stride else rows[:1]
-    found: list[int] = some.tolist()
-    return found
-
-
-def _joined(rows: Rows) -> Rows:
-    joined: list[tuple[int, int]] = []
-    for start, stop in rows:
-        if joined and joined[-1][1] == start:
-            joined[-1] = (joined[-1][0], stop)
-        else:
-            joined.append((start, stop))
-    return joined

@@ -27,7 +27,7 @@ from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
 from orcstream.plan.tail import Tail, parse_stripe_statistics
 from orcstream.predicate import Predicate, leaves_of
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, MemoryBudget
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, LEAST_LIMIT, MemoryBudget
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan
 from orcstream.reader.pipeline import PipelineOptions
@@ -43,6 +43,7 @@ __all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where
 
 DEFAULT_BATCH_ROWS = 1 << 16
 ROW_NUMBER = "row_number"
+_LEAST_WINDOW_ROWS = 1 << 13
 
 Columns = Sequence[str | tuple[str, ...]]
 Where = Expr | Sequence[Any] | None
@@ -135,8 +136,9 @@ class ReadPlanner:
             same_zone = self._times.timezone is None
             pruner = Pruner(self._tail, predicate, asked.sources, same_zone=same_zone)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
-        late = self._is_late(predicate, asked, columns)
         budget = MemoryBudget(options.memory_limit, lambda: None)
+        # Two pipelines share the memory.
+        late = options.memory_limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
         shaper = Shaper(
             columns.output,
             schema.fields,
@@ -149,14 +151,16 @@ class ReadPlanner:
         output = _first_children(columns.decoded, columns.output_count)
 
         def pipeline(root: Type, pruner: Pruner | None, *leads_to: Type) -> PipelineOptions:
+            looks_first = bool(leads_to)
             return PipelineOptions(
                 compression=self._tail.postscript.compression,
                 cached=self._cached,
                 start=StripeStarter(self._tail, root, options.vectors, self._times, pruner, pruned, leads_to),
                 column_count=max(1, len(root.children)),
-                batch_rows=options.batch_rows,
+                # Nobody sees the batches of the predicate's columns.
+                batch_rows=max(options.batch_rows, _LEAST_WINDOW_ROWS) if looks_first else options.batch_rows,
                 memory_limit=options.memory_limit // 2 if late else options.memory_limit,
-                hands_on=bool(leads_to),
+                hands_on=looks_first,
             )
 
         late_plan = None

@@ -185,7 +185,8 @@ class ColumnRun:
         """Go to the first row that is decoded for the span; only by who holds the run."""
         if self.rows_to_drop < 0:
             span = self.stripe.spans[self.span]
-            self.rows_to_drop = span.first - span.start
+            # Without streams there is nothing to pass, however many rows a file claims.
+            self.rows_to_drop = span.first - span.start if self.feeds else 0
             if self.span or span.start:
                 for feed in self.feeds:
                     feed.enter_span()
@@ -205,8 +206,12 @@ class ColumnRun:
         """Let go of everything but decoded rows; may be called again.
 
         Runs and feeds know each other: the memory of stripes that are done would wait for the garbage
-        collector.
+        collector. And who keeps an error keeps the frames it came through, with the decoder and its streams:
+        so those let go of their bytes themselves.
         """
+        for feed in self.feeds:
+            feed.pieces.clear()
+            feed.cursor.input.restart(file_offset=feed.cursor.range.stop)
         self.feeds.clear()
         self.starved.clear()
         if hasattr(self, "decoder"):

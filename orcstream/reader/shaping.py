@@ -135,6 +135,11 @@ class Shaper:
         return Shaped(vectors, sum(part.row_count for part in parts))
 
     @property
+    def has_rows(self) -> bool:
+        """Whether some are left over."""
+        return bool(self._parts)
+
+    @property
     def _part_rows(self) -> int:
         return sum(part.row_count for part in self._parts)
 
@@ -145,12 +150,15 @@ class Shaper:
     def _selection(self, delivery: Delivery, vectors: Sequence[Vector]) -> Selection | None:
         """Which rows are wanted; None for all."""
         mask: Mask | None = None
+        asked = delivery.row_count
         if self._filter is not None and not delivery.stripe.is_filtered:
             mask = self._filter.mask(vectors, delivery.row_count)
-            self.filtered_count += delivery.row_count - int(np.count_nonzero(mask))
         if delivery.stripe.choice is not None:
             chosen = delivery.stripe.choice.mask(delivery.start, delivery.row_count)
+            asked = int(np.count_nonzero(chosen))
             mask = chosen if mask is None else mask & chosen
+        if self._filter is not None and mask is not None and not delivery.stripe.is_filtered:
+            self.filtered_count += asked - int(np.count_nonzero(mask))
         if mask is None or mask.all():
             return None
         return select_mask(mask, delivery.row_count)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Self
 
@@ -25,6 +25,7 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler
+from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan, LateReading
 from orcstream.reader.pipeline import Pipeline, PipelineOptions
@@ -67,9 +68,9 @@ class ReadStatistics:
     def __add__(self, other: ReadStatistics) -> ReadStatistics:
         """Of two reads together."""
         sums = {
-            field.name: getattr(self, field.name) + getattr(other, field.name)
-            for field in fields(self)
-            if field.name != "peak_fetched_bytes"
+            one.name: getattr(self, one.name) + getattr(other, one.name)
+            for one in fields(self)
+            if one.name != "peak_fetched_bytes"
         }
         return ReadStatistics(
             **sums, peak_fetched_bytes=max(self.peak_fetched_bytes, other.peak_fetched_bytes)
@@ -97,6 +98,17 @@ class ReadingPlan:
     late: LatePlan | None = None
 
 
+@dataclass(slots=True)
+class _Shaping:
+    """Decoded rows on their way to a batch: what became of them, once that is known."""
+
+    done: anyio.Event
+    shaped: Shaped | None = None
+    error: Exception | None = field(
+        default_factory=lambda: UsageError("the file was closed while it was read")
+    )
+
+
 class Reading:
     """The running part of a stream. It does not know the stream: dropping that one can stop this one."""
 
@@ -109,6 +121,8 @@ class Reading:
         self._scheduler: FetchScheduler | None = None
         self._pipeline = Pipeline(plan.pipeline)
         self._late = LateReading(plan.late, self._pipeline, plan.pruned) if plan.late is not None else None
+        self._group: anyio.abc.TaskGroup | None = None
+        self._shaping: _Shaping | None = None
         self.row_count = self.batch_count = 0
 
     # --- tasks -------------------------------------------------------------------------------------
@@ -118,6 +132,7 @@ class Reading:
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
+                    self._group = tasks
                     self._scheduler = FetchScheduler(self.plan.source, tasks, retry=self.plan.retry)
                     await self._run(tasks, self._scheduler)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
@@ -157,19 +172,48 @@ class Reading:
             self._started = True
 
     async def next(self) -> Batch | None:
-        """The next batch, or None at the end."""
+        """The next batch, or None at the end. Of a step that is cancelled, the next one misses no row."""
         shaper = self.plan.shaper
-        while (delivery := await self._pipeline.next()) is not None:
-            shaped: Shaped | None
-            if shaper.is_plain:
-                shaped = shaper.pass_on(delivery)
-            else:
-                shaped = await anyio.to_thread.run_sync(shaper.shape, delivery)
+        while True:
+            if self._shaping is None:
+                delivery = await self._next_delivery()
+                if delivery is None:
+                    last = shaper.finish()
+                    return self._batch(last) if last is not None else None
+                if shaper.is_plain:
+                    self._pipeline.wake()
+                    return self._batch(shaper.pass_on(delivery))
+                # In the read's own tasks: whoever waits for it may stop to do so.
+                self._shaping = _Shaping(anyio.Event())
+                assert self._group is not None
+                self._group.start_soon(self._shape, delivery, self._shaping)
+                del delivery
+            if not self._shaping.done.is_set():
+                await self._shaping.done.wait()
+            shaping, self._shaping = self._shaping, None
+            if shaping.error is not None:
+                raise shaping.error
+            if shaping.shaped is not None:
+                return self._batch(shaping.shaped)
+
+    async def _next_delivery(self) -> Delivery | None:
+        """What comes out of the pipeline; None at the end, and where rows before a failure are left over."""
+        try:
+            return await self._pipeline.next()
+        except Exception:
+            if self.plan.shaper.has_rows and not self._scope.cancel_called:
+                return None  # the failure is raised again by the next step
+            raise
+
+    async def _shape(self, delivery: Delivery, shaping: _Shaping) -> None:
+        try:
+            shaping.shaped = await anyio.to_thread.run_sync(self.plan.shaper.shape, delivery)
+            shaping.error = None
+        except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
+            shaping.error = error
+        finally:
+            shaping.done.set()
             self._pipeline.wake()
-            if shaped is not None:
-                return self._batch(shaped)
-        last = shaper.finish()
-        return self._batch(last) if last is not None else None
 
     def _batch(self, shaped: Shaped) -> Batch:
         self.row_count += shaped.row_count

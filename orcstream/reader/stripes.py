@@ -139,7 +139,8 @@ class StripeContext:
         is_struct = root.kind is Kind.STRUCT
         whole_root = is_struct and self.has_nullable_root
         types = [root] if whole_root or not is_struct else list(root.children)
-        ready = decoded or {}
+        # What was decoded stands below the root: where that is decoded itself, all of it is.
+        ready = {} if whole_root or decoded is None else decoded
         with located(stripe=information.index):
             columns = build_columns(
                 [type_ for place, type_ in enumerate(types) if place not in ready],
@@ -323,6 +324,10 @@ class StripeStarter:
         if self._pruner is None or not (context.indexes or context.blooms):
             return rows
         groups = context.groups
+        entries = [len(index) for index in context.indexes.values()]
+        filters = [len(bloom) for bloom in context.blooms.values()]
+        if groups.count > max(entries + filters):
+            return rows  # nothing is known of so many, and only the number of rows says that there are any
         by_statistics, kept = self._pruner.groups(groups, context.footer, context.indexes, context.blooms)
         if all(kept):
             return rows
