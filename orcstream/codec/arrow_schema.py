@@ -18,7 +18,7 @@ from orcstream.codec._arrow_import import ArrowField, import_schema
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from orcstream.schema import EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Schema, Type
 
-__all__ = ["schema_of"]
+__all__ = ["arrow_schema_of", "schema_of"]
 
 _Path = tuple[str, ...]
 
@@ -108,7 +108,12 @@ def schema_of(value: object) -> Schema:
     if isinstance(carried, Schema):
         return carried
     # A map takes two Arrow levels, its own and that of its entries; a dictionary's values take one more.
-    root = _Numbering().type_of(import_schema(export(), 2 * MAX_DEPTH + 1), ())
+    return arrow_schema_of(import_schema(export(), 2 * MAX_DEPTH + 1))
+
+
+def arrow_schema_of(field: ArrowField) -> Schema:
+    """The schema of an Arrow struct of columns; raises as `schema_of`."""
+    root = _Numbering().type_of(field, ())
     if root.kind is not Kind.STRUCT:
         raise SchemaMismatch(f"the Arrow type of a schema is a struct of columns, not one of {root}")
     return Schema(replace(root, attributes=()))
