@@ -9,6 +9,7 @@ could not be read is None, which proves nothing. Specification: "Column Statisti
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -165,10 +166,9 @@ def _merged(kind: StatisticsKind, a: ColumnStatistics, b: ColumnStatistics) -> d
 
 
 def _least(one: float, other: float) -> float:
-    """Passes over NaN; of two zeros the negative one."""
-    if one != one or other != other:  # noqa: PLR0124  # a NaN
-        return other if one != one else one  # noqa: PLR0124
-    return min(one, other) or -abs(min(one, other))
+    """Passes over NaN; a zero is negative, as in a record of single values."""
+    found = other if math.isnan(one) else one if math.isnan(other) else min(one, other)
+    return -0.0 if found == 0 else found
 
 
 def _largest(one: float, other: float) -> float:

@@ -43,7 +43,7 @@ _MAX_BITS = (1 << 31) - _WORD_BITS
 
 
 def can_have_bloom(type_: Type) -> bool:
-    """Whether ORC Java writes bloom filters for columns of this type."""
+    """Whether filters of this type are of use; those that ORC Java makes of lengths answer nothing."""
     return type_.kind in _KINDS
 
 

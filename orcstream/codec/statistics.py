@@ -9,6 +9,7 @@ choices where it leaves the answer to the order of values or to chance:
   alone lose no number; a zero as lower bound is negative and as upper bound positive, since ORC Java compares
   literals with them by Double.compare.
 - The sum of integers is left out only where the whole of it does not fit 64 bits, of decimals 38 digits.
+- Of lists and maps the items are counted, as ORC C++ does; ORC Java 2.3.0 records the rows of its batches.
 - An upper bound of text that is cut stays valid UTF-8; where nothing can be counted up there is none.
 
 Specification: "Column Statistics"; ORC-203 (long texts), ORC-135 (timestamps).
@@ -38,6 +39,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 _EXACT = Context(prec=100)
 _MAX_DIGITS = 38
 _LAST_CHARACTER = 0x10FFFF
+_MAX_CONTINUATION = 3
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -185,7 +187,7 @@ def _texts(cells: Cells, mask: Any) -> dict[str, Any]:
 def _cut(text: bytes) -> str:
     """At most `MAX_TEXT_BYTES` of a longer text, up to the border of a character."""
     stop = MAX_TEXT_BYTES
-    while stop > 0 and text[stop] & 0xC0 == 0x80:
+    while text[stop] & 0xC0 == 0x80 and stop > MAX_TEXT_BYTES - _MAX_CONTINUATION:
         stop -= 1
     return text[:stop].decode()
 
