@@ -1,19 +1,34 @@
 """Statistics of a column over a file, a stripe or a row group, as frozen values.
 
-Knows what each kind of column records, and which writers' numbers and bloom filters may be believed. Must not
-know protobuf (`codec.metadata` fills these values from foreign bytes) nor what they prove about a predicate
-(`plan.prune`). Contract: every value that is not None is of the type the documentation names, decimals are
-finite, and a bound that could not be read is None, which proves nothing. Specification: "Column Statistics".
+Knows what each kind of column records, how two records become one, and which writers' numbers and bloom
+filters may be believed. Must not know protobuf (`codec.metadata` fills these values from foreign bytes),
+how values are counted (`codec.statistics`), nor what they prove about a predicate (`plan.prune`). Contract:
+every value that is not None is of the type the documentation names, decimals are finite, and a bound that
+could not be read is None, which proves nothing. Specification: "Column Statistics".
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import Literal
+from decimal import Context, Decimal
+from typing import Any, Literal
 
-__all__ = ["ALL_NULL", "BoundingBox", "ColumnStatistics", "StatisticsKind", "Trust", "trust_of"]
+__all__ = [
+    "ALL_NULL",
+    "MAX_TEXT_BYTES",
+    "BoundingBox",
+    "ColumnStatistics",
+    "StatisticsKind",
+    "Trust",
+    "merge",
+    "trust_of",
+]
+
+# Longer texts are recorded as bounds that are cut (ORC-203).
+MAX_TEXT_BYTES = 1024
 
 StatisticsKind = Literal["integer", "double", "string", "boolean", "decimal", "date", "timestamp", "binary"]
 
@@ -78,6 +93,135 @@ class ColumnStatistics:
 
 ALL_NULL = ColumnStatistics(value_count=0, has_null=True)
 """What holds for a column that a file does not have: known by identity, believed whoever wrote the file."""
+
+
+# --- merging ---------------------------------------------------------------------------------------
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_EXACT = Context(prec=200)
+_MAX_DIGITS = 38
+
+
+def merge(a: ColumnStatistics, b: ColumnStatistics) -> ColumnStatistics:
+    """What holds for the values of both together: row groups become a stripe, stripes a file.
+
+    What one of them does not know the result does not know, unless that one has no values at all. Sums that
+    fit no more are left out. Raises ValueError where the two are of columns of different types.
+    """
+    common: dict[str, Any] = {
+        "value_count": _both(a.value_count, b.value_count, _add),
+        "has_null": _either(a.has_null, b.has_null),
+        "bytes_on_disk": _both(a.bytes_on_disk, b.bytes_on_disk, _add),
+    }
+    if a.kind != b.kind and a.kind is not None and b.kind is not None:
+        raise ValueError(f"statistics of kind {a.kind} and of kind {b.kind} are of different columns")
+    for one, other in ((a, b), (b, a)):
+        if one.value_count == 0 and not (other.value_count == 0 and other.kind is None):
+            return replace(other, **common)
+    if a.kind == b.kind and a.kind is not None:
+        common |= _merged(a.kind, a, b)
+    return ColumnStatistics(
+        **common,
+        min_children=_both(a.min_children, b.min_children, min),
+        max_children=_both(a.max_children, b.max_children, max),
+        total_children=_both(_total_children(a), _total_children(b), _add),
+        bounding_box=_boxes(a.bounding_box, b.bounding_box),
+        geospatial_types=_geospatial_types(a.geospatial_types, b.geospatial_types),
+    )
+
+
+def _both(one: Any, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+    return None if one is None or other is None else function(one, other)
+
+
+def _add(one: Any, other: Any) -> Any:
+    return one + other
+
+
+def _either(one: bool | None, other: bool | None) -> bool | None:
+    if one or other:
+        return True
+    return None if one is None or other is None else False
+
+
+def _merged(kind: StatisticsKind, a: ColumnStatistics, b: ColumnStatistics) -> dict[str, Any]:
+    """The arguments of `ColumnStatistics` that depend on the kind."""
+    if kind == "string":
+        return {"kind": kind, **_lower(a, b), **_upper(a, b), "sum": _both(a.sum, b.sum, _add)}
+    least: Callable[[Any, Any], Any] = min
+    largest: Callable[[Any, Any], Any] = max
+    if kind == "double":
+        least, largest = _least, _largest
+    add: Callable[[Any, Any], Any] = _add
+    if kind in ("integer", "decimal"):
+        add = _add_integers if kind == "integer" else _add_decimals
+    return {
+        "kind": kind,
+        "minimum": _both(a.minimum, b.minimum, least),
+        "maximum": _both(a.maximum, b.maximum, largest),
+        "sum": _both(a.sum, b.sum, add),
+        "local_minimum_ms": _both(a.local_minimum_ms, b.local_minimum_ms, min),
+        "local_maximum_ms": _both(a.local_maximum_ms, b.local_maximum_ms, max),
+    }
+
+
+def _least(one: float, other: float) -> float:
+    """Passes over NaN; a zero is negative, as in a record of single values."""
+    found = other if math.isnan(one) else one if math.isnan(other) else min(one, other)
+    return -0.0 if found == 0 else found
+
+
+def _largest(one: float, other: float) -> float:
+    return -_least(-one, -other)
+
+
+def _add_integers(one: int, other: int) -> int | None:
+    return one + other if one + other in _INT64 else None
+
+
+def _add_decimals(one: Decimal, other: Decimal) -> Decimal | None:
+    total = _EXACT.add(one, other)
+    return total if len(total.as_tuple().digits) <= _MAX_DIGITS else None
+
+
+def _lower(a: ColumnStatistics, b: ColumnStatistics) -> dict[str, str]:
+    """The lower bound of texts: `minimum` where it occurs among the values, as far as can be told."""
+    found = [(text, False) for text in (a.minimum, b.minimum) if isinstance(text, str)]
+    found += [(s.lower_bound, True) for s in (a, b) if s.minimum is None and s.lower_bound is not None]
+    if len(found) < 2:
+        return {}
+    # Of equals the minimum: all that a lower bound was cut from is above it.
+    text, cut = min(found)
+    return {"lower_bound" if cut else "minimum": text}
+
+
+def _upper(a: ColumnStatistics, b: ColumnStatistics) -> dict[str, str]:
+    found = [(text, True) for text in (a.maximum, b.maximum) if isinstance(text, str)]
+    found += [(s.upper_bound, False) for s in (a, b) if s.maximum is None and s.upper_bound is not None]
+    if len(found) < 2:
+        return {}
+    text, whole = max(found)
+    return {"maximum" if whole else "upper_bound": text}
+
+
+def _total_children(statistics: ColumnStatistics) -> int | None:
+    # ORC Java leaves a total of 0 out.
+    return 0 if statistics.max_children == 0 else statistics.total_children
+
+
+def _boxes(one: BoundingBox | None, other: BoundingBox | None) -> BoundingBox | None:
+    if one is None or other is None:
+        return None
+    bounds = {}
+    for name in BoundingBox.__slots__:
+        found = [bound for bound in (getattr(one, name), getattr(other, name)) if bound is not None]
+        bounds[name] = (min if name.endswith("min") else max)(found, default=None)
+    return BoundingBox(**bounds)
+
+
+def _geospatial_types(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    # An empty list says that the types are not known.
+    return tuple(sorted({*one, *other})) if one and other else ()
 
 
 # --- whom to believe -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Kernels of bloom filters: the two hashes, and the test of many hashes against one filter.
+"""Kernels of bloom filters: the two hashes, and many hashes added to, or tested against, one filter.
 
 Know bits and numbers; must not know how values of a type become bytes or integers (`codec.bloom`). The hashes
 are those of Hive and ORC Java: Thomas Wang's of 64-bit integers, and a 64-bit Murmur3 of Hive's own making (the
@@ -6,6 +6,8 @@ body of one lane of the 128-bit one, seed 104729). Specification: "Bloom Filter 
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from orcstream.codec._filter cimport Texts
 
 cdef extern from *:
     """
@@ -52,26 +54,62 @@ def hash_longs(const int64_t[::1] values, uint64_t[::1] out):
             out[index] = long_hash(values[index])
 
 
+cdef uint64_t byte_hash(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t blocks = size // 8, index
+    cdef uint64_t value = 104729, word = 0
+    for index in range(blocks):
+        value ^= rotate(load_le(data + index * 8) * C1, 31) * C2
+        value = rotate(value, 27) * 5 + 0x52dce729
+    for index in range(blocks * 8, size):
+        word |= <uint64_t> data[index] << (8 * (index - blocks * 8))
+    if size > blocks * 8:
+        value ^= rotate(word * C1, 31) * C2
+    # Java's lengths have 32 bits.
+    value ^= <uint64_t> <uint32_t> size
+    value ^= value >> 33
+    value *= 0xff51afd7ed558ccdULL
+    value ^= value >> 33
+    value *= 0xc4ceb9fe1a85ec53ULL
+    value ^= value >> 33
+    return value
+
+
 def hash_bytes(const uint8_t[::1] data):
     """The hash of one string of bytes."""
-    cdef Py_ssize_t size = data.shape[0], blocks = size // 8, index
-    cdef uint64_t value = 104729, word = 0
+    cdef uint64_t value
+    cdef Py_ssize_t size = data.shape[0]
     with nogil:
-        for index in range(blocks):
-            value ^= rotate(load_le(&data[index * 8]) * C1, 31) * C2
-            value = rotate(value, 27) * 5 + 0x52dce729
-        for index in range(blocks * 8, size):
-            word |= <uint64_t> data[index] << (8 * (index - blocks * 8))
-        if size > blocks * 8:
-            value ^= rotate(word * C1, 31) * C2
-        # Java's lengths have 32 bits.
-        value ^= <uint64_t> <uint32_t> size
-        value ^= value >> 33
-        value *= 0xff51afd7ed558ccdULL
-        value ^= value >> 33
-        value *= 0xc4ceb9fe1a85ec53ULL
-        value ^= value >> 33
+        value = byte_hash(&data[0] if size else NULL, size)
     return value
+
+
+def hash_texts(Texts texts not None, uint64_t[::1] out):
+    """The hashes of texts, into `out`; 0 where offsets or indexes are beyond their buffers, as they may be of nulls."""
+    cdef const uint8_t* text = NULL
+    cdef Py_ssize_t row, length = 0
+    if out.shape[0] < texts.count:
+        raise ValueError("less room than values")
+    with nogil:
+        for row in range(texts.count):
+            out[row] = byte_hash(text, length) if texts.at(row, &text, &length) else 0
+
+
+def add_hashes(uint8_t[::1] bits, int hash_count, const uint64_t[::1] hashes):
+    """Sets the bits of these hashes in a filter (little-endian words)."""
+    cdef uint64_t size = 8 * <uint64_t> bits.shape[0], position
+    cdef uint32_t second, combined
+    cdef Py_ssize_t index
+    cdef int probe
+    if size == 0 or hash_count < 1:
+        raise ValueError("no filter")
+    with nogil:
+        for index in range(hashes.shape[0]):
+            combined = <uint32_t> hashes[index]
+            second = <uint32_t> (hashes[index] >> 32)
+            for probe in range(hash_count):
+                combined += second
+                position = (~combined if <int32_t> combined < 0 else combined) % size
+                bits[position >> 3] |= 1 << (position & 7)
 
 
 def contains_any(const uint8_t[::1] bits, int hash_count, const uint64_t[::1] hashes):

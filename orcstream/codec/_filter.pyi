@@ -5,6 +5,7 @@ from orcstream._buffer import Buffer
 # `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
 
 class Texts:
+    count: int
     def __init__(
         self,
         offsets: object,

@@ -26,11 +26,6 @@ cdef enum:
 
 
 cdef class Texts:
-    """Rows of a text or binary vector, perhaps by way of a dictionary."""
-
-    cdef View offsets, data, indexes
-    cdef Py_ssize_t first, count, size
-
     def __cinit__(self, offsets, data, Py_ssize_t first, Py_ssize_t count, indexes=None, Py_ssize_t size=0):
         if first < 0 or count < 0:
             raise ValueError("negative counts")
@@ -41,7 +36,7 @@ cdef class Texts:
         self.data = view_of(data, 0, 1)
         self.indexes = None if indexes is None else view_of(indexes, first + count, 4)
 
-    cdef inline bint at(self, Py_ssize_t row, const uint8_t** text, Py_ssize_t* length) noexcept nogil:
+    cdef bint at(self, Py_ssize_t row, const uint8_t** text, Py_ssize_t* length) noexcept nogil:
         """Where the text of a row is; false where there is none."""
         cdef Py_ssize_t entry = self.first + row
         cdef const int32_t* ends = <const int32_t*> self.offsets.ptr

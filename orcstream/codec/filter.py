@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,10 @@ from orcstream.codec._filter import (
     match_integers,
     match_texts,
 )
+from orcstream.codec.cells import bits, both, validity, validity_bits, window
 from orcstream.codec.column import Vector
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema import Kind, Type
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer as Readable
 
 __all__ = ["RowFilter"]
 
@@ -85,7 +83,7 @@ class RowFilter:
         if rows:
             # Some platforms report comparisons with a signalling NaN.
             with np.errstate(invalid="ignore"):
-                _window(out, "?", 0, rows)[:] = self._node(vectors, rows)
+                window(out, "?", 0, rows)[:] = self._node(vectors, rows)
         return out
 
 
@@ -149,10 +147,10 @@ class _LeafNode:
             raise ValueError(f"a vector of {vector.length} rows among vectors of {rows}")
         valid: _Mask | None = None
         for index in self.path[1:]:
-            valid = _both(valid, _bits_or_none(vector))
+            valid = both(valid, validity_bits(vector))
             child = vector.children[index]
             vector = child.slice(vector.offset, vector.offset + vector.length)
-        valid = _both(valid, _validity(self.type, vector))
+        valid = both(valid, validity(self.type, vector))
         if self.test is None:
             if valid is None:
                 return np.full(rows, not self.wanted)
@@ -163,48 +161,6 @@ class _LeafNode:
         if valid is not None:
             mask &= valid
         return mask
-
-
-# --- what is null ----------------------------------------------------------------------------------
-
-
-def _both(one: _Mask | None, other: _Mask | None) -> _Mask | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
-
-
-def _validity(type_: Type, vector: Vector) -> _Mask | None:
-    """True where there is a value; None where all rows have one."""
-    if type_.kind is not Kind.UNION:
-        return _bits_or_none(vector)
-    inner = _validity(type_.children[0], vector.children[0]) if type_.children else None
-    if inner is None:
-        return None
-    first = _window(vector.buffers[0], "u1", vector.offset, vector.length) == 0
-    offsets = _window(vector.buffers[1], "i4", vector.offset, vector.length)
-    valid = np.ones(vector.length, np.bool_)
-    valid[first] = inner[offsets[first]]
-    return valid
-
-
-def _bits_or_none(vector: Vector) -> _Mask | None:
-    validity = vector.buffers[0]
-    return None if validity is None or vector.null_count == 0 else _bits(validity, vector)
-
-
-def _bits(buffer: Readable | None, vector: Vector) -> _Mask:
-    start = vector.offset // 8
-    count = (vector.offset + vector.length + 7) // 8 - start
-    bits = np.unpackbits(_window(buffer, "u1", start, count), bitorder="little")
-    return bits[vector.offset % 8 :][: vector.length].view(np.bool_)
-
-
-def _window(buffer: Readable | None, dtype: str, start: int, length: int) -> NDArray[Any]:
-    if not length:
-        return np.empty(0, dtype)
-    assert buffer is not None
-    return np.frombuffer(buffer, dtype, length, start * np.dtype(dtype).itemsize)  # type: ignore[call-overload,no-any-return]
 
 
 # --- questions of each kind: a mask of its own for each call ----------------------------------------
@@ -253,8 +209,8 @@ def _boolean_test(leaf: Leaf) -> _Test:
     if len(accepted) != 1:
         return _constant(bool(accepted))
     if True in accepted:
-        return lambda vector: _bits(vector.buffers[1], vector)
-    return lambda vector: ~_bits(vector.buffers[1], vector)
+        return lambda vector: bits(vector.buffers[1], vector)
+    return lambda vector: ~bits(vector.buffers[1], vector)
 
 
 def _integer_test(leaf: Leaf, dtype: str) -> _Test:
@@ -287,7 +243,7 @@ def _integer_test(leaf: Leaf, dtype: str) -> _Test:
 
 
 def _numbers(dtype: str, vector: Vector) -> NDArray[Any]:
-    return _window(vector.buffers[1], dtype, vector.offset, vector.length)
+    return window(vector.buffers[1], dtype, vector.offset, vector.length)
 
 
 def _float_test(leaf: Leaf, dtype: str) -> _Test:
@@ -359,4 +315,4 @@ def _of_dictionary(ask: Callable[[Texts], Buffer], vector: Vector, entries: Vect
 
 
 def _as_mask(buffer: Buffer, vector: Vector) -> _Mask:
-    return _window(buffer, "?", 0, vector.length)
+    return window(buffer, "?", 0, vector.length)

@@ -1,4 +1,4 @@
-"""Cuts serialised protobuf messages into the bytes of one repeated field, without parsing those.
+"""Cuts serialised protobuf messages into the bytes of one repeated field, or joins them.
 
 Knows the wire format's tags and lengths. Must not know messages. Contract: the pieces are views of the
 data given, at most `limit` of them; bytes that are no protobuf message are `CorruptTail`. For messages
@@ -7,9 +7,11 @@ whose parts are mostly never needed, and which may be larger than a parsed messa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from orcstream.errors import CorruptTail
 
-__all__ = ["split_field"]
+__all__ = ["join_field", "split_field"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
@@ -43,6 +45,21 @@ def split_field(data: memoryview, number: int, limit: int, what: str) -> list[me
             pieces.append(data[at : at + length])
         at += length
     return pieces
+
+
+def join_field(number: int, pieces: Iterable[bytes]) -> bytes:
+    """A message that holds these pieces as its length-delimited field `number` and nothing else."""
+    tag = _varint_bytes(number << 3 | _BYTES)
+    return b"".join(part for piece in pieces for part in (tag, _varint_bytes(len(piece)), piece))
+
+
+def _varint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def _varint(data: memoryview, at: int, what: str) -> tuple[int, int]:

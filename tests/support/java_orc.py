@@ -139,6 +139,18 @@ def bloom_filter(entries: int, share: float) -> Any:
     return _gateway().jvm.org.apache.orc.util.BloomFilterUtf8(entries, share)
 
 
+def merge(path: Path, files: Sequence[Path]) -> list[str]:
+    """Joins files stripe by stripe, as Hive's CONCATENATE does; answers those that Java took."""
+    jvm = _gateway().jvm
+    hadoop = jvm.org.apache.hadoop
+    conf = hadoop.conf.Configuration(False)
+    conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+    orc = jvm.org.apache.orc.OrcFile
+    paths = [hadoop.fs.Path(str(file)) for file in files]
+    taken = orc.mergeFiles(hadoop.fs.Path(str(path)), orc.writerOptions(conf), paths)
+    return [str(one) for one in taken]
+
+
 def _rows(type_: T, text: str) -> list[object]:
     return [_from_json(type_, json.loads(line)) for line in text.split("\n") if line]
 

@@ -1,0 +1,203 @@
+"""The values of each column in a tree of vectors: which rows there are, and which of them have a value.
+
+Knows the Arrow layout of vectors and how ORC nests columns: a column has rows only where its parent has a
+value. Must not know what is made of the values (statistics, bloom filters, predicates). Contract: vectors are
+never changed, and what stands in the buffers where nulls are does not matter; offsets that contradict each
+other or the buffers are a ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orcstream.codec._filter import Texts
+from orcstream.codec._format import cut_texts
+from orcstream.codec._gather import select_positions
+from orcstream.codec.column import Field, Vector
+from orcstream.codec.gather import compact
+from orcstream.schema import Kind, Type
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer as Readable
+
+__all__ = [
+    "Cells",
+    "Mask",
+    "bits",
+    "both",
+    "cells_of",
+    "lengths_of",
+    "texts_of",
+    "validity",
+    "validity_bits",
+    "window",
+]
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Some rows of one column. `mask` is true where a row has a value; None where every row has one.
+
+    Rows whose parent is null are not among those that `has_null` speaks of.
+    """
+
+    field: Field
+    vector: Vector
+    mask: Mask | None
+    value_count: int
+    has_null: bool
+
+
+def cells_of(field: Field, vector: Vector) -> Iterator[Cells]:
+    """The cells of a column and of each column below it, in the order of column ids.
+
+    A null of child 0 of a union counts as a null union, since Arrow's unions have no nulls of their own.
+    """
+    yield from _walk(field, vector, None)
+
+
+def _walk(field: Field, vector: Vector, there: Mask | None) -> Iterator[Cells]:
+    rows = vector.length if there is None else int(np.count_nonzero(there))
+    mask = both(there, validity(field.type, vector))
+    values = vector.length if mask is None else int(np.count_nonzero(mask))
+    if values == vector.length:
+        mask = None
+    yield Cells(field, vector, mask, values, values < rows)
+    match field.type.kind:
+        case Kind.STRUCT:
+            for child, part in zip(field.children, vector.children, strict=True):
+                yield from _walk(child, part.slice(vector.offset, vector.offset + vector.length), mask)
+        case Kind.LIST:
+            yield from _walk(field.children[0], *_items(vector, mask))
+        case Kind.MAP:
+            entries, within = _items(vector, mask)
+            for child, part in zip(field.children[0].children, entries.children, strict=True):
+                yield from _walk(child, part.slice(entries.offset, entries.offset + entries.length), within)
+        case Kind.UNION:
+            yield from _union(field, vector, mask)
+
+
+def lengths_of(vector: Vector) -> NDArray[np.int32]:
+    """How many items each row of a list or map has; a null may have some, too."""
+    return np.diff(_offsets(vector))
+
+
+def _offsets(vector: Vector) -> NDArray[np.int32]:
+    if not vector.length:
+        return np.zeros(1, np.int32)
+    return window(vector.buffers[1], "i4", vector.offset, vector.length + 1)
+
+
+def _items(vector: Vector, mask: Mask | None) -> tuple[Vector, Mask | None]:
+    """The items of these lists, and which of them are of lists that are no nulls."""
+    offsets = _offsets(vector)
+    lengths = np.diff(offsets)
+    start, stop = int(offsets[0]), int(offsets[-1])
+    (child,) = vector.children
+    if start < 0 or stop > child.length or (lengths < 0).any():
+        raise ValueError("offsets beyond the items of a list")
+    within = None
+    if mask is not None and lengths[~mask].any():
+        within = np.repeat(mask, lengths)
+    return child.slice(start, stop), within
+
+
+def _union(field: Field, vector: Vector, mask: Mask | None) -> Iterator[Cells]:
+    tags = window(vector.buffers[0], "i1", vector.offset, vector.length)
+    offsets = window(vector.buffers[1], "i4", vector.offset, vector.length)
+    if mask is not None:
+        tags, offsets = tags[mask], offsets[mask]
+    for tag, (child, part) in enumerate(zip(field.children, vector.children, strict=True)):
+        places = offsets[tags == tag].astype(np.int64)
+        if len(places) and (places.min() < 0 or places.max() >= part.length):
+            raise ValueError("offsets beyond the values of a union")
+        if (np.diff(places) == 1).all():
+            first = int(places[0]) if len(places) else 0
+            own = part.slice(first, first + len(places))
+        else:
+            own = compact([(part, select_positions(places, len(places), part.length))], child)
+        yield from _walk(child, own, None)
+
+
+# --- what is null ----------------------------------------------------------------------------------
+
+
+def both(one: Mask | None, other: Mask | None) -> Mask | None:
+    """Where both are true; None stands for true everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def validity(type_: Type, vector: Vector) -> Mask | None:
+    """True where there is a value; None where all rows have one."""
+    if type_.kind is not Kind.UNION:
+        return validity_bits(vector)
+    inner = validity(type_.children[0], vector.children[0]) if type_.children else None
+    if inner is None:
+        return None
+    first = window(vector.buffers[0], "u1", vector.offset, vector.length) == 0
+    offsets = window(vector.buffers[1], "i4", vector.offset, vector.length)
+    valid_rows = np.ones(vector.length, np.bool_)
+    valid_rows[first] = inner[offsets[first]]
+    return valid_rows
+
+
+def validity_bits(vector: Vector) -> Mask | None:
+    """The same of a vector that is no union."""
+    valid = vector.buffers[0]
+    return None if valid is None or vector.null_count == 0 else bits(valid, vector)
+
+
+def bits(buffer: Readable | None, vector: Vector) -> Mask:
+    """The bits of a vector's rows in a bitmap of its own, one byte each."""
+    start = vector.offset // 8
+    count = (vector.offset + vector.length + 7) // 8 - start
+    found = np.unpackbits(window(buffer, "u1", start, count), bitorder="little")
+    return found[vector.offset % 8 :][: vector.length].view(np.bool_)
+
+
+def window(buffer: Readable | None, dtype: str, start: int, length: int) -> NDArray[Any]:
+    """Items `start` up to `start + length` of a buffer, sharing its memory; raises ValueError beyond it."""
+    if not length:
+        return np.empty(0, dtype)
+    assert buffer is not None
+    return np.frombuffer(buffer, dtype, length, start * np.dtype(dtype).itemsize)  # type: ignore[call-overload,no-any-return]
+
+
+# --- texts -----------------------------------------------------------------------------------------
+
+
+def texts_of(type_: Type, vector: Vector) -> Texts:
+    """The texts or binaries of a vector as kernels read them; CHAR as files hold it, padded with blanks."""
+    if type_.kind is Kind.CHAR and type_.max_length is not None and vector.length:
+        vector = _padded(vector, type_.max_length)
+    entries = vector.dictionary
+    if not vector.length:
+        return Texts(b"", b"", 0, 0)
+    if entries is None:
+        return Texts(vector.buffers[1], vector.buffers[2], vector.offset, vector.length)
+    offsets, data = entries.buffers[1], entries.buffers[2]
+    indexes, first, size = vector.buffers[1], vector.offset, entries.offset + entries.length
+    if entries.offset:
+        moved = window(indexes, "i4", first, vector.length) + np.int32(entries.offset)
+        return Texts(offsets, data, 0, vector.length, moved, size)
+    return Texts(offsets, data, first, vector.length, indexes, size)
+
+
+def _padded(vector: Vector, length: int) -> Vector:
+    if vector.dictionary is not None:
+        return replace(vector, dictionary=_padded(vector.dictionary, length))
+    if not vector.length:
+        return vector
+    offsets = window(vector.buffers[1], "i4", vector.offset, vector.length + 1)
+    data = np.frombuffer(memoryview(vector.buffers[2] or b""), np.uint8)
+    found = cut_texts(offsets, data, np.ones(vector.length, np.uint8), length, True, length)
+    return vector if found is None else Vector(vector.length, (None, *found), 0)
