@@ -19,8 +19,8 @@ from tests.support.read_sources import (
     Leftovers,
     ProbeSource,
     cost_of,
-    counted_budgets,
     indexed_sample,
+    listed_budgets,
     opened,
     probe,
     sample_rows,
@@ -169,7 +169,7 @@ async def test_a_failed_stream_holds_no_bytes(column: int) -> None:
     """Whoever keeps the error keeps frames of the decoder, but nothing that was fetched."""
     data, _ = broken(1, column)
     kept: OrcError | None = None
-    with counted_budgets() as budgets:
+    with listed_budgets() as budgets:
         async with opened(probe(data, COST)) as opened_file:
             file: Any = opened_file
             async with file.batches(where=API.col("a") != 7) as stream:
@@ -277,7 +277,7 @@ async def test_a_slow_consumer_stops_the_decoding() -> None:
     data = file_of("struct<s:string,n:bigint>", rows, 1000, Encoder(index=Index(stride=1000)))
     limit = 1 << 20
     source = probe(data)
-    with counted_budgets() as budgets:
+    with listed_budgets() as budgets:
         async with opened(source) as opened_file:
             file: Any = opened_file
             async with file.batches(where=API.col("s") > "0", memory_limit=limit, batch_rows=500) as stream:

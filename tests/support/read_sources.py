@@ -45,6 +45,7 @@ __all__ = [
     "counted_budgets",
     "counted_workers",
     "indexed_sample",
+    "listed_budgets",
     "open_over",
     "opened",
     "probe",
@@ -92,6 +93,21 @@ def indexed_sample(stripes: int = 5, rows: int = 40, stride: int = 10) -> bytes:
     for stripe in range(stripes):
         add_stripe(builder, sample_rows(stripe, rows), Encoder(index=Index(stride=stride)))
     return builder.build()
+
+
+@contextmanager
+def listed_budgets() -> Iterator[list[MemoryBudget]]:
+    """The budgets that are made meanwhile."""
+    made: list[MemoryBudget] = []
+    make = MemoryBudget.__init__
+
+    def listing(budget: MemoryBudget, *arguments: Any, **options: Any) -> None:
+        make(budget, *arguments, **options)
+        made.append(budget)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBudget, "__init__", listing)
+        yield made
 
 
 @contextmanager
