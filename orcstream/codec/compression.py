@@ -3,13 +3,14 @@
 Knows the 3-byte chunk header and which library decompresses which codec; every call has an upper bound
 for its output, so that no file decides what is allocated. Must not know streams or columns. Decompressors
 are not shared between threads (one `ZstdDecompressor` used by two threads corrupts data), so a
-`Decompressor` belongs to one worker. Specification: "Compression".
+`Decompressor` belongs to one worker, and so does a `Compressor`. Specification: "Compression".
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from typing import Any
 
 import cramjam
 import deflate
@@ -17,12 +18,14 @@ import lzallright
 import lzokay
 import zstandard
 
-from orcstream.errors import CorruptStream, FormatError, Unsupported
+from orcstream.errors import CorruptStream, FormatError, Unsupported, UsageError
 
-__all__ = ["Compression", "Decompress", "Decompressor", "decompress_metadata"]
+__all__ = ["Compression", "Compressor", "Decompress", "Decompressor", "decompress_metadata"]
 
 # Takes a chunk and a view to write to; answers how many bytes it wrote.
 Decompress = Callable[[memoryview, memoryview], int]
+# Takes bytes, answers them compressed: an object with a buffer.
+_Compress = Callable[[memoryview], Any]
 
 _HEADER_BYTES = 3
 
@@ -174,3 +177,78 @@ def _check_cap(size: int, cap_bytes: int) -> None:
         raise Unsupported(
             f"metadata decompresses to more than {cap_bytes} bytes", reason="metadata_too_large"
         )
+
+
+class Compressor:
+    """Compresses blocks of one codec into chunks; for one thread at a time.
+
+    Calling it with a block's bytes (2^23 - 1 at most) answers the chunk with its 3-byte header, or None
+    where compression would not make the block shorter: such a block is stored as it is. `level` is the
+    codec's own scale (zlib 0 to 12, zstd -131072 to 22, brotli 0 to 11); None takes its default (6, 3 and
+    5), and the others have no scale. The same bytes, level and library give the same chunk. `UsageError`
+    for a level that the codec does not have.
+    """
+
+    __slots__ = ("_compress", "compression")
+
+    def __init__(self, compression: Compression, level: int | None = None) -> None:
+        if compression is Compression.NONE:
+            raise UsageError("NONE compresses nothing")
+        lowest, default, highest = _LEVELS.get(compression, (0, 0, -1))
+        if level is not None and not lowest <= level <= highest:
+            allowed = f"{lowest} to {highest}" if lowest <= highest else "none"
+            raise UsageError(f"{compression.name} has no level {level}; levels: {allowed}")
+        self.compression = compression
+        self._compress = _OUT_OF[compression](default if level is None else level)
+
+    def __call__(self, block: memoryview) -> bytes | None:
+        data = memoryview(self._compress(block))
+        length = data.nbytes
+        if length >= block.nbytes:
+            return None
+        return b"".join(((length << 1).to_bytes(_HEADER_BYTES, "little"), data))
+
+
+def _zlib_out(level: int) -> _Compress:
+    compress = deflate.deflate_compress
+    return lambda block: compress(block, level)
+
+
+def _snappy_out(_: int) -> _Compress:
+    compress: _Compress = cramjam.snappy.compress_raw
+    return compress
+
+
+def _lzo_out(_: int) -> _Compress:
+    compress: _Compress = lzallright.LZOCompressor().compress
+    return compress
+
+
+def _lz4_out(_: int) -> _Compress:
+    compress = cramjam.lz4.compress_block
+    return lambda block: compress(block, store_size=False)
+
+
+def _zstd_out(level: int) -> _Compress:
+    return zstandard.ZstdCompressor(level=level).compress
+
+
+def _brotli_out(level: int) -> _Compress:
+    compress = cramjam.brotli.compress
+    return lambda block: compress(block, level=level)
+
+
+_OUT_OF: dict[Compression, Callable[[int], _Compress]] = {
+    Compression.ZLIB: _zlib_out,
+    Compression.SNAPPY: _snappy_out,
+    Compression.LZO: _lzo_out,
+    Compression.LZ4: _lz4_out,
+    Compression.ZSTD: _zstd_out,
+    Compression.BROTLI: _brotli_out,
+}
+# Lowest, default, highest.
+_LEVELS = {
+    Compression.ZLIB: (0, 6, 12),
+    Compression.ZSTD: (-131072, 3, 22),
+    Compression.BROTLI: (0, 5, 11),
+}
