@@ -2,7 +2,8 @@
 
 Knows two pipelines and how the rows of the first become the stripes of the second. Must not know how
 anything is fetched or decoded. What the predicate's pipeline has decoded of columns that the user wants too
-is handed on; a stripe is handed on in parts where that would take too much memory.
+is handed on. Where that would take too much memory, a stripe is handed on in parts; or, where no index leads
+to those, decoded again.
 """
 
 from __future__ import annotations
@@ -97,8 +98,11 @@ class LateReading:
             self.pipeline.wake()
             part.add(delivery, mask, {run: columns[run] for run in self._plan.kept.values()})
             if part.size >= self._output.budget.decoded_window_bytes:
-                await self._hand_on(part, fetcher)
-                part = _Part()
+                if _context_of(delivery.stripe).leads_to(self._plan.root):
+                    await self._hand_on(part, fetcher)
+                    part = _Part()
+                else:  # each part would begin with the stripe's first row
+                    part.forget_vectors()
 
     async def _end_stripe(self, part: _Part, fetcher: Fetcher) -> None:
         await self._hand_on(part, fetcher)
@@ -109,8 +113,7 @@ class LateReading:
         """The rest of what was looked at: nothing of it is read where no row matches."""
         if part.stripe is None:
             return
-        context = part.stripe.context
-        assert isinstance(context, StripeContext)
+        context = _context_of(part.stripe)
         self._pruned.filtered += part.row_count - part.match_count
         if part.match_count == 0:
             return
@@ -119,9 +122,16 @@ class LateReading:
             self._plan.root,
             part.rows(context.groups),
             decided=part.matches(),
-            decoded={place: partial(part.segments, run) for place, run in self._plan.kept.items()},
+            decoded={place: partial(part.segments, run) for place, run in self._plan.kept.items()}
+            if part.keeps_vectors
+            else None,
         )
         fetcher.add(stripe, part.stripe.held)
+
+
+def _context_of(stripe: StripeRun) -> StripeContext:
+    assert isinstance(stripe.context, StripeContext)
+    return stripe.context
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +157,13 @@ class _Part:
         self._kept: list[Mapping[int, Vector]] = []
         self._numbers: list[NDArray[np.int64]] = []
         self.size = self.row_count = self.match_count = 0
+        self.keeps_vectors = True
+
+    def forget_vectors(self) -> None:
+        """Those rows are decoded again with the others."""
+        self.keeps_vectors = False
+        self._kept.clear()
+        self.size = 0
 
     def add(self, delivery: Delivery, mask: NDArray[np.bool_], kept: Mapping[int, Vector]) -> None:
         """Take rows that follow those before; `kept` are their vectors by run."""
@@ -157,11 +174,12 @@ class _Part:
             row_count = int(np.count_nonzero(chosen))
             mask = mask & chosen
         self._seen.append((delivery.start, delivery.start + delivery.row_count))
-        self._kept.append(kept)
         self._numbers.append(delivery.start + np.flatnonzero(mask))
         self.row_count += row_count
         self.match_count += len(self._numbers[-1])
-        self.size += sum(vector_bytes(vector) for vector in kept.values()) + self._numbers[-1].nbytes
+        if self.keeps_vectors:
+            self._kept.append(kept)
+            self.size += sum(vector_bytes(vector) for vector in kept.values()) + self._numbers[-1].nbytes
 
     def matches(self) -> _Matches:
         return _Matches(np.concatenate(self._numbers))

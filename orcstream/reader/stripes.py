@@ -122,6 +122,11 @@ class StripeContext:
             for stream, range_ in self._placed
         )
 
+    def leads_to(self, root: Type) -> bool:
+        """Whether the indexes lead to rows in the middle of all columns of `root`."""
+        columns = (type_ for type_ in walk_types(root) if type_ is not root or self.has_nullable_root)
+        return all(self._index_of(type_) is not None for type_ in columns)
+
     def run(
         self,
         root: Type,

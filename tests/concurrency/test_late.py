@@ -299,3 +299,19 @@ async def _quiet(source: ProbeSource) -> None:
             before = source.request_count
             await anyio.sleep(0.01)
             calm = calm + 1 if source.open_count == source.request_count - before == 0 else 0
+
+
+@pytest.mark.parametrize("stride", [0, 500])
+async def test_no_part_of_a_stripe_is_read_again_and_again(stride: int) -> None:
+    """A stripe too large to be kept decoded goes on in parts, unless each would begin with its first row."""
+    rng = random.Random(2)
+    rows = [(f"{rng.getrandbits(400):0100x}", rng.getrandbits(60)) for _ in range(20_000)]
+    data = file_of(
+        "struct<s:string,n:bigint>", rows, 20_000, Encoder(index=Index(stride=stride) if stride else None)
+    )
+    async with opened(probe(data)) as opened_file:
+        file: Any = opened_file
+        async with file.batches(where=API.col("s") > "4", memory_limit=1 << 20) as stream:
+            found = [row for batch in [b async for b in stream] for row in rows_in(batch)]
+    assert found == [row for row in rows if row[0] > "4"]
+    assert stream.stats.bytes_read < 2.1 * len(data)

@@ -101,13 +101,19 @@ def build(type_: T, rows: Sequence[Any], form: Form) -> bytes:
 
 
 @hypothesis.settings(max_examples=70)
-@hypothesis.given(table=strategies.tables(st.one_of(SCHEMAS, FLAT)), form=FORMS, seed=st.integers(0, 2**32))
+@hypothesis.given(
+    table=strategies.tables(st.one_of(SCHEMAS, FLAT)),
+    form=FORMS,
+    late=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
 def test_any_selection(
-    tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, form: Form, seed: int
+    tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, form: Form, *, late: bool, seed: int
 ) -> None:
     path = tmp_path_factory.mktemp("selected") / "any.orc"
     path.write_bytes(build(table.type_, table.rows, form))
-    selecting.run(path, table.type_, seed)
+    with selecting.predicate_first(late):
+        selecting.run(path, table.type_, seed)
 
 
 @hypothesis.settings(max_examples=30)
@@ -116,10 +122,18 @@ def test_any_selection(
     nulls=st.sampled_from(("none", "all", "by group", "by stripe", "some")),
     ascending=st.booleans(),
     form=FORMS,
+    late=st.booleans(),
     seed=st.integers(0, 2**32),
 )
 def test_pruning_where_it_pays(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, nulls: str, ascending: bool, form: Form, seed: int
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str,
+    nulls: str,
+    *,
+    ascending: bool,
+    form: Form,
+    late: bool,
+    seed: int,
 ) -> None:
     """Clustered values, so that statistics drop whole groups and stripes; nulls at the same borders."""
     type_ = parse(f"struct<v:{kind},n:int,s:struct<v:{kind},l:array<int>>>")
@@ -136,7 +150,8 @@ def test_pruning_where_it_pays(
     rows = [(value(row), row, (value(row), [row] * (row % 3)) if row % 7 else None) for row in range(900)]
     path = tmp_path_factory.mktemp("clustered") / "any.orc"
     path.write_bytes(build(type_, rows, form))
-    selecting.run(path, type_, seed)
+    with selecting.predicate_first(late):
+        selecting.run(path, type_, seed)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])

@@ -7,13 +7,16 @@ a seed, and compares. The full read is judged elsewhere, against other programs.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 import orcstream
+from orcstream.reader import planning
 from tests.support import compare, reading
 from tests.support.predicates import Node, Predicates, as_tuples, build, columns_of, matching
 from tests.support.reference.types import T
@@ -36,6 +39,14 @@ def run_async(go: Callable[[], Awaitable[None]]) -> None:
 def run(path: Path, type_: T, seed: int, **options: Any) -> None:
     """`check` in a loop of its own; `options` go to `open` or to every read, as they belong."""
     run_async(lambda: check(path, type_, seed, **options))
+
+
+@contextmanager
+def predicate_first(first: bool) -> Iterator[None]:
+    """Reads the columns of predicates before the others, or never, whatever that pays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "late_pays", lambda *_: first)
+        yield
 
 
 class _Always:
@@ -192,7 +203,9 @@ async def check_predicate(
     for names in (list(type_.names), some_columns(type_, rng), others):
         part = narrowed(type_, names)
         options = {**some_options(rng), **more}
-        found = await rows_of(file.batches(where=where, columns=[(n,) for n in names], **options), part)
+        stream = file.batches(where=where, columns=[(n,) for n in names], **options)
+        found = await rows_of(stream, part)
+        assert counted(stream.stats) == len(full)
         told(node, part, found, picked(type_, full, kept, names))
     rows = some_range(len(full), rng)
     inside = [number for number in kept if number in rows]
@@ -223,6 +236,13 @@ async def check_seek_under(
         rest = [reading.from_python(type_, row) async for batch in stream for row in batch.to_pylist()]
     expected = [full[number] for number in kept if number >= at]
     compare.assert_same_rows(type_, rest, expected)
+
+
+def counted(stats: Any) -> int:
+    """Rows that were delivered, and those that were not, by what showed that they have no match."""
+    pruned = (stats.rows_pruned_by_file, stats.rows_pruned_by_stripe)
+    by_group = (stats.rows_pruned_by_row_group, stats.rows_pruned_by_bloom)
+    return sum((stats.row_count, stats.rows_filtered, *pruned, *by_group))
 
 
 def told(node: Node, type_: T, found: list[Any], expected: list[Any]) -> None:
