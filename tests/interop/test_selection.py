@@ -35,7 +35,7 @@ SMALL = st.fixed_dictionaries(
 LIMITS = strategies.Limits(first_day=-141_427)
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=20)
 @hypothesis.given(table=strategies.tables(test_pyarrow_written.SCHEMAS), options=SMALL, seed=SEEDS)
 def test_of_pyarrow(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any], seed: int
@@ -45,7 +45,7 @@ def test_of_pyarrow(
     selecting.run(path, table.type_, seed)
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=20)
 @hypothesis.given(
     table=strategies.tables(test_pyorc_written.SCHEMAS, LIMITS),
     options=SMALL,
@@ -66,7 +66,7 @@ def test_of_pyorc(
 
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=20)
 @hypothesis.given(
     table=strategies.tables(test_java_written.SCHEMAS),
     options=strategies.java_options(),

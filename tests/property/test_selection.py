@@ -100,7 +100,7 @@ def build(type_: T, rows: Sequence[Any], form: Form) -> bytes:
     return builder.build()
 
 
-@hypothesis.settings(max_examples=70)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(
     table=strategies.tables(st.one_of(SCHEMAS, FLAT)),
     form=FORMS,
@@ -116,7 +116,7 @@ def test_any_selection(
         selecting.run(path, table.type_, seed)
 
 
-@hypothesis.settings(max_examples=30)
+@hypothesis.settings(max_examples=12)
 @hypothesis.given(
     kind=st.sampled_from(("int", "bigint", "string", "double", "date", "timestamp", "decimal(12,3)")),
     nulls=st.sampled_from(("none", "all", "by group", "by stripe", "some")),
