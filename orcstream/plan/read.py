@@ -105,9 +105,12 @@ def plan_control(
     return ControlPlan(tuple(wanted), tuple(owners), tuple(requests))
 
 
-def first_window_bytes(cost: CostModel) -> int:
-    """How much to ask for before anything can be decoded: what the store brings in a latency, or little."""
-    return max(_FIRST_WINDOW_BYTES, cost.hop_bytes)
+def first_window_bytes(cost: CostModel) -> int | None:
+    """How much to ask for before anything can be decoded: what the store brings in a latency, or little.
+
+    None for near sources, where more and smaller pieces cost more than the wait.
+    """
+    return None if cost.is_near else max(_FIRST_WINDOW_BYTES, cost.hop_bytes)
 
 
 def plan_windows(

@@ -247,6 +247,8 @@ class OrcFile:
             rows=rows,
             schema=schema,
             memory_limit=memory_limit,
+            # Explaining delivers no times, so those that do not fit nanoseconds are no hindrance.
+            timestamp_unit="us",
             case_sensitive=case_sensitive,
         )
         plan = self._planner.plan(options)
