@@ -19,6 +19,7 @@ import aiohttp
 import anyio
 import anyio.to_thread
 import yarl
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
@@ -85,7 +86,13 @@ async def lease_s3(options: Mapping[str, Any]) -> Lease[S3Client]:
 
 
 async def _make_client(options: Mapping[str, Any]) -> S3Client:
-    config = {"max_pool_connections": 64, "retries": {"total_max_attempts": 1, "mode": "standard"}}
+    config: dict[str, Any] = {
+        "max_pool_connections": 64,
+        "retries": {"total_max_attempts": 1, "mode": "standard"},
+    }
+    if "request_checksum_calculation" in Config.OPTION_DEFAULTS:
+        # Newer botocore sends checksums in trailers, which many stores refuse, or take for data.
+        config["request_checksum_calculation"] = "when_required"
     config |= options.get("config_kwargs") or {}
     arguments = {**options, "config_kwargs": config}
     filesystem = S3FileSystem(asynchronous=True, skip_instance_cache=True, **arguments)

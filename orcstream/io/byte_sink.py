@@ -1,0 +1,227 @@
+"""What a sink of bytes is: the contract that every store is brought to, and what a prepared file is.
+
+Knows parts, options and names of temporaries. Must not know any store, nor what the bytes mean.
+
+A file is written in four steps. `write` appends; whole parts leave for the store while more is written.
+`prepare` answers when all bytes are durable, and none visible: a `Prepared` is a value, may be pickled, and
+may be committed by another task, loop, process or host. `commit` (in `io.sink`) makes the file visible,
+whole and at once; an earlier file of that name is there until then. `abort`, or `discard` of what was
+prepared, leaves nothing. Commit and discard may be repeated, also after they failed or were cancelled.
+
+Errors of all sinks: `FileNotFoundError`, `PermissionError`, `FileExistsError` (with ``overwrite=False``),
+`IsADirectoryError`, `Unsupported`, `UsageError`; `SinkError` for the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+from orcstream.byterange import BytesLike
+from orcstream.errors import SinkError, UsageError
+from orcstream.io.urls import strip_credentials
+
+__all__ = [
+    "ByteSink",
+    "Leftover",
+    "Prepared",
+    "SinkOptions",
+    "Store",
+    "Upload",
+    "already_there",
+    "is_temporary_of",
+    "temporary_name",
+]
+
+# Names of files may have 255 bytes on most file systems.
+LONGEST_NAME_BYTES = 255
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.orcstream-[0-9a-f]{32}\.tmp", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """`part_bytes` in a part, at most `upload_cap` of them under way; `in_flight_bytes` in memory in all.
+
+    One part is always admitted, whatever `in_flight_bytes` is. S3 takes no part below 5 MiB but the last, and
+    no more than 10,000: parts grow once 1,500 of them were written. A failed request is sent again up to
+    `retries` times; each attempt may take `timeout_s` seconds, and an abort `abort_timeout_s` in all.
+    `allow_non_atomic` also writes to stores that cannot make a file appear at once.
+    """
+
+    part_bytes: int = 8 << 20
+    upload_cap: int = 8
+    in_flight_bytes: int = 64 << 20
+    retries: int = 5
+    timeout_s: float = 60.0
+    abort_timeout_s: float = 30.0
+    allow_non_atomic: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("part_bytes", 1), ("upload_cap", 1), ("in_flight_bytes", 1), ("retries", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise UsageError(
+                    f"sink_options: {name} must be an integer of at least {least}, not {value!r}"
+                )
+        for name in ("timeout_s", "abort_timeout_s"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+                raise UsageError(f"sink_options: {name} must be above 0, not {value!r}")
+        if not isinstance(self.allow_non_atomic, bool):
+            raise UsageError(
+                f"sink_options: allow_non_atomic must be True or False, not {self.allow_non_atomic!r}"
+            )
+
+    @classmethod
+    def of(cls, value: SinkOptions | Mapping[str, Any] | None) -> SinkOptions:
+        """The options as given by the user: themselves, a dictionary of their fields, or None."""
+        if value is None:
+            return cls()
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, Mapping):
+            raise UsageError(f"sink_options must be SinkOptions or a dictionary, not {type(value).__name__}")
+        names = [one.name for one in fields(cls)]
+        for name in value:
+            if name not in names:
+                raise UsageError(f"sink_options: unknown option {name!r}; there are {', '.join(names)}")
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A file that is complete and durable, but not visible. A plain value: it holds nothing open.
+
+    `url` is as it was given, credentials and all; `shown` may be printed. `state` is the store's own: the
+    name of a temporary, or the id of an upload and its parts.
+    """
+
+    url: str = field(repr=False)
+    length: int
+    overwrite: bool
+    state: object
+
+    @property
+    def shown(self) -> str:
+        return strip_credentials(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """What a writer that was killed left behind: `identity` is a path, or the id of an upload to `url`.
+
+    `age_s` is None where the store does not say.
+    """
+
+    url: str
+    kind: Literal["temporary", "upload"]
+    identity: str
+    age_s: float | None
+
+
+class ByteSink(Protocol):
+    """One file in the making. Belongs to the loop it was opened in; one task at a time may write."""
+
+    @property
+    def url(self) -> str:
+        """What the user named, without credentials."""
+
+    @property
+    def length(self) -> int:
+        """The bytes written so far."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by parts that are filled or under way."""
+
+    async def write(self, data: BytesLike) -> None:
+        """Append a copy of `data`; waits while too many bytes are under way.
+
+        A failure of an earlier part is raised here. After an error or a cancellation only `abort` is left.
+        """
+
+    async def prepare(self) -> Prepared:
+        """Wait until everything is durable; may be called again."""
+
+    async def abort(self) -> None:
+        """Leave nothing behind and close. Not cancelled, bounded in time, may be called again.
+
+        `SinkError` where the store would not let go: then `cleanup` finds the rest later.
+        """
+
+    async def aclose(self) -> None:
+        """Give back what the sink holds; aborts what was not prepared."""
+
+
+class Upload(Protocol):
+    """What a store does for one sink. Each call may fail with `Transient` and be made again."""
+
+    @property
+    def retries_parts(self) -> bool:
+        """Whether a part may be sent again after a failure."""
+
+    async def begin(self) -> None: ...
+
+    async def put(self, number: int, offset: int, data: bytes) -> None:
+        """Part `number`, from 1, whose first byte is the file's byte `offset`."""
+
+    async def finish(self, length: int) -> object:
+        """Make everything durable; answers the state that `commit` needs."""
+
+    async def discard(self) -> None:
+        """Leave nothing, whatever was begun, finished or lost; called when no other call is under way."""
+
+
+class Store(Protocol):
+    """One URL of a store, and what may be done there."""
+
+    @property
+    def part_cap(self) -> int | None:
+        """How many parts a file may have."""
+
+    @property
+    def smallest_part_bytes(self) -> int: ...
+
+    @property
+    def upload_cap(self) -> int | None:
+        """How many parts may be under way at once."""
+
+    def new_upload(self, options: SinkOptions) -> Upload: ...
+
+    async def commit(self, prepared: Prepared, options: SinkOptions) -> None: ...
+
+    async def discard(self, prepared: Prepared) -> None: ...
+
+    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]: ...
+
+    async def aclose(self) -> None: ...
+
+
+def temporary_name(name: str) -> str:
+    """A hidden name beside `name` that no two writers share, and that `cleanup` knows again."""
+    ending = f".orcstream-{uuid4().hex}.tmp"
+    room = LONGEST_NAME_BYTES - len(ending) - 1
+    shortened = os.fsdecode(os.fsencode(name)[:room])
+    return f".{shortened}{ending}"
+
+
+def is_temporary_of(candidate: str, name: str | None) -> bool:
+    """Whether `candidate` is a temporary of the file `name`, or of any file."""
+    match = TEMPORARY.fullmatch(candidate)
+    if match is None or name is None:
+        return match is not None
+    room = LONGEST_NAME_BYTES - (len(candidate) - len(match["name"]))
+    return match["name"] == os.fsdecode(os.fsencode(name)[:room])
+
+
+def already_there(url: str) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), url)
+
+
+def no_parts_left(url: str, part_cap: int) -> SinkError:
+    return SinkError(f"the file has more than {part_cap} parts: larger part_bytes are needed", url=url)

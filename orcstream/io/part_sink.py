@@ -1,0 +1,272 @@
+"""The sink itself: cuts what is written into parts and sends them, several at a time, in bounded memory.
+
+Knows parts, tasks and what may still be done after what. Must not know any store: that is an `Upload`'s.
+
+Parts are sent by tasks of their own, so that a writer that is cancelled, or leaves its task group, takes no
+half-sent part with it. A part that fails is told at the next `write` or `prepare`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.lowlevel
+
+from orcstream.byterange import BytesLike
+from orcstream.errors import OrcError, SinkError, Unsupported, UsageError
+from orcstream.io.byte_sink import Prepared, SinkOptions, Store, no_parts_left
+from orcstream.io.retry import RetryPolicy
+from orcstream.io.urls import strip_credentials
+
+__all__ = ["PartSink", "policy_of", "sink_error"]
+
+# Parts are of one size, which some stores want, until there are so many of them; from then on each is this
+# fraction of what was written. 10,000 parts of 8 MiB and more are then 3.5 TB and not 80 GB.
+GROWS_AFTER_PARTS = 1500
+GROWS_BY_BYTES = 1 << 20
+
+
+class PartSink:
+    """A sink over any store; see `ByteSink`."""
+
+    def __init__(
+        self,
+        url: str,
+        store: Store,
+        options: SinkOptions,
+        *,
+        overwrite: bool,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self._full_url = url
+        self.url = strip_credentials(url)
+        self._store = store
+        self._options = options
+        self._overwrite = overwrite
+        self._policy = policy or policy_of(options)
+        self._upload = store.new_upload(options)
+        self._upload_cap = min(options.upload_cap, store.upload_cap or options.upload_cap)
+        self._part: io.BytesIO | None = None
+        self._reserved_bytes = 0  # for the part that is being filled
+        self._part_count = 0
+        self._length = 0
+        self._sent_bytes = 0
+        self._held_bytes = 0
+        self._sending: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._sent = anyio.Event()
+        self._beginning = anyio.Lock()
+        self._began = False
+        self._failure: BaseException | None = None
+        self._busy = False
+        self._prepared: Prepared | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    async def write(self, data: BytesLike) -> None:
+        view = memoryview(data).cast("B")
+        self._enter()
+        if self._prepared is not None:
+            self._busy = False
+            raise UsageError("the file is prepared: nothing can be added", url=self.url)
+        try:
+            while len(view):
+                part = self._part if self._part is not None else await self._new_part()
+                count = part.write(view[: self._reserved_bytes - part.tell()])
+                self._length += count
+                view = view[count:]
+                if part.tell() == self._reserved_bytes:
+                    await self._send()
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._busy = False
+
+    async def prepare(self) -> Prepared:
+        self._enter()
+        try:
+            if self._prepared is None:
+                self._prepared = await self._prepare()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._busy = False
+        return self._prepared
+
+    async def abort(self) -> None:
+        if self._closed and self._ending is None:
+            return
+        if self._ending is None:
+            # A task of its own: it goes on should the one that waits for it be cancelled again.
+            self._ending = asyncio.create_task(self._end())
+        with anyio.CancelScope(shield=True):
+            await asyncio.shield(self._ending)
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        if self._prepared is None:
+            await self.abort()
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            await self._store.aclose()
+
+    def _enter(self) -> None:
+        if self._closed or self._ending is not None:
+            raise UsageError("the sink is closed", url=self.url)
+        if self._busy:
+            raise UsageError("two tasks use one sink", url=self.url)
+        self._raise_failure()
+        self._busy = True
+
+    def _raise_failure(self) -> None:
+        if self._failure is None:
+            return
+        if isinstance(self._failure, Exception):
+            raise sink_error(self._failure, self.url)
+        raise SinkError("an earlier call was cancelled: the file can only be aborted", url=self.url)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+
+    async def _new_part(self) -> io.BytesIO:
+        """The next part to fill, once there is room for it."""
+        part_bytes = self._part_bytes()
+        while self._sending and self._held_bytes + part_bytes > self._options.in_flight_bytes:
+            await self._sent.wait()
+            self._raise_failure()
+        if self._store.part_cap is not None and self._part_count >= self._store.part_cap:
+            raise no_parts_left(self.url, self._store.part_cap)
+        self._held_bytes += part_bytes
+        self._reserved_bytes = part_bytes
+        self._part = io.BytesIO()
+        return self._part
+
+    def _part_bytes(self) -> int:
+        least = max(self._options.part_bytes, self._store.smallest_part_bytes)
+        if self._store.part_cap is None or self._part_count < GROWS_AFTER_PARTS:
+            return least
+        grown = -(-self._length // (GROWS_AFTER_PARTS * GROWS_BY_BYTES)) * GROWS_BY_BYTES
+        return max(least, grown)
+
+    async def _send(self) -> None:
+        """Hand the part that is being filled to a task, once it is its turn."""
+        while len(self._sending) >= self._upload_cap:
+            await self._sent.wait()
+        self._raise_failure()
+        part, self._part = self._part, None
+        assert part is not None
+        data = part.getvalue()  # without a copy, because the part is given up
+        reserved_bytes = self._reserved_bytes
+        self._part_count += 1
+        offset, self._sent_bytes = self._sent_bytes, self._sent_bytes + len(data)
+        scope = anyio.CancelScope()
+        task = asyncio.create_task(self._send_part(scope, self._part_count, offset, data))
+        self._sending[task] = scope
+
+        def sent(done: asyncio.Task[None]) -> None:
+            del self._sending[done]
+            self._held_bytes -= reserved_bytes
+            self._sent.set()
+            self._sent = anyio.Event()
+
+        task.add_done_callback(sent)
+
+    async def _send_part(self, scope: anyio.CancelScope, number: int, offset: int, data: bytes) -> None:
+        with scope:
+            try:
+                await self._begin()
+                if self._failure is not None:
+                    return
+                if self._upload.retries_parts:
+                    await self._try(lambda: self._upload.put(number, offset, data))
+                else:
+                    await self._upload.put(number, offset, data)
+            except Exception as error:  # noqa: BLE001 - told to whoever writes next
+                self._fail(error)
+            except BaseException as error:
+                self._fail(error)
+                raise
+
+    async def _begin(self) -> None:
+        async with self._beginning:
+            if not self._began and self._failure is None:
+                await self._try(self._upload.begin)
+                self._began = True
+
+    async def _try(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        await self._policy.run(attempt, url=self.url)
+
+    async def _prepare(self) -> Prepared:
+        # An empty file has one empty part, because an upload to S3 needs one.
+        if self._part is None and self._part_count == 0:
+            await self._new_part()
+        if self._part is not None:
+            await self._send()
+        while self._sending:
+            await self._sent.wait()
+        self._raise_failure()
+        try:
+            state = await self._policy.run(lambda: self._upload.finish(self._length), url=self.url)
+        except Exception as error:  # noqa: BLE001 - raised as what a writer is told
+            failure = sink_error(error, self.url)
+            raise failure from (error if failure is not error else error.__cause__)
+        return Prepared(url=self._full_url, length=self._length, overwrite=self._overwrite, state=state)
+
+    async def _end(self) -> None:
+        self._closed = True
+        self._fail(SinkError("the file was aborted", url=self.url))
+        failure: Exception | None = None
+        try:
+            with anyio.move_on_after(self._options.abort_timeout_s) as limit:
+                for scope in self._sending.values():
+                    scope.cancel()
+                while self._sending:
+                    await self._sent.wait()
+                await self._try(self._upload.discard)
+        except Exception as error:  # noqa: BLE001 - told below, once everything is closed
+            failure = error
+        finally:
+            self._part = None
+            self._held_bytes = 0
+            await self._store.aclose()
+        if limit.cancelled_caught or failure is not None:
+            reason = str(failure) if failure else f"no end within {self._options.abort_timeout_s:g} s"
+            raise SinkError(
+                f"the abort failed ({reason}); what is left is not visible, and cleanup removes it",
+                url=self.url,
+            ) from failure
+
+
+def policy_of(options: SinkOptions) -> RetryPolicy:
+    return RetryPolicy(retries=options.retries, timeout_s=options.timeout_s)
+
+
+def sink_error(error: Exception, url: str) -> Exception:
+    """A failure of a store as a writer tells it."""
+    if isinstance(error, SinkError | UsageError | Unsupported):
+        return error.locate(url=url)
+    if isinstance(error, OrcError):
+        failure = SinkError(error.message, url=error.url or url)
+        failure.__cause__ = error
+        return failure
+    if isinstance(error, FileNotFoundError | PermissionError | FileExistsError | IsADirectoryError):
+        return error
+    failure = SinkError(f"{type(error).__name__}: {error}", url=url)
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,189 @@
+"""Writes to a URL: decides which store takes it, commits what was prepared, cleans up after killed writers.
+
+Knows which protocol goes where. Must not know how any of them works, nor what the bytes mean. Stores' modules
+are imported when their first URL is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from orcstream.errors import CommitFailed, SinkError, SourceError, Unsupported, UsageError
+from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
+from orcstream.io.part_sink import PartSink, policy_of, sink_error
+from orcstream.io.urls import local_path, protocol_of, strip_credentials
+
+__all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
+
+BUFFER_URL = "<buffer>"
+# A chain of file systems: a cache, an archive or the like over another.
+CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(://[^:]*)?::[A-Za-z]")
+
+
+async def open_sink(
+    url: str | os.PathLike[str] | io.BytesIO,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    sink_options: SinkOptions | Mapping[str, Any] | None = None,
+    overwrite: bool = True,
+) -> ByteSink:
+    """A sink for a path, any URL that fsspec can write to, or a buffer, which `commit` writes to.
+
+    Nothing is sent yet: the first full part, or `prepare`, begins. With ``overwrite=False`` the commit raises
+    `FileExistsError` where there is a file already.
+    """
+    options = SinkOptions.of(sink_options)
+    if isinstance(url, io.BytesIO):
+        _need_asyncio()
+        from orcstream.io.sink_memory import BufferStore
+
+        return PartSink(BUFFER_URL, BufferStore(url), options, overwrite=overwrite)
+    text = _text_of(url)
+    store = await _open_store(text, storage_options)
+    try:
+        return PartSink(text, store, options, overwrite=overwrite)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+        raise
+
+
+async def commit(
+    prepared: Prepared,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    sink_options: SinkOptions | Mapping[str, Any] | None = None,
+) -> None:
+    """Make a prepared file visible, whole and at once.
+
+    May be called again with the same `prepared`: then it finds out what became of it. `FileExistsError` where
+    it must not overwrite; `CommitFailed` if it was refused and nothing appeared; `CommitUnknown` if the
+    answer was lost and could not be found out either. A commit that was cancelled may have happened.
+    """
+    options = SinkOptions.of(sink_options)
+    try:
+        await _with_store(prepared, storage_options, lambda store: store.commit(prepared, options))
+    except SourceError as error:
+        raise CommitFailed(error.message, url=error.url or prepared.shown) from error
+
+
+async def discard(
+    prepared: Prepared,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    sink_options: SinkOptions | Mapping[str, Any] | None = None,
+) -> None:
+    """Leave nothing of a prepared file; what was committed already stays. May be called again.
+
+    Not cancelled, and bounded by `abort_timeout_s`; `SinkError` where the store would not let go.
+    """
+    options = SinkOptions.of(sink_options)
+
+    async def run(store: Store) -> None:
+        await policy_of(options).run(lambda: store.discard(prepared), url=prepared.shown)
+
+    try:
+        with anyio.fail_after(options.abort_timeout_s, shield=True):
+            await _with_store(prepared, storage_options, run)
+    except (SourceError, TimeoutError) as error:
+        raise sink_error(error, prepared.shown) from error
+
+
+async def cleanup(
+    url: str | os.PathLike[str],
+    *,
+    older_than_s: float,
+    remove: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[Leftover]:
+    """Remove what killed writers left for `url`, or below it as a folder; answers what it was.
+
+    Only what is older than `older_than_s` seconds, by the store's clock and ours: a writer that is still at
+    work must not lose its parts. On S3 these are all unfinished uploads, whichever program began them. With
+    ``remove=False`` they are only listed.
+    """
+    text = _text_of(url)
+    if not older_than_s >= 0:
+        raise UsageError(f"older_than_s must be a number of seconds, not {older_than_s!r}")
+    store = await _open_store(text, storage_options)
+    try:
+        return await policy_of(SinkOptions()).run(
+            lambda: store.cleanup(older_than_s, remove=remove), url=strip_credentials(text)
+        )
+    except SourceError as error:
+        raise sink_error(error, strip_credentials(text)) from error
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+
+
+async def _with_store(
+    prepared: Prepared, storage_options: Mapping[str, Any] | None, call: Callable[[Store], Awaitable[None]]
+) -> None:
+    store = await _store_of(prepared, storage_options)
+    try:
+        await call(store)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+
+
+async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | None) -> Store:
+    if prepared.url == BUFFER_URL:
+        from orcstream.io.sink_memory import BufferStore
+
+        return BufferStore()
+    return await _open_store(prepared.url, storage_options)
+
+
+async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> Store:
+    _need_asyncio()
+    options = dict(storage_options or {})
+    shown = strip_credentials(url)
+    kind = protocol_of(url)
+    if kind in ("http", "https") or CHAIN.match(url):
+        raise Unsupported(
+            "nothing can be written there; name the store itself", reason="read_only_store", url=shown
+        )
+    if kind in ("file", "local"):
+        from orcstream.io.sink_local import LocalStore
+
+        return LocalStore(local_path(url), shown)
+    if kind == "memory":
+        from orcstream.io.sink_memory import MemoryStore
+
+        return MemoryStore(url, shown)
+    if kind in ("s3", "s3a"):
+        from orcstream.io.sink_s3 import open_s3_store
+
+        return await open_s3_store(url, options, shown)
+    from orcstream.io.sink_filesystem import open_filesystem_store
+
+    try:
+        return await open_filesystem_store(kind, url, options, shown)
+    except SourceError as error:
+        raise SinkError(error.message, url=shown) from error
+
+
+def _text_of(url: object) -> str:
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
+    if not isinstance(url, str):
+        raise UsageError(f"a URL must be text, a path or a buffer, not {type(url).__name__}")
+    return url
+
+
+def _need_asyncio() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise Unsupported(
+            "the clients of stores need asyncio; run this with asyncio, or trio's guest mode", reason="trio"
+        ) from None

@@ -1,0 +1,228 @@
+"""Local files: written beside the target under a hidden name, then renamed over it.
+
+Knows files, links and folders. The file is flushed to the disk before it is prepared, its folder after the
+rename; so after a crash of the machine there is the earlier file or the new one. With ``overwrite=False`` the
+name is made by a hard link, which fails where there is one already. A target that is a symbolic link stays
+one: what it points to is replaced. The new file has the permissions of the one that it replaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import anyio.to_thread
+
+from orcstream.errors import CommitFailed, SinkError, Unsupported, UsageError
+from orcstream.io.byte_sink import (
+    Leftover,
+    Prepared,
+    SinkOptions,
+    already_there,
+    is_temporary_of,
+    temporary_name,
+)
+from orcstream.io.byte_source import no_such_file, not_permitted
+
+__all__ = ["LocalFile", "LocalStore"]
+
+T = TypeVar("T")
+
+# What file systems without hard links answer to one.
+NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A prepared file; the inode tells it from others, under either name."""
+
+    path: str
+    temporary: str
+    inode: int
+
+
+class LocalStore:
+    """One path of this machine."""
+
+    part_cap = None
+    smallest_part_bytes = 1
+    upload_cap = 2
+
+    def __init__(self, path: str, url: str) -> None:
+        self._path = path
+        self._url = url
+
+    def new_upload(self, options: SinkOptions) -> _Upload:  # noqa: ARG002 - of the contract
+        return _Upload(self._path, self._url)
+
+    async def commit(self, prepared: Prepared, options: SinkOptions) -> None:  # noqa: ARG002
+        file = _state_of(prepared)
+        await _in_thread(lambda: _commit(file, prepared.overwrite, self._url), self._url)
+
+    async def discard(self, prepared: Prepared) -> None:
+        file = _state_of(prepared)
+        await _in_thread(lambda: Path(file.temporary).unlink(missing_ok=True), self._url)
+
+    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:
+        return await _in_thread(lambda: list(_cleanup(self._path, older_than_s, remove)), self._url)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+class _Upload:
+    retries_parts = False  # what a disk refuses once, it refuses again
+
+    def __init__(self, path: str, url: str) -> None:
+        # As it is now: the process may change its folder before the file is committed.
+        self._path = os.path.realpath(path)
+        self._temporary = str(Path(self._path).with_name(temporary_name(Path(self._path).name)))
+        self._url = url
+        self._descriptor = -1
+
+    async def begin(self) -> None:
+        await _in_thread(self._begin, self._url)
+
+    async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
+        await _in_thread(lambda: _write(self._descriptor, data, offset), self._url)
+
+    async def finish(self, length: int) -> LocalFile:
+        return await _in_thread(lambda: self._finish(length), self._url)
+
+    async def discard(self) -> None:
+        await _in_thread(self._discard, self._url)
+
+    def _begin(self) -> None:
+        mode: int | None = None
+        with contextlib.suppress(FileNotFoundError):
+            earlier = Path(self._path).stat()
+            if stat.S_ISDIR(earlier.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._url)
+            if not stat.S_ISREG(earlier.st_mode):
+                raise UsageError("not a regular file: it cannot be replaced", url=self._url)
+            mode = stat.S_IMODE(earlier.st_mode)
+        self._descriptor = os.open(
+            self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+        )
+        if mode is not None:
+            with contextlib.suppress(PermissionError):
+                os.fchmod(self._descriptor, mode)
+
+    def _finish(self, length: int) -> LocalFile:
+        os.fsync(self._descriptor)
+        status = os.fstat(self._descriptor)
+        if status.st_size != length:
+            raise SinkError(f"{length} bytes were written, the file has {status.st_size}", url=self._url)
+        self._close()
+        _sync_folder(self._path)
+        return LocalFile(self._path, self._temporary, status.st_ino)
+
+    def _discard(self) -> None:
+        self._close()
+        Path(self._temporary).unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _state_of(prepared: Prepared) -> LocalFile:
+    if not isinstance(prepared.state, LocalFile):
+        raise UsageError("this was not prepared as a local file", url=prepared.shown)
+    return prepared.state
+
+
+def _write(descriptor: int, data: bytes, offset: int) -> None:
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):  # Linux takes at most 2 GiB at once
+            done += os.pwrite(descriptor, view[done:], offset + done)
+
+
+def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
+    temporary, path = Path(file.temporary), Path(file.path)
+    if not _is_file(temporary, file.inode):
+        if _is_file(path, file.inode):  # committed before
+            _sync_folder(file.path)
+            return
+        raise CommitFailed("what was prepared is gone", url=url)
+    try:
+        if overwrite:
+            temporary.replace(path)
+        elif not _is_file(path, file.inode):  # it is, where an earlier commit got no further than the link
+            os.link(temporary, path)
+    except FileExistsError:
+        raise already_there(url) from None
+    except OSError as error:
+        if not overwrite and error.errno in NO_LINKS:
+            raise Unsupported(
+                "this file system has no hard links, so overwrite=False cannot be kept",
+                reason="no_exclusive_commit",
+                url=url,
+            ) from error
+        if isinstance(error, PermissionError):
+            raise
+        raise CommitFailed(f"the file cannot be renamed: {error.strerror or error}", url=url) from error
+    temporary.unlink(missing_ok=True)
+    _sync_folder(file.path)
+
+
+def _is_file(path: Path, inode: int) -> bool:
+    try:
+        return path.lstat().st_ino == inode
+    except FileNotFoundError:
+        return False
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every file system knows this for folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _cleanup(path: str, older_than_s: float, remove: bool) -> Iterator[Leftover]:
+    target = Path(path)
+    if target.is_dir():
+        found = ((Path(folder) / name) for folder, _, names in os.walk(target) for name in names)
+        candidates = [one for one in found if is_temporary_of(one.name, None)]
+    else:
+        target = Path(os.path.realpath(path))
+        beside = target.parent.iterdir() if target.parent.is_dir() else ()
+        candidates = [one for one in beside if is_temporary_of(one.name, target.name)]
+    for candidate in sorted(candidates):
+        try:
+            status = candidate.lstat()
+            age_s = time.time() - status.st_mtime
+            if not stat.S_ISREG(status.st_mode) or age_s < older_than_s:
+                continue
+            if remove:
+                candidate.unlink()
+        except FileNotFoundError:  # its writer, or another cleanup, was there first
+            continue
+        yield Leftover(url=str(candidate), kind="temporary", identity=str(candidate), age_s=age_s)
+
+
+async def _in_thread(work: Callable[[], T], url: str) -> T:
+    try:
+        return await anyio.to_thread.run_sync(work)
+    except FileNotFoundError:
+        raise no_such_file(url) from None
+    except PermissionError:
+        raise not_permitted(url) from None
+    except (SinkError, UsageError, Unsupported, FileExistsError, IsADirectoryError):
+        raise
+    except OSError as error:
+        raise SinkError(f"the file cannot be written: {error.strerror or error}", url=url) from error
