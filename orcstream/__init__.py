@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
+    from orcstream.writer.merge import MergeResult, SkippedFile, merge
 
 __all__ = [
     "Batch",
@@ -50,6 +51,7 @@ __all__ = [
     "FileStream",
     "FormatError",
     "IoOptions",
+    "MergeResult",
     "NotOrcFile",
     "OrcError",
     "OrcFile",
@@ -58,6 +60,7 @@ __all__ = [
     "RetriesExhausted",
     "Schema",
     "ShortRead",
+    "SkippedFile",
     "SourceChanged",
     "SourceError",
     "Tail",
@@ -66,6 +69,7 @@ __all__ = [
     "UsageError",
     "blocking",
     "col",
+    "merge",
     "open",
     "open_many",
 ]
@@ -83,6 +87,7 @@ _HOMES = {
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
     "IoOptions": "orcstream.io.options",
+    "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",
     "OrcError": "orcstream.errors",
     "OrcFile": "orcstream.reader.file",
@@ -91,6 +96,7 @@ _HOMES = {
     "RetriesExhausted": "orcstream.errors",
     "Schema": "orcstream.schema",
     "ShortRead": "orcstream.errors",
+    "SkippedFile": "orcstream.writer.merge",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
     "Tail": "orcstream.plan.tail",
@@ -98,6 +104,7 @@ _HOMES = {
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
     "col": "orcstream.expr",
+    "merge": "orcstream.writer.merge",
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }

@@ -16,9 +16,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import io
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -41,8 +42,10 @@ from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
 from orcstream.reader.opening import Url
 from orcstream.schema import Schema
+from orcstream.writer import merge as writer_merge
+from orcstream.writer.merge import MergeResult
 
-__all__ = ["BatchStream", "FileStream", "OrcFile", "open", "open_many", "read"]
+__all__ = ["BatchStream", "FileStream", "OrcFile", "merge", "open", "open_many", "read"]
 
 T = TypeVar("T")
 
@@ -366,3 +369,8 @@ def open_many(urls: Urls, **options: Any) -> FileStream:
     loop_thread = _running()
     files = loop_thread.run(lambda: _made(lambda: reader_many.open_many(urls, **options)))
     return FileStream(files, loop_thread)
+
+
+def merge(urls: Iterable[Url], target: str | os.PathLike[str] | io.BytesIO, **options: Any) -> MergeResult:
+    """`orcstream.merge`; `progress` is called on the loop's thread and must not call this module."""
+    return _running().run(lambda: writer_merge.merge(urls, target, **options))

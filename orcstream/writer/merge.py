@@ -51,6 +51,11 @@ class SkippedFile:
     reason: str
     message: str
 
+    @property
+    def shown(self) -> str:
+        """The URL without credentials."""
+        return _shown(self.url)
+
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
@@ -179,7 +184,7 @@ class _Merge:
             self._urls, self._read_tail, take, lambda url, under_way: len(under_way) < self._cap(url)
         )
         if self._merger.is_empty:
-            reasons = "; ".join(f"{_shown(one.url)}: {one.message}" for one in self._skipped[:3])
+            reasons = "; ".join(f"{one.shown}: {one.message}" for one in self._skipped[:3])
             raise UsageError(f"there is no file to merge{': ' if reasons else ''}{reasons}")
 
     def _cap(self, url: Url) -> int:
