@@ -287,7 +287,7 @@ class _Columns:
             self._have_rows = footer.row_count > 0
         else:
             try:
-                self._merged = [merge(one, other) for one, other in zip(self._merged, found, strict=True)]
+                self._merged = [_joint(*both) for both in zip(self._merged, found, strict=True)]
             except ValueError:  # of different kinds: one of the writers was wrong
                 self._are_known = False
 
@@ -298,6 +298,13 @@ class _Columns:
             return statistics_list(self._merged)
         except ValueError:  # numbers that fit no more
             return StatisticsList(())
+
+
+def _joint(one: ColumnStatistics, other: ColumnStatistics) -> ColumnStatistics:
+    if (one.bytes_on_disk is None) != (other.bytes_on_disk is None):
+        # ORC Java leaves out 0, and the files are of one writer.
+        one, other = (replace(each, bytes_on_disk=each.bytes_on_disk or 0) for each in (one, other))
+    return merge(one, other)
 
 
 def _recorded(footer: Footer) -> list[ColumnStatistics] | None:
