@@ -26,9 +26,9 @@ from orcstream.codec._statistics import decimal_bounds, float_bounds, integer_bo
 from orcstream.codec.cells import Cells, bits, cells_of, lengths_of, texts_of
 from orcstream.codec.column import Field, Vector
 from orcstream.column_statistics import MAX_TEXT_BYTES, ColumnStatistics
-from orcstream.schema import FileColumn, Kind, decimal_shape
+from orcstream.schema import FileColumn, Kind, Type, decimal_shape
 
-__all__ = ["statistics_of", "statistics_of_cells"]
+__all__ = ["statistics_of", "statistics_of_cells", "statistics_of_nothing"]
 
 _INTEGERS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 _FLOATS = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
@@ -56,6 +56,12 @@ def statistics_of(field: Field, vector: Vector) -> dict[FileColumn, ColumnStatis
 def statistics_of_cells(cells: Cells) -> ColumnStatistics:
     """Statistics of one column's rows."""
     return ColumnStatistics(value_count=cells.value_count, has_null=cells.has_null, **_typed(cells))
+
+
+def statistics_of_nothing(type_: Type) -> ColumnStatistics:
+    """Statistics of a column that has no rows."""
+    format_ = "tsn:" if type_.kind in _TIMES else ""
+    return statistics_of_cells(Cells(Field("", format_, type_), Vector(0, ()), None, 0, has_null=False))
 
 
 def _typed(cells: Cells) -> dict[str, Any]:
