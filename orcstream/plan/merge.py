@@ -20,7 +20,7 @@ a count is taken by some readers for one without values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orcstream.byterange import ByteRange
@@ -46,7 +46,6 @@ _OTHER_VERSION = 6
 _MAX_ROWS = (1 << 63) - 1
 # What it takes to say how long a piece of a message is.
 _LENGTH_BYTES = 11
-_CHUNK_HEADER_BYTES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +177,13 @@ class FileMerger:
                 reason="metadata_too_large",
             )
         postscript = self._first.postscript
+        compression = postscript.compression
         return tail_bytes(
             footer,
             self._stripe_statistics,
-            compression=postscript.compression,
+            compression=compression,
             block_size=self._block_size,
-            compress=_compress(postscript.compression),
+            compressor=None if compression is Compression.NONE else Compressor(compression),
             version=postscript.version,
             writer_version=postscript.writer_version,
         )
@@ -250,18 +250,6 @@ def _joined(ranges: Iterable[ByteRange]) -> list[ByteRange]:
         else:
             joined.append(one)
     return joined
-
-
-def _compress(compression: Compression) -> Callable[[memoryview], bytes] | None:
-    if compression is Compression.NONE:
-        return None
-    compressor = Compressor(compression)
-
-    def compress(block: memoryview) -> bytes:
-        chunk = compressor(block)
-        return bytes(block) if chunk is None else chunk[_CHUNK_HEADER_BYTES:]
-
-    return compress
 
 
 # --- statistics of the file ------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
-from orcstream.reader.zones import load_zone
 from orcstream.tails import read_tail
+from orcstream.zones import load_zone
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]
 

@@ -7,7 +7,6 @@ to the version that its tail is of, up to the last byte that is copied; nothing 
 
 from __future__ import annotations
 
-import io
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -29,6 +28,8 @@ from orcstream.io.source import cost_of, open_source, strip_credentials
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.tail import MAGIC, Tail, parse_stripe_statistics
 from orcstream.tails import read_tail
+from orcstream.writer.creating import Target
+from orcstream.writer.writer import metadata_of
 
 __all__ = ["MergeResult", "SkippedFile", "merge"]
 
@@ -71,7 +72,7 @@ class MergeResult:
 
 async def merge(
     urls: Iterable[Url],
-    target: str | os.PathLike[str] | io.BytesIO,
+    target: Target,
     *,
     storage_options: Mapping[str, Any] | None = None,
     target_storage_options: Mapping[str, Any] | None = None,
@@ -97,7 +98,7 @@ async def merge(
     meanwhile, `FileExistsError` with ``overwrite=False``, and `SinkError`, `CommitFailed` or `CommitUnknown`.
     """
     options = IoOptions.of(io_options)
-    own_metadata = {name: _value(name, value) for name, value in (user_metadata or {}).items()}
+    own_metadata = metadata_of(user_metadata or {})
     if target_storage_options is None:
         target_storage_options = storage_options
     run = _Merge(_listed(urls), storage_options, options, FileMerger(own_metadata), progress)
@@ -138,12 +139,6 @@ def _listed(urls: Iterable[Url]) -> list[Url]:
         if not isinstance(url, _URL):
             raise UsageError(f"a URL must be text, a path or bytes, not {type(url).__name__}")
     return listed
-
-
-def _value(name: object, value: object) -> bytes:
-    if not isinstance(name, str) or not isinstance(value, bytes | str):
-        raise UsageError("user_metadata must be a dictionary from names to bytes or text")
-    return value.encode() if isinstance(value, str) else value
 
 
 class _Merge:

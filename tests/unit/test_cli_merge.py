@@ -64,16 +64,11 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    found = Terminal()
-    monkeypatch.setattr(sys, "stderr", found)
-    return found
-
-
 def test_progress_of_what_takes_long(
-    files: list[str], tmp_path: Path, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     target = str(tmp_path / "all.orc")
     assert main(["merge", target, *files[:2]]) == 0
     assert terminal.getvalue() == ""  # it was done in no time
