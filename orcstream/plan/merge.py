@@ -20,6 +20,7 @@ a count is taken by some readers for one without values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -292,7 +293,18 @@ def _joint(one: ColumnStatistics, other: ColumnStatistics) -> ColumnStatistics:
     if (one.bytes_on_disk is None) != (other.bytes_on_disk is None):
         # ORC Java leaves out 0, and the files are of one writer.
         one, other = (replace(each, bytes_on_disk=each.bytes_on_disk or 0) for each in (one, other))
-    return merge(one, other)
+    joint = merge(one, other)
+    # A bound that is NaN says that nothing is known: ORC C++ compares no further once it has met one.
+    bounds = [(each.minimum, each.maximum) for each in (one, other) if each.value_count]
+    if any(_is_nan(minimum) for minimum, _ in bounds):
+        joint = replace(joint, minimum=math.nan)
+    if any(_is_nan(maximum) for _, maximum in bounds):
+        joint = replace(joint, maximum=math.nan)
+    return joint
+
+
+def _is_nan(bound: object) -> bool:
+    return isinstance(bound, float) and math.isnan(bound)
 
 
 def _recorded(footer: Footer) -> list[ColumnStatistics] | None:

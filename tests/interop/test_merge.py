@@ -45,7 +45,7 @@ def make_tables(type_: T, counts: list[int], seed: int, limits: strategies.Limit
     return [strategies.make_table(type_, count, seed + i, limits) for i, count in enumerate(counts)]
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(
     type_=strategies.schemas(strategies.EVERYTHING, unions=True),
     counts=COUNTS,
@@ -80,7 +80,7 @@ def test_java_written(
     assert tail_of(ours).footer.software_version == tail_of(files[0]).footer.software_version
 
 
-@hypothesis.settings(max_examples=30)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(
     type_=strategies.schemas(strategies.EVERYTHING),
     counts=COUNTS,

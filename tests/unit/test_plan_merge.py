@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +180,22 @@ def test_only_nulls_are_known() -> None:
     found = tail_of(merged(made(1), made(1, statistics=nulls))).footer.statistics.get(2)
     assert found is not None
     assert (found.value_count, found.has_null, found.maximum) == (5, True, "row 4")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_bounds_that_are_no_numbers(order: int) -> None:
+    """ORC C++ records NaN where it met one first, whatever came after it: what others know does not help."""
+
+    def recorded(type_: Any, found: Any) -> bytes:
+        if type_.kind != "double":
+            return statistics.honest(type_, found)
+        bounds = wire.message((1, math.nan), (2, math.nan), (3, math.nan))
+        return wire.message((1, len(found)), (3, bounds), (10, 0))
+
+    files = [made(1), made(1, first=1, statistics=recorded)][::order]
+    found = tail_of(merged(*files)).footer.statistics.get(3)
+    assert found is not None
+    assert [str(found.minimum), str(found.maximum), str(found.sum)] == ["nan"] * 3
 
 
 def test_statistics_of_different_kinds() -> None:
