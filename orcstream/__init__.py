@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from orcstream.expr import Expr, col
+    from orcstream.io.byte_sink import SinkOptions
     from orcstream.io.options import IoOptions
+    from orcstream.io.sink import cleanup
     from orcstream.plan.tail import Tail
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
@@ -58,6 +60,7 @@ __all__ = [
     "RetriesExhausted",
     "Schema",
     "ShortRead",
+    "SinkOptions",
     "SourceChanged",
     "SourceError",
     "Tail",
@@ -65,6 +68,7 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "blocking",
+    "cleanup",
     "col",
     "open",
     "open_many",
@@ -91,12 +95,14 @@ _HOMES = {
     "RetriesExhausted": "orcstream.errors",
     "Schema": "orcstream.schema",
     "ShortRead": "orcstream.errors",
+    "SinkOptions": "orcstream.io.byte_sink",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
     "Tail": "orcstream.plan.tail",
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
+    "cleanup": "orcstream.io.sink",
     "col": "orcstream.expr",
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
