@@ -300,6 +300,27 @@ async def test_a_commit_that_never_arrived(proxied: tuple[SinkStore, S3Proxy]) -
     assert store.seen("a.orc") == b"earlier"
 
 
+async def test_a_commit_cancelled_at_any_request(proxied: tuple[SinkStore, S3Proxy]) -> None:
+    store, proxy = proxied
+    store.put("a.orc", b"earlier")
+    prepared = await store.write("a.orc", DATA)
+    for number in range(2):
+        proxy.asked.clear()
+        proxy.released.clear()
+        proxy.fault = lambda at, _, number=number: "hold" if at == number else None  # type: ignore[misc]
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.commit, prepared)
+            await anyio.to_thread.run_sync(proxy.wait_for_requests, number + 1)
+            assert store.seen("a.orc") == b"earlier"
+            group.cancel_scope.cancel()
+        proxy.pass_all()
+    # The last was sent: it happens, sooner or later, and another commit finds out.
+    await store.commit(prepared)
+    assert store.seen("a.orc") == DATA
+    assert store.left() == []
+    assert leased_clients() == 0
+
+
 async def test_a_file_that_appears_meanwhile_is_not_replaced(proxied: tuple[SinkStore, S3Proxy]) -> None:
     store, proxy = proxied
     prepared = await store.write("a.orc", DATA, overwrite=False)
