@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from orcstream.expr import Expr, col
+    from orcstream.io.byte_sink import SinkOptions
     from orcstream.io.options import IoOptions
+    from orcstream.io.sink import cleanup
     from orcstream.plan.tail import Tail
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
@@ -71,6 +73,7 @@ __all__ = [
     "SchemaMismatch",
     "ShortRead",
     "SinkError",
+    "SinkOptions",
     "SkippedFile",
     "SourceChanged",
     "SourceError",
@@ -80,6 +83,7 @@ __all__ = [
     "UsageError",
     "WriteResult",
     "blocking",
+    "cleanup",
     "col",
     "create",
     "merge",
@@ -114,6 +118,7 @@ _HOMES = {
     "SchemaMismatch": "orcstream.errors",
     "ShortRead": "orcstream.errors",
     "SinkError": "orcstream.errors",
+    "SinkOptions": "orcstream.io.byte_sink",
     "SkippedFile": "orcstream.writer.merge",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
@@ -122,6 +127,7 @@ _HOMES = {
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
     "WriteResult": "orcstream.writer.writer",
+    "cleanup": "orcstream.io.sink",
     "col": "orcstream.expr",
     "create": "orcstream.writer.creating",
     "merge": "orcstream.writer.merge",

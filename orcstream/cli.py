@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count`, `plan` and `merge`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -52,6 +52,7 @@ _EXAMPLES = """examples:
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
   orcstream plan trips.orc --where "id = 4711" --columns city
   orcstream merge all.orc trips.orc trips.orc
+  orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
 
 `orcstream COMMAND --help` says more about each."""
 _WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
@@ -64,6 +65,13 @@ A comparison with a null is neither true nor false, and rows are kept where the 
 leaves out are not read, those that the file lacks are null, and so are values that do not fit."""
 _MERGE_HELP = """The target appears whole or not at all, and may be one of the files. A file that does not go
 with the first is an error, unless --skip-incompatible; what is left out is named on standard error."""
+
+
+_CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
+On S3 these are all unfinished uploads, whichever program began them; elsewhere temporary files of orcstream's
+pattern."""
+# What stands after the number of a duration.
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -90,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="orcstream",
-        description="Looks into ORC files and joins them: on this machine, in object stores, on web servers.",
+        description="Looks into ORC files, joins them and cleans up: on disk, in object stores, on the web.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -137,6 +145,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
     _add_storage_options(merge)
+
+    cleanup = _command(
+        commands, "cleanup", _cleanup, "and removes what writers that were killed left behind", _CLEANUP_HELP
+    )
+    cleanup.add_argument(
+        "--older-than",
+        type=_duration_s,
+        required=True,
+        metavar="AGE",
+        help="only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts",
+    )
+    cleanup.set_defaults(main=_cleanup)  # there may be no file
+    cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     return parser
 
 
@@ -224,6 +245,13 @@ def _rows(text: str) -> range:
     return range(_count(start or "0"), _count(stop) if stop else sys.maxsize)
 
 
+def _duration_s(text: str) -> int:
+    count, unit = text[:-1], text[-1:]
+    if unit not in _UNIT_S or not count.isascii() or not count.isdigit() or len(count) > _COUNT_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 15m, 2h or 7d")
+    return int(count) * _UNIT_S[unit]
+
+
 def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
     """What argparse takes as a type; it knows no errors of ours."""
 
@@ -280,6 +308,32 @@ def _write(lines: Iterable[str]) -> None:
 
 def _selection(options: argparse.Namespace) -> dict[str, Any]:
     return {"where": options.where, "rows": options.rows, "schema": options.schema}
+
+
+# --- cleanup -----------------------------------------------------------------------------------------------
+
+
+async def _cleanup(options: argparse.Namespace) -> None:
+    found = await orcstream.cleanup(
+        options.url,
+        older_than_s=options.older_than,
+        remove=not options.dry_run,
+        storage_options=options.storage_options,
+    )
+    done = "would remove" if options.dry_run else "removed"
+    _write(f"{done} {one.kind} {one.identity}" + _of_what(one) for one in found)
+    _write([f"{len(found)} found"])
+
+
+def _of_what(leftover: Any) -> str:
+    target = f" to {leftover.url}" if leftover.url != leftover.identity else ""
+    return target if leftover.age_s is None else f"{target}, {_age(leftover.age_s)} old"
+
+
+def _age(age_s: float) -> str:
+    """In the largest unit of which there is one, rounded down."""
+    unit = next((unit for unit in "dhm" if age_s >= _UNIT_S[unit]), "s")
+    return f"{max(0, int(age_s // _UNIT_S[unit]))}{unit}"
 
 
 # --- meta, plan and count ----------------------------------------------------------------------------------
