@@ -103,7 +103,7 @@ class NullSink:
     async def write(self, data: Any) -> None:
         self.length += memoryview(data).nbytes
 
-    async def copy(self, source: str, range: ByteRange, fingerprint: str) -> bool:
+    async def copy(self, source: str, range: ByteRange, fingerprint: str) -> bool:  # noqa: ARG002
         return False
 
     async def prepare(self) -> Prepared:

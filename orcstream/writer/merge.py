@@ -3,6 +3,7 @@
 Knows requests, their order and the memory they take; what goes together, and what the new tail says, is known
 by `plan.merge`. Ranges are fetched several at a time and written in the order of the rows. Each file is held
 to the version that its tail is of, up to the last byte that is copied; nothing appears before all of it is.
+Where the target's store copies long ranges by itself, it is left to it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ R = TypeVar("R")
 # What is fetched and not yet written, besides what the sink holds.
 IN_FLIGHT_BYTES = 64 << 20
 PIECE_BYTES = 8 << 20
+# What a store is asked to copy by itself: less is done sooner by fetching it beside others.
+STORE_COPY_BYTES = 32 << 20
+_NOTHING = ByteRange(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ async def merge(
             target, storage_options=target_storage_options, sink_options=sink_options, overwrite=overwrite
         )
         try:
-            await run.copy(sink)
+            await run.copy(sink, one_store=target_storage_options == storage_options)
             prepared = await sink.prepare()
             await commit(prepared, storage_options=target_storage_options, sink_options=sink_options)
         except BaseException as error:
@@ -217,13 +221,18 @@ class _Merge:
 
     # --- stripes -----------------------------------------------------------------------------------
 
-    async def copy(self, sink: ByteSink) -> None:
-        """Write the whole file to the sink."""
+    async def copy(self, sink: ByteSink, *, one_store: bool) -> None:
+        """Write the whole file to the sink; with `one_store` its options reach the files, too."""
         await sink.write(MAGIC)
         total = self._merger.length - len(MAGIC)
+        for one in self._inputs if one_store else ():
+            one.by_store = await _can_copy(sink, one)
 
-        async def take(_: _Piece, data: memoryview) -> None:
-            await sink.write(data)
+        async def take(piece: _Piece, data: memoryview) -> None:
+            if not piece.by_store:
+                await sink.write(data)
+            elif not await sink.copy(str(piece.input.url), piece.range, piece.input.fingerprint):
+                raise SinkError("the store does not copy what it said it would", url=sink.url)
             if self._progress is not None:
                 self._progress(sink.length - len(MAGIC), total)
 
@@ -238,16 +247,23 @@ class _Merge:
     def _pieces(self) -> Iterator[_Piece]:
         for one in self._inputs:
             part_bytes = min(PIECE_BYTES, cost_of(one.url, self._options).part_bytes)
-            pieces = [_Piece(one, piece) for whole in one.ranges for piece in _cut(whole, part_bytes)]
-            one.left_count = len(pieces)
+            pieces: list[_Piece] = []
+            for whole in one.ranges:
+                if one.by_store and whole.length >= STORE_COPY_BYTES:
+                    pieces.append(_Piece(one, whole, by_store=True))
+                else:
+                    pieces += [_Piece(one, piece) for piece in _cut(whole, part_bytes)]
+            one.left_count = sum(not piece.by_store for piece in pieces)
             yield from pieces
 
     def _fits(self, piece: _Piece, under_way: deque[_Slot[_Piece, memoryview]]) -> bool:
-        held = sum(slot.item.range.length for slot in under_way)
-        return len(under_way) < self._cap(piece.input.url) and held + piece.range.length <= IN_FLIGHT_BYTES
+        held = sum(slot.item.held_bytes for slot in under_way)
+        return len(under_way) < self._cap(piece.input.url) and held + piece.held_bytes <= IN_FLIGHT_BYTES
 
     async def _fetch(self, piece: _Piece) -> memoryview:
         one = piece.input
+        if piece.by_store:
+            return memoryview(b"")
         with located(url=_shown(one.url), file_offset=piece.range.start):
             async with one.opening:
                 if one.source is None:
@@ -284,6 +300,12 @@ def _refused(refusal: Refusal, url: str, files: list[Url]) -> OrcError:
     return UsageError(f"cannot be merged with {_shown(files[0])}: {refusal.message}; {advice}", url=url)
 
 
+async def _can_copy(sink: ByteSink, one: _Input) -> bool:
+    """Whether the sink's store copies from the file by itself, asked by copying nothing."""
+    is_worth_it = any(whole.length >= STORE_COPY_BYTES for whole in one.ranges)
+    return is_worth_it and isinstance(one.url, str) and await sink.copy(one.url, _NOTHING, one.fingerprint)
+
+
 def _cut(whole: ByteRange, part_bytes: int) -> Iterator[ByteRange]:
     for start in range(whole.start, whole.stop, part_bytes):
         yield ByteRange(start, min(whole.stop, start + part_bytes))
@@ -297,6 +319,7 @@ class _Input:
     file_length: int
     fingerprint: str
     ranges: list[ByteRange]
+    by_store: bool = False
     left_count: int = 0
     source: ByteSource | None = None
     opening: anyio.Lock = field(default_factory=anyio.Lock)
@@ -308,8 +331,15 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
+    """A range to be copied; with `by_store`, by the store of the target."""
+
     input: _Input
     range: ByteRange
+    by_store: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self.by_store else self.range.length
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,19 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 import orcstream
+from orcstream.byterange import ByteRange
 from orcstream.errors import RetriesExhausted, ShortRead, SourceChanged, SourceError
 from orcstream.io.byte_sink import ByteSink
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.memory import BytesSource
+from orcstream.io.part_sink import PartSink
 from orcstream.io.sink import commit, open_sink
 from orcstream.writer import merge as module
 from tests.support.faulty import FaultySource
@@ -330,3 +335,63 @@ async def test_hundreds_of_files(target: Path) -> None:
     expected = [row for number in range(300) for row in sample_rows(0, 1 + number % 7)]
     assert await rows_of(target) == expected
     assert (result.stripe_count, len(result.files)) == (300, 300)
+
+
+# --- copies that a store makes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", S3_KINDS)
+@pytest.mark.parametrize("limit", [1 << 20, 1 << 30], ids=["by the store", "through here"])
+async def test_long_ranges_are_copied_by_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, limit: int
+) -> None:
+    store = make_store(kind, tmp_path)
+    monkeypatch.setattr(module, "STORE_COPY_BYTES", limit)
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, 1_600_000)
+    orc.write_table(pa.table({"n": numbers}), tmp_path / "large.orc", compression="uncompressed")
+    orc.write_table(pa.table({"n": numbers[:10]}), tmp_path / "small.orc", compression="uncompressed")
+    names = ["large.orc", "small.orc", "large.orc", "large.orc", "small.orc"]
+    for name in names[:2]:
+        store.put(name, (tmp_path / name).read_bytes())
+    copied: list[int] = []
+    copy = PartSink.copy
+
+    async def counting(sink: PartSink, source: str, range: ByteRange, fingerprint: str) -> bool:
+        copied.append(range.length)
+        return await copy(sink, source, range, fingerprint)
+
+    monkeypatch.setattr(PartSink, "copy", counting)
+    result = await merge_in(store, names)
+    assert (sum(copied) > 3 * 12_000_000) == (limit == 1 << 20)
+    data = store.seen("all.orc")
+    assert data is not None
+    assert len(data) == result.byte_count
+    async with orcstream.open(data) as file:
+        table = pa.table(await file.read())
+    expected = np.concatenate([numbers if name == "large.orc" else numbers[:10] for name in names])
+    assert np.array_equal(table.column("n").to_numpy(), expected)
+    assert store.left() == []
+
+
+@pytest.mark.parametrize("kind", S3_KINDS)
+async def test_a_file_that_is_replaced_before_the_store_copies_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    store = make_store(kind, tmp_path)
+    monkeypatch.setattr(module, "STORE_COPY_BYTES", 1 << 20)
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, 1_600_000)
+    orc.write_table(pa.table({"n": numbers}), tmp_path / "large.orc", compression="uncompressed")
+    data = (tmp_path / "large.orc").read_bytes()
+    store.put("large.orc", data)
+
+    async def replaced(*arguments: Any, **options: Any) -> Any:
+        store.put("large.orc", data[:-1] + b"\x00")
+        return await open_sink(*arguments, **options)
+
+    monkeypatch.setattr(module, "open_sink", replaced)
+    with pytest.raises(SourceChanged) as caught:
+        await merge_in(store, ["large.orc", "large.orc"])
+    assert "large.orc" in str(caught.value.url)
+    assert store.seen("all.orc") is None
+    assert store.left() == []
+    assert leased_clients() == 0
