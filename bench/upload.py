@@ -23,7 +23,9 @@ import orcstream
 from bench import lineitem, servers
 from bench.memory import status_bytes
 from bench.report import Figure
+from orcstream.byterange import ByteRange
 from orcstream.io.byte_sink import Prepared
+from orcstream.io.sink_memory import HeldBytes
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.writer import OrcWriter
 
@@ -101,8 +103,11 @@ class NullSink:
     async def write(self, data: Any) -> None:
         self.length += memoryview(data).nbytes
 
+    async def copy(self, source: str, range: ByteRange, fingerprint: str) -> bool:  # noqa: ARG002
+        return False
+
     async def prepare(self) -> Prepared:
-        return Prepared(url=self.url, length=self.length, overwrite=True, state=None)
+        return Prepared(url=self.url, length=self.length, overwrite=True, state=HeldBytes((), ""))
 
     async def abort(self) -> None: ...
 

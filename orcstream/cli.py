@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count` and `plan`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -16,6 +16,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from importlib import metadata
@@ -38,6 +39,9 @@ _SIGINT_STATUS = 130
 _BATCH_ROWS = 1 << 14
 # Counts of rows have 64 bits in the format, and one of them is a sign in practice.
 _COUNT_DIGITS = 18
+# Progress is shown of what takes longer, and renewed no sooner than after so long.
+_PROGRESS_AFTER_S = 1.0
+_PROGRESS_EVERY_S = 0.2
 
 T = TypeVar("T")
 _EXAMPLES = """examples:
@@ -47,6 +51,8 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
   orcstream plan trips.orc --where "id = 4711" --columns city
+  orcstream merge all.orc trips.orc trips.orc
+  orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
 
 `orcstream COMMAND --help` says more about each."""
 _WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
@@ -57,13 +63,22 @@ A comparison with a null is neither true nor false, and rows are kept where the 
 
 --schema reads columns as other types, such as 'struct<id:string,amount:decimal(10,2)>': columns that it
 leaves out are not read, those that the file lacks are null, and so are values that do not fit."""
+_MERGE_HELP = """The target appears whole or not at all, and may be one of the files. A file that does not go
+with the first is an error, unless --skip-incompatible; what is left out is named on standard error."""
+
+
+_CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
+On S3 these are all unfinished uploads, whichever program began them; elsewhere temporary files of orcstream's
+pattern."""
+# What stands after the number of a duration.
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; answers the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        anyio.run(_run, options)
+        anyio.run(options.main, options)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered has no reader; Python would complain about it at exit.
@@ -83,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="orcstream",
-        description="Looks into ORC files: on this machine, in object stores, on web servers.",
+        description="Looks into ORC files, joins them and cleans up: on disk, in object stores, on the web.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -114,6 +129,35 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_columns(plan)
     _add_selection(plan)
+
+    merge = commands.add_parser(
+        "merge",
+        help="one file of several, stripe by stripe",
+        description="Joins files of the same schema, compression and writer into one, without decoding them.",
+        epilog=_MERGE_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    merge.set_defaults(main=_merge)
+    merge.add_argument("target", metavar="TARGET", help="what to write: a path, or a URL that can be written")
+    merge.add_argument("urls", metavar="URL", nargs="+", help="what to join, in the order of the rows")
+    merge.add_argument(
+        "--skip-incompatible", action="store_true", help="leave out files that do not go with the first"
+    )
+    merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
+    _add_storage_options(merge)
+
+    cleanup = _command(
+        commands, "cleanup", _cleanup, "and removes what writers that were killed left behind", _CLEANUP_HELP
+    )
+    cleanup.add_argument(
+        "--older-than",
+        type=_duration_s,
+        required=True,
+        metavar="AGE",
+        help="only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts",
+    )
+    cleanup.set_defaults(main=_cleanup)  # there may be no file
+    cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     return parser
 
 
@@ -127,15 +171,19 @@ def _command(
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(run=run)
+    command.set_defaults(main=_look, run=run)
     command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
+    _add_storage_options(command)
+    return command
+
+
+def _add_storage_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--storage-options",
         type=_json_object,
         metavar="JSON",
         help="what fsspec's file system takes, such as '{\"anon\": true}'",
     )
-    return command
 
 
 def _add_columns(command: argparse.ArgumentParser) -> None:
@@ -197,6 +245,13 @@ def _rows(text: str) -> range:
     return range(_count(start or "0"), _count(stop) if stop else sys.maxsize)
 
 
+def _duration_s(text: str) -> int:
+    count, unit = text[:-1], text[-1:]
+    if unit not in _UNIT_S or not count.isascii() or not count.isdigit() or len(count) > _COUNT_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 15m, 2h or 7d")
+    return int(count) * _UNIT_S[unit]
+
+
 def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
     """What argparse takes as a type; it knows no errors of ours."""
 
@@ -240,7 +295,7 @@ def _columns(text: str) -> list[str | tuple[str, ...]]:
     return columns if text else []
 
 
-async def _run(options: argparse.Namespace) -> None:
+async def _look(options: argparse.Namespace) -> None:
     async with orcstream.open(options.url, storage_options=options.storage_options) as file:
         await options.run(file, options)
 
@@ -253,6 +308,32 @@ def _write(lines: Iterable[str]) -> None:
 
 def _selection(options: argparse.Namespace) -> dict[str, Any]:
     return {"where": options.where, "rows": options.rows, "schema": options.schema}
+
+
+# --- cleanup -----------------------------------------------------------------------------------------------
+
+
+async def _cleanup(options: argparse.Namespace) -> None:
+    found = await orcstream.cleanup(
+        options.url,
+        older_than_s=options.older_than,
+        remove=not options.dry_run,
+        storage_options=options.storage_options,
+    )
+    done = "would remove" if options.dry_run else "removed"
+    _write(f"{done} {one.kind} {one.identity}" + _of_what(one) for one in found)
+    _write([f"{len(found)} found"])
+
+
+def _of_what(leftover: Any) -> str:
+    target = f" to {leftover.url}" if leftover.url != leftover.identity else ""
+    return target if leftover.age_s is None else f"{target}, {_age(leftover.age_s)} old"
+
+
+def _age(age_s: float) -> str:
+    """In the largest unit of which there is one, rounded down."""
+    unit = next((unit for unit in "dhm" if age_s >= _UNIT_S[unit]), "s")
+    return f"{max(0, int(age_s // _UNIT_S[unit]))}{unit}"
 
 
 # --- meta, plan and count ----------------------------------------------------------------------------------
@@ -354,6 +435,55 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return "base64:" + base64.b64encode(value).decode()
+
+
+# --- merge -------------------------------------------------------------------------------------------------
+
+
+async def _merge(options: argparse.Namespace) -> None:
+    progress = _Progress()
+    try:
+        result = await orcstream.merge(
+            options.urls,
+            options.target,
+            storage_options=options.storage_options,
+            overwrite=not options.no_overwrite,
+            skip_incompatible=options.skip_incompatible,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    for skipped in result.skipped:
+        sys.stderr.write(f"orcstream: skipped {skipped.shown}: {skipped.message}\n")
+    _write(
+        [
+            f"{result.url}: {result.row_count:,} rows in {result.stripe_count:,} stripes of "
+            f"{len(result.files):,} files, {result.byte_count:,} bytes"
+        ]
+    )
+
+
+class _Progress:
+    """One line on a terminal's standard error that is written over and over."""
+
+    def __init__(self) -> None:
+        self._next_s = time.monotonic() + _PROGRESS_AFTER_S if sys.stderr.isatty() else math.inf
+        self._is_shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _PROGRESS_EVERY_S
+        self._is_shown = True
+        sys.stderr.write(f"\r{done >> 20:,} of {total >> 20:,} MiB ({done / max(1, total):.0%})")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 # --- cat ---------------------------------------------------------------------------------------------------

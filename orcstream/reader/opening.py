@@ -1,6 +1,6 @@
 """Opening a file: the source, the first wave, and what the user says about the file's times.
 
-Knows how the tail is fetched. The defaults of opening live here; those of reading in `reader.file`.
+Knows what an open file is made of. The defaults of opening live here; those of reading in `reader.file`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -17,10 +17,11 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import open_source
-from orcstream.plan.tail import Need, Tail, plan_tail
+from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
+from orcstream.tails import read_tail
 from orcstream.zones import load_zone
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]
@@ -121,7 +122,7 @@ class Opening:
         session = Session(source, RetryPolicy.of(options.io_options))
         try:
             if self._tail is None:
-                tail, cached = await _read_tail(session)
+                tail, cached = await read_tail(session)
             else:
                 tail, cached = _known_tail(session, self._tail)
         except BaseException as error:
@@ -140,18 +141,3 @@ def _known_tail(session: Session, tail: Tail) -> tuple[Tail, RangeBuffer]:
     session.source.pin(tail.file_length, tail.fingerprint)
     held = tail.held
     return tail, RangeBuffer(ByteRange(tail.file_length - len(held), tail.file_length), held)
-
-
-async def _read_tail(session: Session) -> tuple[Tail, RangeBuffer]:
-    """The first wave: one suffix read, and one more when the guess was too small."""
-    suffix = await session.fetch_suffix(session.source.cost.tail_bytes)
-    data = memoryview(suffix.data)
-    planned = plan_tail(data, suffix.file_length)
-    while isinstance(planned, Need):
-        (more,) = await session.fetch([planned.range])
-        await session.source.verify()
-        data = memoryview(b"".join([more.view(more.range), data]))
-        planned = plan_tail(data, suffix.file_length)
-    start = suffix.file_length - len(data)
-    planned = replace(planned, fingerprint=session.source.fingerprint)
-    return planned, RangeBuffer(ByteRange(start, suffix.file_length), data)
