@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from orcstream.batch import Batch, Column, ReadResult, UnionValue
     from orcstream.errors import (
         ColumnNotFound,
+        CommitFailed,
+        CommitUnknown,
         CorruptStream,
         CorruptStripe,
         CorruptTail,
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
         NotOrcFile,
         OrcError,
         RetriesExhausted,
+        SchemaMismatch,
         ShortRead,
+        SinkError,
         SourceChanged,
         SourceError,
         Unsupported,
@@ -38,12 +42,16 @@ if TYPE_CHECKING:
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
+    from orcstream.writer.creating import create
+    from orcstream.writer.writer import OrcWriter, WriteResult
 
 __all__ = [
     "Batch",
     "BatchStream",
     "Column",
     "ColumnNotFound",
+    "CommitFailed",
+    "CommitUnknown",
     "CorruptStream",
     "CorruptStripe",
     "CorruptTail",
@@ -55,11 +63,14 @@ __all__ = [
     "NotOrcFile",
     "OrcError",
     "OrcFile",
+    "OrcWriter",
     "ReadResult",
     "ReadStatistics",
     "RetriesExhausted",
     "Schema",
+    "SchemaMismatch",
     "ShortRead",
+    "SinkError",
     "SinkOptions",
     "SourceChanged",
     "SourceError",
@@ -67,9 +78,11 @@ __all__ = [
     "UnionValue",
     "Unsupported",
     "UsageError",
+    "WriteResult",
     "blocking",
     "cleanup",
     "col",
+    "create",
     "open",
     "open_many",
 ]
@@ -79,6 +92,8 @@ _HOMES = {
     "BatchStream": "orcstream.reader.stream",
     "Column": "orcstream.batch",
     "ColumnNotFound": "orcstream.errors",
+    "CommitFailed": "orcstream.errors",
+    "CommitUnknown": "orcstream.errors",
     "CorruptStream": "orcstream.errors",
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
@@ -90,11 +105,14 @@ _HOMES = {
     "NotOrcFile": "orcstream.errors",
     "OrcError": "orcstream.errors",
     "OrcFile": "orcstream.reader.file",
+    "OrcWriter": "orcstream.writer.writer",
     "ReadResult": "orcstream.batch",
     "ReadStatistics": "orcstream.reader.stream",
     "RetriesExhausted": "orcstream.errors",
     "Schema": "orcstream.schema",
+    "SchemaMismatch": "orcstream.errors",
     "ShortRead": "orcstream.errors",
+    "SinkError": "orcstream.errors",
     "SinkOptions": "orcstream.io.byte_sink",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
@@ -102,8 +120,10 @@ _HOMES = {
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
+    "WriteResult": "orcstream.writer.writer",
     "cleanup": "orcstream.io.sink",
     "col": "orcstream.expr",
+    "create": "orcstream.writer.creating",
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }
