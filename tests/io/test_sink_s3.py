@@ -119,6 +119,17 @@ async def test_an_abort_tries_again(proxied: tuple[SinkStore, S3Proxy]) -> None:
     assert store.left() == []
 
 
+async def test_an_abort_whose_request_hangs_tries_again(proxied: tuple[SinkStore, S3Proxy]) -> None:
+    store, proxy = proxied
+    sink = await store.open("a.orc", abort_timeout_s=12)
+    await write_all(sink)
+    first = len(proxy.asked)
+    proxy.fault = lambda at, _: "stall" if at == first else None
+    await sink.abort()
+    assert [asked.method for asked in proxy.asked[first:]].count("DELETE") >= 2
+    assert store.left() == []
+
+
 async def test_an_abort_that_cannot_reach_the_store_says_so(proxied: tuple[SinkStore, S3Proxy]) -> None:
     store, proxy = proxied
     sink = await store.open("a.orc", retries=0)
