@@ -132,6 +132,10 @@ class ColumnEncoder(ABC):
     def _put(self, field: Field, values: Vector) -> None:
         """Encode values, none of which is null."""
 
+    def _recorded(self, field: Field, values: Vector) -> Vector:  # noqa: ARG002
+        """The values as statistics and bloom filters have them."""
+        return values
+
     def _ending(self) -> None:  # noqa: B027  # most types have nothing to do
         """Called when no more rows come, before streams are finished."""
 
@@ -155,7 +159,8 @@ class ColumnEncoder(ABC):
     def add(self, field: Field, vector: Vector) -> None:
         """Encode rows; `field` describes the vector, and may differ in units from one call to the next."""
         values = self._without_nulls(field, vector)
-        cells = Cells(field, values, None, values.length, values.length < vector.length)
+        recorded = self._recorded(field, values)
+        cells = Cells(field, recorded, None, values.length, values.length < vector.length)
         found = statistics_of_cells(cells)
         self._group = found if self._group is None else merge(self._group, found)
         if values.length:

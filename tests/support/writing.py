@@ -125,11 +125,12 @@ def python_value(type_: T, value: Any) -> Any:
 
 def in_file(type_: T, value: Any) -> Any:
     """What a file can hold of a neutral value: in Arrow and here, a union of child 0, null, is a null union."""
-    if value is None or (isinstance(value, Union) and value == (0, None)):
+    if value is None:
         return None
     kind = type_.kind
     if kind == "uniontype":
-        return Union(value.tag, in_file(type_.children[value.tag], value.value))
+        held = in_file(type_.children[value.tag], value.value)
+        return None if value.tag == 0 and held is None else Union(value.tag, held)
     if kind == "struct":
         return tuple(in_file(t, v) for t, v in zip(type_.children, value, strict=True))
     if kind == "array":
