@@ -15,7 +15,7 @@ from tests.support.sink_stores import make_store
 
 
 @pytest.mark.parametrize("stage", ["writing", "prepared"])
-@pytest.mark.parametrize("kind", ["local", *S3_KINDS])
+@pytest.mark.parametrize("kind", ["local", "hdfs", *S3_KINDS])
 async def test_killed(kind: str, stage: str, tmp_path: Path) -> None:
     store = make_store(kind, tmp_path)
     store.put("a.orc", b"earlier")
