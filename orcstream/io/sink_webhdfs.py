@@ -32,6 +32,7 @@ from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, Sink
 from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, is_temporary_of, temporary_name
 from orcstream.io.clients import Lease
 from orcstream.io.part_sink import policy_of
+from orcstream.io.retry import is_transient
 from orcstream.io.webhdfs import HdfsConnection, WebHdfs, lease_webhdfs, place_of
 
 __all__ = ["HdfsFile", "WebHdfsStore", "open_webhdfs_store"]
@@ -173,9 +174,16 @@ class _Upload:
         # A name of its own for each attempt: an earlier one may be carried out later.
         temporary = self._new_name()
         self._created.append(temporary)
-        # What is created after we gave up would stay, so the request is not cancelled.
-        with anyio.fail_after(self._create_timeout_s, shield=True):
-            await self._hdfs.create(temporary, permission=earlier.permission if earlier else "")
+        try:
+            # What is created after we gave up would stay, so the request is not cancelled.
+            with anyio.fail_after(self._create_timeout_s, shield=True):
+                await self._hdfs.create(temporary, permission=earlier.permission if earlier else "")
+        except FileExistsError:
+            pass  # nobody else knows the name: aiohttp sent the request a second time
+        except Exception as error:
+            if not is_transient(error):
+                self._created.remove(temporary)
+            raise
         self._names = [temporary]
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
@@ -220,8 +228,7 @@ class _Upload:
         for earlier in self._names[:-1]:  # older names first, as when they are deleted
             if await self._renamed(earlier, name):
                 break
-        else:
-            raise SinkError("the temporary is gone", url=self._url)
+        # Also where nothing was renamed: aiohttp may have sent a request a second time.
         await self._hdfs.append(name, b"")
         self._stored_bytes = (await self._hdfs.status(name)).length
         self._in_doubt = False

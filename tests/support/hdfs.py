@@ -93,7 +93,9 @@ def _request(method: str, address: str, target: str, body: bytes | None = None) 
 
 def missing_hdfs() -> str | None:
     """What HDFS lacks on this machine, in words; None when it can be started."""
-    return None if any(JARS.glob("*.jar")) else "no jars of HDFS in .cache/hdfs: `make servers` fetches them"
+    if (JARS / ".fetched").exists():
+        return None
+    return "no jars of HDFS in .cache/hdfs: `make servers` fetches them"
 
 
 @functools.cache
@@ -101,7 +103,9 @@ def start_hdfs() -> HdfsServer:
     """The one HDFS of this process, started by whoever asks first."""
     problem = missing_hdfs()
     if problem is not None:
-        pytest.skip(problem)
+        # Reports fold skips that have the same reason; with its name, each test is told.
+        name = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        pytest.skip(f"{name} did not run: {problem}")
     folder = tempfile.mkdtemp(prefix="orcstream-hdfs")
     process = subprocess.Popen(
         [*JAVA, "-cp", f"{JARS}/*", str(PROGRAM), folder],
