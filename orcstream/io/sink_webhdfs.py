@@ -203,8 +203,8 @@ class _Upload:
 
     async def finish(self, length: int) -> HdfsFile:
         temporary = self._names[-1]
-        for name in self._created:
-            if name not in self._names:
+        for name in dict.fromkeys([*self._created, *self._names[:-1]]):
+            if name != temporary:
                 await self._hdfs.delete(name)
         status = await self._hdfs.status(temporary)
         if status.length != length:

@@ -14,6 +14,7 @@ bytes that are missing; `HdfsRefusal` and other `SourceError` for the rest, what
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import ssl
@@ -98,7 +99,8 @@ class HdfsConnection:
     session: aiohttp.ClientSession
     origin: yarl.URL
     identity: tuple[tuple[str, str], ...]
-    password: aiohttp.BasicAuth | None
+    password: Mapping[str, str]
+    """The header that holds it, where there is one."""
     data_proxy: Callable[[str], str]
 
     async def aclose(self) -> None:
@@ -144,13 +146,15 @@ class WebHdfs:
             raise self._short(offset, length, f"{len(reply.body)} arrived")
         return reply.body
 
-    async def create(
-        self, path: str, data: BytesLike = b"", *, overwrite: bool = False, permission: str = ""
-    ) -> None:
-        """Make a file of `data`, and the folders above it; `FileExistsError` without `overwrite`."""
+    async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> None:
+        """Make an empty file, and the folders above it; `FileExistsError` without `overwrite`.
+
+        aiohttp sends such a request a second time by itself where the first was not answered. So one without
+        `overwrite` may find its own file; and it has no bytes, which would have to be sent again.
+        """
         options = {"permission": permission} if permission else {}
         options["overwrite"] = "true" if overwrite else "false"
-        await self._send("PUT", "CREATE", path, data, options)
+        await self._send("PUT", "CREATE", path, b"", options)
 
     async def append(self, path: str, data: BytesLike) -> None:
         """Add `data` to the end, and close the file again.
@@ -161,7 +165,10 @@ class WebHdfs:
         await self._send("POST", "APPEND", path, data, {})
 
     async def rename(self, path: str, target: str, *, overwrite: bool) -> None:
-        """Give a file another name at once; a file of that name is replaced, or `FileExistsError`."""
+        """Give a file another name at once; a file of that name is replaced, or `FileExistsError`.
+
+        `FileNotFoundError` may also mean that the file was renamed by a first request, as with `create`.
+        """
         options = {"destination": target, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
         reply = await self._ask("PUT", "RENAME", path, options)
         # Servers without options (HttpFS) answer that they did not rename with success and "false".
@@ -238,13 +245,14 @@ class WebHdfs:
         """One request, and its answer of at most `most_bytes`; refusals are raised."""
         shown = self._url
         headers = HEADERS if data is None else {**HEADERS, "Content-Type": "application/octet-stream"}
+        # DataNodes are not told the password; a gateway that stands for all of them is asked again.
+        if target.origin() == self._connection.origin:
+            headers = {**headers, **self._connection.password}
         # A file is sent in pieces, and bytes in one go; this shares the bytes.
         body = None if data is None else io.BytesIO(data)
-        # DataNodes are not told the password; a gateway that stands for all of them is asked again.
-        auth = self._connection.password if target.origin() == self._connection.origin else None
         try:
             async with self._connection.session.request(
-                method, target, data=body, headers=headers, auth=auth, allow_redirects=False
+                method, target, data=body, headers=headers, allow_redirects=False
             ) as response:
                 failed = response.status >= 400
                 answer = await self._read(response, SHORT_BYTES if failed else most_bytes)
@@ -423,8 +431,13 @@ async def lease_webhdfs(options: Mapping[str, Any], shown: str) -> Lease[HdfsCon
 
 async def _connect(options: Mapping[str, Any], shown: str) -> HdfsConnection:
     origin = _origin(options, shown)
-    identity = [("user.name", "user"), ("delegation", "token"), ("doas", "proxy_to")]
-    user, password = options.get("user"), options.get("password")
+    data_proxy = _data_proxy(options.get("data_proxy"), shown)
+    names = [("user.name", "user"), ("delegation", "token"), ("doas", "proxy_to")]
+    identity = tuple((name, str(options[option])) for name, option in names if options.get(option))
+    password: dict[str, str] = {}
+    if options.get("password"):
+        pair = f"{options['user']}:{options['password']}".encode()
+        password["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
     verify = options.get("session_verify")
     tls: ssl.SSLContext | bool = verify is not False
     if isinstance(verify, str):
@@ -436,13 +449,7 @@ async def _connect(options: Mapping[str, Any], shown: str) -> HdfsConnection:
         # Each call is bounded by whoever makes it.
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
     )
-    return HdfsConnection(
-        session,
-        origin,
-        tuple((name, str(options[option])) for name, option in identity if options.get(option)),
-        aiohttp.BasicAuth(str(user), str(password)) if user and password else None,
-        _data_proxy(options.get("data_proxy"), shown),
-    )
+    return HdfsConnection(session, origin, identity, password, data_proxy)
 
 
 def _origin(options: Mapping[str, Any], shown: str) -> yarl.URL:

@@ -56,8 +56,7 @@ class HdfsProxy:
     asked: list[HdfsAsked] = field(default_factory=list)
     let_go: threading.Event = field(default_factory=threading.Event)
     late: list[int] = field(default_factory=list)
-    late_done: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Condition = field(default_factory=threading.Condition)
 
     def url(self, path: str) -> str:
         return f"webhdfs://127.0.0.1:{self.port}{path}"
@@ -74,6 +73,14 @@ class HdfsProxy:
     @property
     def traffic(self) -> list[str]:
         return [asked.where for asked in self.asked]
+
+    def finish_late(self, count: int) -> list[int]:
+        """Let go what was late; the statuses of `count` answers, in order. Call it on a thread."""
+        self.let_go.set()
+        with self.lock:
+            if not self.lock.wait_for(lambda: len(self.late) >= count, timeout=60):
+                raise TimeoutError(f"{len(self.late)} late requests ended, not {count}")
+        return sorted(self.late)
 
     def fail_once(self, where: str, fault: Fault, number: int = 0) -> None:
         """Only the request of this kind and number meets the fault."""
@@ -129,8 +136,10 @@ class _Handler(BaseHTTPRequestHandler):
             elif fault == "late":
                 self.connection.shutdown(socket.SHUT_RDWR)
                 proxy.let_go.wait(60)
-                proxy.late.append(self._forward(address, target, body, len(body))[0])
-                proxy.late_done.set()
+                status = self._forward(address, target, body, len(body))[0]
+                with proxy.lock:
+                    proxy.late.append(status)
+                    proxy.lock.notify_all()
 
     def _forward(
         self, address: str, target: str, body: bytes, most: int
