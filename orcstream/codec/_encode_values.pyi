@@ -1,10 +1,10 @@
-from typing_extensions import Buffer as ReadableBuffer
-
 from orcstream.codec._out_stream import OutStream
+
+# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
 
 class Encoder:
     out: OutStream
-    def put(self, values: ReadableBuffer, count: int) -> None: ...
+    def put(self, values: object, count: int) -> None: ...
     def flush(self) -> None: ...
     @property
     def item_bytes(self) -> int: ...

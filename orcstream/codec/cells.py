@@ -32,7 +32,9 @@ __all__ = [
     "both",
     "cells_of",
     "lengths_of",
+    "padded",
     "texts_of",
+    "union_children",
     "validity",
     "validity_bits",
     "window",
@@ -110,6 +112,12 @@ def _items(vector: Vector, mask: Mask | None) -> tuple[Vector, Mask | None]:
 
 
 def _union(field: Field, vector: Vector, mask: Mask | None) -> Iterator[Cells]:
+    for child, own in zip(field.children, union_children(field, vector, mask), strict=True):
+        yield from _walk(child, own, None)
+
+
+def union_children(field: Field, vector: Vector, mask: Mask | None = None) -> Iterator[Vector]:
+    """The values of each child of a union, in the order of the rows where `mask` is true (None: all)."""
     tags = window(vector.buffers[0], "i1", vector.offset, vector.length)
     offsets = window(vector.buffers[1], "i4", vector.offset, vector.length)
     if mask is not None:
@@ -120,10 +128,9 @@ def _union(field: Field, vector: Vector, mask: Mask | None) -> Iterator[Cells]:
             raise ValueError("offsets beyond the values of a union")
         if (np.diff(places) == 1).all():
             first = int(places[0]) if len(places) else 0
-            own = part.slice(first, first + len(places))
+            yield part.slice(first, first + len(places))
         else:
-            own = compact([(part, select_positions(places, len(places), part.length))], child)
-        yield from _walk(child, own, None)
+            yield compact([(part, select_positions(places, len(places), part.length))], child)
 
 
 # --- what is null ----------------------------------------------------------------------------------
@@ -177,8 +184,7 @@ def window(buffer: Readable | None, dtype: str, start: int, length: int) -> NDAr
 
 def texts_of(type_: Type, vector: Vector) -> Texts:
     """The texts or binaries of a vector as kernels read them; CHAR as files hold it, padded with blanks."""
-    if type_.kind is Kind.CHAR and type_.max_length is not None and vector.length:
-        vector = _padded(vector, type_.max_length)
+    vector = padded(type_, vector)
     entries = vector.dictionary
     if not vector.length:
         return Texts(b"", b"", 0, 0)
@@ -192,11 +198,13 @@ def texts_of(type_: Type, vector: Vector) -> Texts:
     return Texts(offsets, data, first, vector.length, indexes, size)
 
 
-def _padded(vector: Vector, length: int) -> Vector:
-    if vector.dictionary is not None:
-        return replace(vector, dictionary=_padded(vector.dictionary, length))
-    if not vector.length:
+def padded(type_: Type, vector: Vector) -> Vector:
+    """Texts of CHAR padded with blanks, as files hold them; all others as they are."""
+    length = type_.max_length
+    if type_.kind is not Kind.CHAR or length is None or not vector.length:
         return vector
+    if vector.dictionary is not None:
+        return replace(vector, dictionary=padded(type_, vector.dictionary))
     offsets = window(vector.buffers[1], "i4", vector.offset, vector.length + 1)
     data = np.frombuffer(memoryview(vector.buffers[2] or b""), np.uint8)
     found = cut_texts(offsets, data, np.ones(vector.length, np.uint8), length, True, length)

@@ -8,6 +8,7 @@ interface, buffer for buffer, so that export is a matter of taking addresses.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from orcstream.schema import Kind, Type, decimal_shape
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Field", "Vector", "VectorOptions", "field_of", "vector_bytes"]
+__all__ = ["Field", "Vector", "VectorOptions", "field_of", "rows_bytes", "vector_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,38 @@ _FORMATS = {
     Kind.STRUCT: "+s",
 }
 _TEXT = (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
+
+
+_ITEM_BYTES = {"b": 1, "c": 1, "s": 2, "i": 4, "l": 8, "f": 4, "g": 8, "tdD": 4}
+_OFFSET = struct.Struct("=i")
+
+
+def rows_bytes(field: Field, vector: Vector) -> int:
+    """Bytes of the values of a vector and its children, whatever else their buffers hold; no dictionaries."""
+    start, stop = vector.offset, vector.offset + vector.length
+    if not vector.length:
+        return 0
+    match field.format:
+        case "u" | "z" if vector.dictionary is None:
+            return 4 * vector.length + _offset(vector, stop) - _offset(vector, start)
+        case "+l" | "+m":
+            items = vector.children[0].slice(_offset(vector, start), _offset(vector, stop))
+            return 4 * vector.length + rows_bytes(field.children[0], items)
+        case "+s":
+            parts = (child.slice(start, stop) for child in vector.children)
+            return sum(map(rows_bytes, field.children, parts))
+        case format_ if format_.startswith("+ud:"):
+            return 5 * vector.length + sum(map(rows_bytes, field.children, vector.children))
+        case format_ if format_.startswith("d:"):
+            return 16 * vector.length
+        case format_:
+            return _ITEM_BYTES.get(format_, 8) * vector.length
+
+
+def _offset(vector: Vector, index: int) -> int:
+    offsets = vector.buffers[1]
+    assert offsets is not None
+    return int(_OFFSET.unpack_from(offsets, 4 * index)[0])
 
 
 def field_of(name: str, type_: Type, options: VectorOptions) -> Field:

@@ -20,7 +20,7 @@ import numpy as np
 
 from orcstream.codec._arrow_import import ArrowColumn, ArrowField, ArrowStream, import_array
 from orcstream.codec.arrow_schema import arrow_schema_of, schema_of
-from orcstream.codec.column import Field, Vector, VectorOptions, field_of
+from orcstream.codec.column import Field, Vector, VectorOptions, field_of, rows_bytes
 from orcstream.codec.fitting import Array, fit
 from orcstream.codec.numpy_columns import column_of_array, holds_objects
 from orcstream.codec.python_values import struct_text_of, type_text_of, vector_of
@@ -46,6 +46,11 @@ class IngestedRows:
     fields: tuple[Field, ...]
     vectors: tuple[Vector, ...]
     row_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that these rows take, without dictionaries."""
+        return sum(map(rows_bytes, self.fields, self.vectors))
 
     @property
     def root(self) -> Field:

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from orcstream._proto import orc_proto as pb
+from orcstream.codec._out_stream import OutStream
 from orcstream.codec.bloom import BloomIndex
-from orcstream.codec.compression import Compression
-from orcstream.codec.metadata import MAX_BLOCK_SIZE, Footer, RowIndex, StatisticsList
+from orcstream.codec.compression import Compression, Compressor
+from orcstream.codec.metadata import Footer, RowIndex, StatisticsList
 from orcstream.codec.structure import (
     Calendar,
     ColumnEncoding,
@@ -64,7 +65,6 @@ __all__ = [
 WRITER = 0
 WRITER_VERSION = 9
 FILE_VERSION = (0, 12)
-_HEADER_BYTES = 3
 _INT64 = range(-(1 << 63), 1 << 63)
 _MS = 1_000_000  # nanoseconds of a millisecond
 _MAX_POSTSCRIPT_BYTES = 255
@@ -347,24 +347,17 @@ def serialize_postscript(postscript: Postscript) -> bytes:
     return _bytes(message)
 
 
-def frame_metadata(data: bytes, block_size: int, compress: Callable[[memoryview], bytes] | None) -> bytes:
+def frame_metadata(data: bytes, block_size: int, compressor: Compressor | None) -> bytes:
     """A footer, metadata section or index stream as chunks of at most `block_size` bytes before compression.
 
-    `compress` takes a chunk and answers its compressed bytes; what does not get smaller is stored as it is.
     None stands for a file without compression, which has no chunks.
     """
-    if compress is None:
+    if compressor is None:
         return data
-    if not 0 < block_size < MAX_BLOCK_SIZE:
-        raise ValueError(f"a compression block size of {block_size} bytes, not 1 to {MAX_BLOCK_SIZE - 1}")
-    parts: list[bytes] = []
-    for start in range(0, len(data), block_size):
-        chunk = memoryview(data)[start : start + block_size]
-        packed = compress(chunk)
-        original = len(packed) >= len(chunk)
-        header = (len(chunk) << 1 | 1) if original else len(packed) << 1
-        parts += (header.to_bytes(_HEADER_BYTES, "little"), bytes(chunk) if original else packed)
-    return b"".join(parts)
+    out = OutStream(compressed=True, block_size=block_size)
+    out.write(data)
+    out.finish(compressor)
+    return b"".join(out.drain())
 
 
 def tail_bytes(
@@ -373,20 +366,20 @@ def tail_bytes(
     *,
     compression: Compression,
     block_size: int,
-    compress: Callable[[memoryview], bytes] | None,
+    compressor: Compressor | None,
     encrypted_statistics: bytes = b"",
     version: tuple[int, int] = FILE_VERSION,
     writer_version: int = WRITER_VERSION,
 ) -> bytes:
     """All that follows the last stripe: statistics, metadata, footer, postscript and its length.
 
-    `compress` is that of `compression`, None for none. `encrypted_statistics` are those of all variants as
+    `compressor` is one of `compression`, None for none. `encrypted_statistics` are those of all variants as
     they stand in the file, whose streams `footer.encryption` lists.
     """
-    if (compression is Compression.NONE) != (compress is None):
+    if (compression is Compression.NONE) != (compressor is None):
         raise ValueError(f"a tail of compression {compression.name} needs its compressor")
-    metadata = frame_metadata(serialize_metadata(stripe_statistics), block_size, compress)
-    body = frame_metadata(serialize_footer(footer), block_size, compress)
+    metadata = frame_metadata(serialize_metadata(stripe_statistics), block_size, compressor)
+    body = frame_metadata(serialize_footer(footer), block_size, compressor)
     postscript = serialize_postscript(
         Postscript(
             length=0,

@@ -21,7 +21,7 @@ from orcstream.plan.tail import Need, Tail, plan_tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
-from orcstream.reader.zones import load_zone
+from orcstream.zones import load_zone
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]
 

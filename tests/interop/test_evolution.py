@@ -22,8 +22,8 @@ from orcstream.codec.column import VectorOptions
 from orcstream.codec.conversion import ConvertOptions
 from orcstream.errors import SchemaMismatch
 from orcstream.plan.projection import project
-from orcstream.reader.zones import load_zone
 from orcstream.schema import Schema
+from orcstream.zones import load_zone
 from tests.support import compare, evolving, java_orc
 from tests.support.conversion_values import DECIMALS, DOUBLES, NUMBERS, TEXTS, TIMES
 from tests.support.reference.types import T, Union, parse

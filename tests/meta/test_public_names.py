@@ -20,7 +20,17 @@ API = (ROOT / "docs" / "api.md").read_text()
 HEADING = re.compile(r"^#{2,4} `([\w.]+)(?:\(([^)`]*)\))?`", re.MULTILINE)
 HEADINGS = {match[1]: match[2] for match in HEADING.finditer(API)}
 # Classes whose attributes are values, told by their dataclass or enum; they are documented in prose.
-CLASSES = ("OrcFile", "BatchStream", "FileStream", "Batch", "Column", "ReadResult", "Schema", "Expr")
+CLASSES = (
+    "OrcFile",
+    "BatchStream",
+    "FileStream",
+    "Batch",
+    "Column",
+    "ReadResult",
+    "Schema",
+    "Expr",
+    "OrcWriter",
+)
 
 
 def _public_members(owner: type) -> set[str]:

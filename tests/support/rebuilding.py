@@ -5,12 +5,11 @@ Knows the order of a file's parts; the bytes of data streams come from another w
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import NamedTuple
 
 from orcstream.codec.bloom import BloomIndex
-from orcstream.codec.compression import Compression, decompress_metadata
+from orcstream.codec.compression import Compression, Compressor, decompress_metadata
 from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata import (
     MESSAGE_CAP_BYTES,
@@ -30,11 +29,6 @@ from orcstream.codec.structure import StreamInformation, StreamKind, StripeFoote
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
 
 BLOOMS = (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8)
-
-
-def deflate(chunk: memoryview) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(chunk) + packer.flush()
 
 
 class Stripe(NamedTuple):
@@ -86,10 +80,10 @@ def rebuilt(parts: Parts, **footer_fields: object) -> bytes:
     """The same file, all of its metadata serialised anew; it must be compressed with zlib, or not at all."""
     postscript = parts.tail.postscript
     assert postscript.compression in (Compression.NONE, Compression.ZLIB)
-    compress = deflate if postscript.compression is Compression.ZLIB else None
+    compressor = Compressor(Compression.ZLIB) if postscript.compression is Compression.ZLIB else None
     block_size = postscript.compression_block_size
     body = bytearray(b"ORC")
-    stripes = [_stripe(body, parts.data, one, block_size, compress is not None) for one in parts.stripes]
+    stripes = [_stripe(body, parts.data, one, block_size, compressor is not None) for one in parts.stripes]
     footer = replace(
         parts.tail.footer,
         stripes=tuple(stripes),
@@ -102,7 +96,7 @@ def rebuilt(parts: Parts, **footer_fields: object) -> bytes:
         parts.stripe_statistics,
         compression=postscript.compression,
         block_size=block_size,
-        compress=compress,
+        compressor=compressor,
         version=postscript.version,
     )
 
@@ -110,7 +104,7 @@ def rebuilt(parts: Parts, **footer_fields: object) -> bytes:
 def _stripe(
     body: bytearray, data: bytes, stripe: Stripe, block_size: int, compressed: bool
 ) -> StripeInformation:
-    compress = deflate if compressed else None
+    compressor = Compressor(Compression.ZLIB) if compressed else None
     offset = len(body)
     streams: list[StreamInformation] = []
     index_length = 0
@@ -118,17 +112,17 @@ def _stripe(
         section = data[range_.start : range_.stop]
         column = int(stream.column)
         if stream.kind is StreamKind.ROW_INDEX:
-            section = frame_metadata(serialize_row_index(stripe.indexes[column]), block_size, compress)
+            section = frame_metadata(serialize_row_index(stripe.indexes[column]), block_size, compressor)
         elif stream.kind in BLOOMS:
             index = stripe.blooms[stream.kind, column]
-            section = frame_metadata(serialize_bloom_index(index), block_size, compress)
+            section = frame_metadata(serialize_bloom_index(index), block_size, compressor)
         body += section
         if stream.kind.is_index:
             index_length = len(body) - offset
         streams.append(replace(stream, length=len(section)))
     data_length = len(body) - offset - index_length
     footer = replace(stripe.footer, streams=tuple(streams))
-    section = frame_metadata(serialize_stripe_footer(footer), block_size, compress)
+    section = frame_metadata(serialize_stripe_footer(footer), block_size, compressor)
     body += section
     return replace(
         stripe.information,

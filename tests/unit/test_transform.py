@@ -15,8 +15,8 @@ from orcstream.codec.column import Vector, VectorOptions, field_of
 from orcstream.codec.conversion import ConvertOptions
 from orcstream.codec.transform import null_vector, transform_of
 from orcstream.errors import Unsupported
-from orcstream.reader.zones import load_zone
 from orcstream.schema import Schema, Type
+from orcstream.zones import load_zone
 from tests.support.arrow_vectors import vector_from
 
 INSTANT = "timestamp with local time zone"

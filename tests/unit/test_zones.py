@@ -11,7 +11,7 @@ import pytest
 
 from orcstream.codec.temporal import UTC, ZoneRules
 from orcstream.errors import Unsupported
-from orcstream.reader.zones import load_zone
+from orcstream.zones import load_zone
 from tests.support.kernels import packaged_zones
 
 __all__ = ["packaged_zones"]

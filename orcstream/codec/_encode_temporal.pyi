@@ -1,0 +1,29 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from orcstream._buffer import Buffer
+
+# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
+
+def unwritable_timestamps(
+    values: object,
+    bitmap: object,
+    first: int,
+    count: int,
+    transitions: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    hybrid: bool,
+    unit: int,
+) -> tuple[int, int]: ...
+def unwritable_days(values: object, bitmap: object, first: int, count: int) -> int: ...
+def encode_days(values: object, first: int, count: int, hybrid: bool) -> Buffer: ...
+def encode_timestamps(
+    values: object,
+    first: int,
+    count: int,
+    transitions: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    hybrid: bool,
+    unit: int,
+    base_seconds: int,
+) -> tuple[Buffer, Buffer]: ...

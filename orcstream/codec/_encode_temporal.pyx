@@ -1,0 +1,234 @@
+"""Kernels for dates and timestamps on their way into a file: from Arrow's numbers to what is stored.
+
+Know the arithmetic of epochs, zones and calendars, the reverse of `_temporal.pyx`; zones come as arrays of
+transitions. All work without the GIL. What a file cannot hold is found by `unwritable_*`, which knows nulls,
+before anything is encoded; encoding then takes values without nulls and trusts them. Specification: "Timestamp Columns",
+"Date Columns"; ORC-306, ORC-763 (the seconds before 1970).
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._memory cimport View, view_of
+
+cdef int64_t RULES_END = 16725225600  # 2500-01-01 00:00:00 UTC
+cdef int64_t CYCLE_SECONDS = 12622780800  # 400 years
+
+cdef enum:
+    DAY_SECONDS = 86400
+    NANOS = 1000000000
+    SUB_MILLISECOND = 999999
+    # 1582-10-15, the first day of the Gregorian calendar, as days since 1970-01-01; the ten days before it do not exist.
+    GREGORIAN_DAY = -141427
+    SKIPPED_DAYS = 10
+    # Julian day number of 1970-01-01.
+    EPOCH_JULIAN_DAY = 2440588
+
+# What keeps a value out of a file.
+cdef enum:
+    FITS = 0
+    LATE = 1       # the second before 1970 with more than 999,999 ns: read back a second late
+    NO_TIME = 2    # a wall clock that its zone skips, or a day that its calendar skips
+
+
+cdef inline int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
+    cdef int64_t quotient = a // b
+    return quotient - 1 if (a % b != 0 and (a < 0) != (b < 0)) else quotient
+
+
+cdef int64_t hybrid_day(int64_t day) noexcept nogil:
+    """The day whose Julian date is written like this day's proleptic Gregorian date; for days before 1582-10-15."""
+    cdef int64_t era, doe, yoe, doy, mp, y, m, d, z = day + 719468
+    # Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days.
+    era = (z if z >= 0 else z - 146096) // 146097
+    doe = z - era * 146097
+    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    mp = (5 * doy + 2) // 153
+    d = doy - (153 * mp + 2) // 5 + 1
+    # A year from 1 March on, in which a leap day comes last; in the Julian calendar every fourth has one.
+    y = yoe + era * 400
+    return 365 * y + floor_div(y, 4) + (153 * mp + 2) // 5 + d - 1 - 719470
+
+
+cdef inline bint is_skipped(int64_t day) noexcept nogil:
+    return GREGORIAN_DAY - SKIPPED_DAYS <= day < GREGORIAN_DAY
+
+
+cdef int64_t zone_offset(
+    int64_t instant, const int64_t* transitions, const int64_t* offsets, Py_ssize_t size
+) noexcept nogil:
+    """Seconds east of UTC at an instant; offsets[i] holds from transitions[i - 1] up to transitions[i]."""
+    cdef Py_ssize_t low = 0, high = size, middle
+    if instant >= RULES_END:
+        # Transitions are listed up to the year 2500; the calendar repeats every 400 years.
+        instant -= ((instant - RULES_END) // CYCLE_SECONDS + 1) * CYCLE_SECONDS
+    while low < high:
+        middle = (low + high) // 2
+        if transitions[middle] <= instant:
+            low = middle + 1
+        else:
+            high = middle
+    return offsets[low]
+
+
+cdef struct Clock:
+    const int64_t* transitions
+    const int64_t* offsets
+    Py_ssize_t size
+    bint hybrid
+    int64_t unit
+
+
+cdef int split(int64_t value, const Clock* clock, int64_t* instant, int64_t* nano) noexcept nogil:
+    """The instant and nanoseconds of a wall clock; whether it can be written."""
+    cdef int64_t second = floor_div(value, clock.unit), day, guess
+    nano[0] = (value - second * clock.unit) * (NANOS // clock.unit)
+    if clock.hybrid and second < GREGORIAN_DAY * <int64_t> DAY_SECONDS:
+        day = floor_div(second, DAY_SECONDS)
+        if is_skipped(day):
+            return NO_TIME
+        second += (hybrid_day(day) - day) * DAY_SECONDS
+    instant[0] = second
+    if clock.size or clock.offsets[0]:
+        # The offset before or after a transition near by: one of the two fits, or none where clocks skip.
+        guess = second - zone_offset(second - DAY_SECONDS, clock.transitions, clock.offsets, clock.size)
+        if guess + zone_offset(guess, clock.transitions, clock.offsets, clock.size) != second:
+            guess = second - zone_offset(second + DAY_SECONDS, clock.transitions, clock.offsets, clock.size)
+            if guess + zone_offset(guess, clock.transitions, clock.offsets, clock.size) != second:
+                return NO_TIME
+        instant[0] = guess
+    return LATE if instant[0] == -1 and nano[0] > SUB_MILLISECOND else FITS
+
+
+cdef int clock_of(
+    Clock* clock, const int64_t[::1] transitions, const int64_t[::1] offsets, bint hybrid, int64_t unit
+) except -1:
+    if offsets.shape[0] != transitions.shape[0] + 1:
+        raise ValueError("a zone has one more offset than transitions")
+    if unit not in (1, 1000, 1000000, NANOS):
+        raise ValueError(f"{unit} units in a second")
+    clock.size = transitions.shape[0]
+    clock.transitions = &transitions[0] if clock.size else NULL
+    clock.offsets = &offsets[0]
+    clock.hybrid = hybrid
+    clock.unit = unit
+    return 0
+
+
+cdef inline bint is_null(const uint8_t* bitmap, Py_ssize_t row) noexcept nogil:
+    return bitmap != NULL and not (bitmap[row >> 3] >> (row & 7)) & 1
+
+
+def unwritable_timestamps(
+    values,
+    bitmap,
+    Py_ssize_t first,
+    Py_ssize_t count,
+    const int64_t[::1] transitions,
+    const int64_t[::1] offsets,
+    bint hybrid,
+    int64_t unit,
+):
+    """The first of `count` values, from `first` on, that is not null and cannot be written: (row, why) or (-1, 0).
+
+    Why is 1 for the last second before 1970 with more than 999,999 nanoseconds, 2 for a time that the zone or the calendar
+    skips. Arguments as in `encode_timestamps`.
+    """
+    cdef Clock clock
+    cdef View held = view_of(values, first + count, 8)
+    cdef View valid = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
+    cdef const int64_t* numbers = <const int64_t*> held.ptr
+    cdef const uint8_t* bits = NULL if valid is None else valid.ptr
+    cdef int64_t instant = 0, nano = 0
+    cdef Py_ssize_t row
+    cdef int why = FITS
+    cdef bint plain
+    clock_of(&clock, transitions, offsets, hybrid, unit)
+    plain = clock.size == 0 and clock.offsets[0] == 0 and not hybrid
+    with nogil:
+        for row in range(first, first + count):
+            if plain and not -unit <= numbers[row] < 0:
+                continue
+            if is_null(bits, row):
+                continue
+            why = split(numbers[row], &clock, &instant, &nano)
+            if why != FITS:
+                break
+    if why == FITS:
+        return -1, FITS
+    return row - first, why
+
+
+def unwritable_days(values, bitmap, Py_ssize_t first, Py_ssize_t count):
+    """The first of `count` int32 days that is not null and that the hybrid calendar skips, or -1."""
+    cdef View held = view_of(values, first + count, 4)
+    cdef View valid = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
+    cdef const int32_t* days = <const int32_t*> held.ptr
+    cdef const uint8_t* bits = NULL if valid is None else valid.ptr
+    cdef Py_ssize_t row, found = -1
+    with nogil:
+        for row in range(first, first + count):
+            if is_skipped(days[row]) and not is_null(bits, row):
+                found = row - first
+                break
+    return found
+
+
+def encode_days(values, Py_ssize_t first, Py_ssize_t count, bint hybrid):
+    """int32 days since 1970 as the int64 that integer encoders take; with `hybrid`, in the Julian calendar before 1582-10-15."""
+    cdef View held = view_of(values, first + count, 4)
+    cdef const int32_t* days = (<const int32_t*> held.ptr) + first
+    cdef Buffer out = allocate(count * 8)
+    cdef int64_t* stored = <int64_t*> out.ptr
+    cdef Py_ssize_t index
+    with nogil:
+        for index in range(count):
+            stored[index] = hybrid_day(days[index]) if hybrid and days[index] < GREGORIAN_DAY else days[index]
+    return out
+
+
+def encode_timestamps(
+    values,
+    Py_ssize_t first,
+    Py_ssize_t count,
+    const int64_t[::1] transitions,
+    const int64_t[::1] offsets,
+    bint hybrid,
+    int64_t unit,
+    int64_t base_seconds,
+):
+    """(seconds, nanoseconds) as int64 buffers, as a file stores them, of wall clocks in `unit` units a second since 1970.
+
+    `base_seconds` is the instant from which stored seconds count. Values that `unwritable_timestamps` finds are stored as ORC
+    Java would; those that the zone or calendar skips as if it did not.
+    """
+    cdef Clock clock
+    cdef View held = view_of(values, first + count, 8)
+    cdef const int64_t* numbers = (<const int64_t*> held.ptr) + first
+    cdef Buffer seconds = allocate(count * 8), nanos = allocate(count * 8)
+    cdef int64_t* stored = <int64_t*> seconds.ptr
+    cdef int64_t* packed = <int64_t*> nanos.ptr
+    cdef int64_t instant = 0, nano = 0
+    cdef Py_ssize_t index
+    cdef int zeros
+    clock_of(&clock, transitions, offsets, hybrid, unit)
+    with nogil:
+        for index in range(count):
+            split(numbers[index], &clock, &instant, &nano)
+            # Cut toward zero; whole milliseconds at the start of a second are not (ORC-306).
+            if instant < 0 and nano > SUB_MILLISECOND:
+                instant += 1
+            stored[index] = instant - base_seconds
+            if nano % 100:
+                packed[index] = nano << 3
+                continue
+            zeros = 0
+            if nano:
+                nano //= 100
+                zeros = 1
+                while nano % 10 == 0 and zeros < 7:
+                    nano //= 10
+                    zeros += 1
+            packed[index] = nano << 3 | zeros
+    return seconds, nanos

@@ -1,0 +1,368 @@
+"""Encoders of every type: which streams it has, and how values become what they hold.
+
+Know the encoding tables. What is common to all stands in `codec.encoder`. Specification: "Column Encodings".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder
+from orcstream.codec._encode_temporal import encode_days, encode_timestamps
+from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
+from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
+from orcstream.codec.cells import Cells, padded, texts_of, union_children, window
+from orcstream.codec.column import Field, Vector
+from orcstream.codec.decoder import EMPTY
+from orcstream.codec.encoder import ColumnEncoder, EncodeOptions
+from orcstream.codec.layout import is_decimal64
+from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
+from orcstream.codec.structure import EncodingKind, StreamKind
+from orcstream.codec.temporal import UNITS, UTC
+from orcstream.column_statistics import ColumnStatistics
+from orcstream.schema import Kind, Type, decimal_shape
+
+if TYPE_CHECKING:
+    from orcstream._buffer import Buffer
+
+__all__ = ["RootStruct", "encoder_of"]
+
+_INTEGERS = {Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8"}
+_UNIT_NAMES = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+# When a dictionary has to show that it pays: after so many rows, or bytes, at the latest.
+_TRIAL_ROWS = 10_000
+_TRIAL_BYTES = 1 << 20
+
+
+def encoder_of(type_: Type, options: EncodeOptions) -> ColumnEncoder:
+    """A new encoder of a column and all columns below it."""
+    if is_decimal64(type_, decimal64=options.decimal64):
+        return _ShortDecimals(type_, options)
+    return _ENCODERS[type_.kind](type_, options)
+
+
+class _Versioned(ColumnEncoder):
+    """Columns whose integers have run lengths of either version."""
+
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self.encoding = EncodingKind.DIRECT if options.version_1 else EncodingKind.DIRECT_V2
+
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+class _Booleans(ColumnEncoder):
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._data = self._streams[StreamKind.DATA] = BoolEncoder(self._out())
+
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        bits = values.buffers[1]
+        assert bits is not None
+        self._data.put_bits(bits, values.offset, values.length)
+
+
+class _Bytes(ColumnEncoder):
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._data = self._streams[StreamKind.DATA] = ByteEncoder(self._out())
+
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        self._data.put(_numbers(values, "i1"), values.length)
+
+
+class _Integers(_Versioned):
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._data = self._integers(StreamKind.DATA, signed=True)
+
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        found = _numbers(values, _INTEGERS[self.type.kind])
+        self._data.put(found.astype("i8", copy=False), values.length)
+
+
+class _Dates(_Integers):
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        days = encode_days(values.buffers[1], values.offset, values.length, self.options.hybrid)
+        self._data.put(days, values.length)
+
+
+class _Floats(ColumnEncoder):
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._dtype = "f4" if type_.kind is Kind.FLOAT else "f8"
+        raw = RawEncoder(self._out(), item_bytes=np.dtype(self._dtype).itemsize)
+        self._data = self._streams[StreamKind.DATA] = raw
+
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        self._data.put(_numbers(values, self._dtype), values.length)
+
+
+class _Decimals(_Versioned):
+    """Unbounded integers, and the scale of each: always that of the type."""
+
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._data = self._streams[StreamKind.DATA] = Varint128Encoder(self._out())
+        self._scales = self._integers(StreamKind.SECONDARY, signed=True)
+        self._scale = decimal_shape(type_)[1]
+
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        self._data.put(window(values.buffers[1], "i8", 2 * values.offset, 2 * values.length), values.length)
+        self._scales.put_repeated(self._scale, values.length)
+
+
+class _ShortDecimals(ColumnEncoder):
+    """Decimals of at most 18 digits as plain integers, in files of version UNSTABLE-PRE-2.0."""
+
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._data = self._integers(StreamKind.DATA, signed=True)
+
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        words = window(values.buffers[1], "i8", 2 * values.offset, 2 * values.length)
+        self._data.put(np.ascontiguousarray(words[::2]), values.length)
+
+
+# --- times -----------------------------------------------------------------------------------------
+
+
+class _Timestamps(_Versioned):
+    """Seconds since 2015 and nanoseconds; instants count in UTC whatever the writer's zone is."""
+
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._seconds = self._integers(StreamKind.DATA, signed=True)
+        self._nanos = self._integers(StreamKind.SECONDARY, signed=False)
+        self._zone = UTC if type_.kind is Kind.TIMESTAMP_INSTANT else options.zone
+
+    def _put(self, field: Field, values: Vector) -> None:
+        seconds, nanos = encode_timestamps(
+            values.buffers[1],
+            values.offset,
+            values.length,
+            self._zone.transitions,
+            self._zone.offsets,
+            self.options.hybrid,
+            UNITS[_UNIT_NAMES[field.format[2]]],
+            self._zone.base_seconds(),
+        )
+        self._seconds.put(seconds, values.length)
+        self._nanos.put(nanos, values.length)
+
+
+# --- texts -----------------------------------------------------------------------------------------
+
+
+class _Binaries(_Versioned):
+    """All bytes one after the other, and the length of each value."""
+
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._open_direct()
+
+    def _open_direct(self) -> None:
+        self._data: Encoder = RawEncoder(self._out(), item_bytes=1)
+        self._streams[StreamKind.DATA] = self._data
+        self._lengths = self._integers(StreamKind.LENGTH, signed=False)
+
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        lengths, start, stop = lengths_of(values.buffers[1], values.offset, values.length)
+        self._lengths.put(lengths, values.length)
+        self._put_bytes(values.buffers[2], start, stop)
+
+    def _put_bytes(self, data: Any, start: int, stop: int) -> None:
+        if stop > start:
+            self._data.put(memoryview(data)[start:stop], stop - start)
+
+
+class _Texts(_Binaries):
+    """Texts, from a dictionary where that pays.
+
+    The first row group goes into a dictionary on trial. Where its texts are of few different values the
+    stripe keeps it, else they are encoded directly (as ORC Java decides, early). So a stripe's rows are never
+    held until its end.
+    """
+
+    def _open_direct(self) -> None:
+        """On trial; `_settle` opens the streams of either encoding."""
+        self._trial: list[tuple[Buffer, int]] | None = []
+        self._rows = 0
+        self._dictionary: DictionaryBuilder | None = DictionaryBuilder()
+        self._found = EMPTY
+        self._numbers = self._integers(StreamKind.DATA, signed=False)
+        if not self.options.dictionary_threshold:
+            self._settle()
+
+    @property
+    def _dictionary_size(self) -> int:
+        return 0 if self._dictionary is None else self._dictionary.count
+
+    @property
+    def _own_held_bytes(self) -> int:
+        return 0 if self._dictionary is None else self._dictionary.held_bytes
+
+    def _record(self, cells: Cells) -> ColumnStatistics:
+        """From the dictionary, in which each text is compared once."""
+        if self._dictionary is None:
+            return super()._record(cells)
+        count = cells.value_count
+        self._found = self._dictionary.add(texts_of(self.type, cells.vector))
+        least, largest, total = self._dictionary.bounds(self._found, count, MOST_BOUND_BYTES)
+        return ColumnStatistics(
+            value_count=count, has_null=cells.has_null, **text_statistics(least, largest, total)
+        )
+
+    def _put(self, field: Field, values: Vector) -> None:
+        if self._dictionary is None:
+            self._put_direct(field, values)
+            return
+        numbers, self._found = self._found, EMPTY
+        if self._trial is None:
+            self._numbers.put(numbers, values.length)
+            return
+        self._trial.append((numbers, values.length))
+        self._rows += values.length
+        if self._rows >= _TRIAL_ROWS or self._dictionary.data_bytes >= _TRIAL_BYTES:
+            self._settle()
+
+    def end_group(self) -> None:
+        self._settle()
+        super().end_group()
+
+    def _put_direct(self, field: Field, values: Vector) -> None:
+        if values.dictionary is None:
+            super()._put(field, padded(self.type, values))
+            return
+        gathered = DictionaryBuilder()
+        numbers = gathered.add(texts_of(self.type, values))
+        self._put_entries(gathered, numbers, values.length)
+
+    def _put_entries(self, dictionary: DictionaryBuilder, numbers: Buffer, count: int) -> None:
+        lengths, data = dictionary.take(numbers, count)
+        self._lengths.put(lengths, count)
+        self._put_bytes(data, 0, len(data))
+
+    def _settle(self) -> None:
+        """Decide between dictionary and direct encoding, once."""
+        if self._trial is None or self._dictionary is None:
+            return
+        trial, self._trial = self._trial, None
+        dictionary = self._dictionary
+        threshold = self.options.dictionary_threshold
+        if threshold and dictionary.count <= threshold * self._rows:
+            version_1 = self.options.version_1
+            self.encoding = EncodingKind.DICTIONARY if version_1 else EncodingKind.DICTIONARY_V2
+            for numbers, count in trial:
+                self._numbers.put(numbers, count)
+            return
+        self._dictionary = None
+        del self._streams[StreamKind.DATA]
+        super()._open_direct()
+        # A row group may have begun already; its nulls are where they were, the rest at the streams' start.
+        starts = (self._data.position, self._lengths.position)
+        self._positions = [(positions[0], *starts) for positions in self._positions]
+        for numbers, count in trial:
+            self._put_entries(dictionary, numbers, count)
+
+    def _ending(self) -> None:
+        self._settle()
+        if self._dictionary is None:
+            return
+        lengths, data = self._dictionary.texts_of()
+        entries = RawEncoder(self._out(), item_bytes=1)
+        self._streams[StreamKind.DICTIONARY_DATA] = entries
+        entries.put(data, len(data))
+        self._integers(StreamKind.LENGTH, signed=False).put(lengths, self._dictionary.count)
+
+
+# --- compound types --------------------------------------------------------------------------------
+
+
+class _Lists(_Versioned):
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._lengths = self._integers(StreamKind.LENGTH, signed=False)
+        self.children = tuple(encoder_of(child, options) for child in type_.children)
+
+    def _put(self, field: Field, values: Vector) -> None:
+        lengths, start, stop = lengths_of(values.buffers[1], values.offset, values.length)
+        self._lengths.put(lengths, values.length)
+        self._put_items(field.children[0], values.children[0], start, stop)
+
+    def _put_items(self, field: Field, items: Vector, start: int, stop: int) -> None:
+        if stop > items.length:
+            raise ValueError("offsets beyond the items")
+        self.children[0].add(field, items.slice(start, stop))
+
+
+class _Maps(_Lists):
+    def _put_items(self, field: Field, items: Vector, start: int, stop: int) -> None:
+        if stop > items.length:
+            raise ValueError("offsets beyond the entries")
+        for encoder, child, part in zip(self.children, field.children, items.children, strict=True):
+            encoder.add(child, part.slice(items.offset + start, items.offset + stop))
+
+
+class _Structs(ColumnEncoder):
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self.children = tuple(encoder_of(child, options) for child in type_.children)
+
+    def _put(self, field: Field, values: Vector) -> None:
+        start, stop = values.offset, values.offset + values.length
+        for encoder, child, part in zip(self.children, field.children, values.children, strict=True):
+            encoder.add(child, part.slice(start, stop))
+
+
+class RootStruct(ColumnEncoder):
+    """The root of a file without its columns, which are encoded each for itself: rows, none of them null."""
+
+    def _put(self, field: Field, values: Vector) -> None:
+        """Rows have nothing of their own."""
+
+
+class _Unions(ColumnEncoder):
+    def __init__(self, type_: Type, options: EncodeOptions) -> None:
+        super().__init__(type_, options)
+        self._tags = self._streams[StreamKind.DATA] = ByteEncoder(self._out())
+        self.children = tuple(encoder_of(child, options) for child in type_.children)
+
+    def _put(self, field: Field, values: Vector) -> None:
+        self._tags.put(window(values.buffers[0], "i1", values.offset, values.length), values.length)
+        for encoder, child, part in zip(
+            self.children, field.children, union_children(field, values), strict=True
+        ):
+            encoder.add(child, part)
+
+
+def _numbers(values: Vector, dtype: str) -> Any:
+    return window(values.buffers[1], dtype, values.offset, values.length)
+
+
+_ENCODERS: dict[Kind, type[ColumnEncoder]] = {
+    Kind.BOOLEAN: _Booleans,
+    Kind.BYTE: _Bytes,
+    Kind.SHORT: _Integers,
+    Kind.INT: _Integers,
+    Kind.LONG: _Integers,
+    Kind.FLOAT: _Floats,
+    Kind.DOUBLE: _Floats,
+    Kind.STRING: _Texts,
+    Kind.VARCHAR: _Texts,
+    Kind.CHAR: _Texts,
+    Kind.BINARY: _Binaries,
+    Kind.GEOMETRY: _Binaries,
+    Kind.GEOGRAPHY: _Binaries,
+    Kind.DATE: _Dates,
+    Kind.TIMESTAMP: _Timestamps,
+    Kind.TIMESTAMP_INSTANT: _Timestamps,
+    Kind.DECIMAL: _Decimals,
+    Kind.LIST: _Lists,
+    Kind.MAP: _Maps,
+    Kind.STRUCT: _Structs,
+    Kind.UNION: _Unions,
+}

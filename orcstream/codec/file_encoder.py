@@ -1,0 +1,244 @@
+"""A file under construction: rows become stripes, stripes a file.
+
+Knows how rows are cut into row groups, how a stripe is laid out and what stands in its footer and in the
+file's tail. Must not know threads, clocks nor where the bytes go. A `StripeEncoder` is one stripe; its
+`columns` can be encoded side by side, each by one worker at a time: `take` answers what to encode of some
+rows, `encode` does it for one column, `finish` ends one. `FileEncoder` then lays the finished columns out.
+Contract: the same vectors, cuts and options give the same bytes; pieces come in file order. Specification:
+"Stripes", "File Tail".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from orcstream.codec.column import Field, Vector
+from orcstream.codec.compression import Compressor
+from orcstream.codec.encoder import ColumnEncoder, EncodedColumn, EncodedStream, EncodeOptions
+from orcstream.codec.encoders import RootStruct, encoder_of
+from orcstream.codec.ingest import IngestedRows
+from orcstream.codec.metadata import Footer, StatisticsList
+from orcstream.codec.metadata_out import (
+    WRITER,
+    WRITER_VERSION,
+    frame_metadata,
+    serialize_stripe_footer,
+    statistics_list,
+    tail_bytes,
+)
+from orcstream.codec.statistics import statistics_of_nothing
+from orcstream.codec.structure import Calendar, StripeFooter, StripeInformation
+from orcstream.column_statistics import ColumnStatistics, merge
+from orcstream.schema import Kind, Schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Chunk", "FileEncoder", "StripeEncoder"]
+
+_MAGIC = b"ORC"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows `start` up to `stop` of a chunk, all of one row group, and whether they begin or end it."""
+
+    start: int
+    stop: int
+    begins: bool
+    ends: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows to encode: a field and a vector for each of the stripe's columns, and where to cut them."""
+
+    fields: tuple[Field, ...]
+    vectors: tuple[Vector, ...]
+    cuts: tuple[Cut, ...]
+
+
+class StripeEncoder:
+    """One stripe. `columns` are those of the root, and before them the root itself where it is a struct."""
+
+    def __init__(self, schema: Schema, options: EncodeOptions) -> None:
+        root = schema.root
+        self._has_root = root.kind is Kind.STRUCT
+        self._stride = options.row_index_stride
+        self._group_rows = 0
+        self.row_count = 0
+        self.columns: tuple[ColumnEncoder, ...] = (encoder_of(root, options),)
+        if self._has_root:
+            own = RootStruct(root, options)
+            self.columns = (own, *(encoder_of(child, options) for child in root.children))
+
+    def take(self, rows: IngestedRows, start: int, stop: int) -> Chunk:
+        """Rows of a batch as the next ones of the stripe, to be encoded for all columns before any others."""
+        cuts = tuple(self._cut(stop - start))
+        self.row_count += stop - start
+        fields, vectors = rows.fields, tuple(vector.slice(start, stop) for vector in rows.vectors)
+        if self._has_root:
+            fields = (rows.root, *fields)
+            vectors = (Vector(stop - start, (None,), 0), *vectors)
+        return Chunk(fields, vectors, cuts)
+
+    def _cut(self, count: int) -> Iterator[Cut]:
+        at = 0
+        while at < count:
+            begins = self._group_rows == 0
+            rows = count - at if not self._stride else min(count - at, self._stride - self._group_rows)
+            self._group_rows += rows
+            ends = self._group_rows == self._stride
+            if ends:
+                self._group_rows = 0
+            yield Cut(at, at + rows, begins, ends)
+            at += rows
+
+    def encode(self, column: int, chunk: Chunk, compressor: Compressor | None) -> None:
+        """Encode one column of a chunk."""
+        encoder, field, vector = self.columns[column], chunk.fields[column], chunk.vectors[column]
+        for cut in chunk.cuts:
+            if cut.begins:
+                encoder.begin_group()
+            encoder.add(field, vector.slice(cut.start, cut.stop))
+            if cut.ends:
+                encoder.end_group()
+        encoder.compress(compressor)
+
+    def finish(self, column: int, compressor: Compressor | None) -> list[EncodedColumn]:
+        """The finished subtree of one column. The stripe has rows, and none are added any more."""
+        if self._group_rows:
+            self.columns[column].end_group()
+        return self.columns[column].finish(compressor)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the stripe will take in the file, about; a little too much rather than too little."""
+        return sum(column.size_bytes for column in self.columns)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory held by the encoders."""
+        return sum(column.held_bytes for column in self.columns)
+
+
+class FileEncoder:
+    """Lays out stripes and writes what stands between and behind them.
+
+    `writer_timezone` is what stripe footers say. `position` is how many bytes came out so far: the next piece
+    stands there in the file.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        options: EncodeOptions,
+        *,
+        writer_timezone: str,
+        software_version: str,
+    ) -> None:
+        self.schema = schema
+        self.options = options
+        self.position = 0
+        self.row_count = 0
+        self._writer_timezone = writer_timezone
+        self._software_version = software_version
+        self._stripes: list[StripeInformation] = []
+        self._stripe_statistics: list[StatisticsList] = []
+        self._statistics: list[ColumnStatistics] = []
+
+    @property
+    def stripe_count(self) -> int:
+        """Stripes laid out so far."""
+        return len(self._stripes)
+
+    def begin_stripe(self) -> StripeEncoder:
+        """An empty stripe, to be given to `lay_out` when it is finished."""
+        return StripeEncoder(self.schema, self.options)
+
+    def header(self) -> bytes:
+        """What a file begins with."""
+        self.position += len(_MAGIC)
+        return _MAGIC
+
+    def lay_out(
+        self, columns: Sequence[EncodedColumn], row_count: int, compressor: Compressor | None
+    ) -> Iterator[Buffer]:
+        """The pieces of a stripe; they are let go one by one, so take each before the next.
+
+        `columns` are all of the schema, by column id. The stripe counts as written at once.
+        """
+        index = [stream for column in columns for stream in column.index]
+        data = [stream for column in columns for stream in column.data]
+        footer = StripeFooter(
+            tuple(stream.information for stream in (*index, *data)),
+            tuple(column.encoding for column in columns),
+            self._writer_timezone,
+        )
+        framed = frame_metadata(serialize_stripe_footer(footer), self.options.block_size, compressor)
+        stripe = StripeInformation(
+            index=len(self._stripes),
+            offset=self.position,
+            index_length=_length_of(index),
+            data_length=_length_of(data),
+            footer_length=len(framed),
+            row_count=row_count,
+            first_row=self.row_count,
+        )
+        self._count(stripe, [column.statistics for column in columns])
+        return _pieces_of([*(stream.pieces for stream in (*index, *data)), [framed]])
+
+    def tail(self, user_metadata: Mapping[str, bytes], compressor: Compressor | None) -> bytes:
+        """All that stands behind the last stripe: with it, what came out so far is a complete file."""
+        footer = Footer(
+            schema=self.schema,
+            stripes=tuple(self._stripes),
+            row_count=self.row_count,
+            row_index_stride=self.options.row_index_stride,
+            statistics=statistics_list(self._file_statistics()),
+            user_metadata=dict(user_metadata),
+            writer=WRITER,
+            software_version=self._software_version,
+            calendar=Calendar.JULIAN_GREGORIAN if self.options.hybrid else Calendar.PROLEPTIC_GREGORIAN,
+            encryption=None,
+            header_length=len(_MAGIC),
+            content_length=self.position,
+        )
+        data = tail_bytes(
+            footer,
+            self._stripe_statistics,
+            compression=self.options.compression,
+            block_size=self.options.block_size,
+            compressor=compressor,
+            version=self.options.version,
+            writer_version=WRITER_VERSION,
+        )
+        self.position += len(data)
+        return data
+
+    def _count(self, stripe: StripeInformation, statistics: list[ColumnStatistics]) -> None:
+        self._stripes.append(stripe)
+        self._stripe_statistics.append(statistics_list(statistics))
+        if self._statistics:
+            statistics = [merge(a, b) for a, b in zip(self._statistics, statistics, strict=True)]
+        self._statistics = statistics
+        self.position = stripe.range.stop
+        self.row_count += stripe.row_count
+
+    def _file_statistics(self) -> list[ColumnStatistics]:
+        if self._statistics:
+            return self._statistics
+        return [replace(statistics_of_nothing(type_), bytes_on_disk=0) for type_ in self.schema.types]
+
+
+def _length_of(streams: Sequence[EncodedStream]) -> int:
+    return sum(stream.information.length for stream in streams)
+
+
+def _pieces_of(streams: list[list[Buffer]]) -> Iterator[Buffer]:
+    for pieces in streams:
+        pieces.reverse()
+        while pieces:
+            yield pieces.pop()

@@ -1,0 +1,112 @@
+"""What a file cannot hold of vectors that fit its schema: times that would come back as others.
+
+Knows which times are lost on their way through a file. Must not know where vectors come from. All else that
+fits a vector of a type (`codec.fitting`) can be written. Specification: "Timestamp Columns"; ORC-763.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from orcstream.codec._encode_temporal import unwritable_days, unwritable_timestamps
+from orcstream.codec.cells import union_children
+from orcstream.codec.column import Field, Vector
+from orcstream.codec.encoder import EncodeOptions
+from orcstream.codec.ingest import IngestedRows
+from orcstream.codec.temporal import UNITS, UTC
+from orcstream.errors import SchemaMismatch
+from orcstream.schema import Kind
+
+__all__ = ["check_writable"]
+
+_UNIT_NAMES = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+_LATE, _SKIPPED = 1, 2
+_Found = tuple[Field, tuple[str, ...], int | None, int]
+
+
+def check_writable(rows: IngestedRows, options: EncodeOptions, *, lossy_timestamps: bool) -> None:
+    """Raise SchemaMismatch for the first value that would not be read back as it is.
+
+    These are times that the writer's zone or calendar skips and, unless `lossy_timestamps`, those of the last
+    second before 1970 with parts of a millisecond or more, which every reader takes to be a second later.
+    """
+    for field, vector in zip(rows.fields, rows.vectors, strict=True):
+        for found, path, row, why in _unwritable(field, vector, (field.name,), options):
+            if why == _LATE and lossy_timestamps:
+                continue
+            raise SchemaMismatch(
+                f"the column {'.'.join(path)!r} {_problem(why, options)}",
+                column=found.type.column_id,
+                row=row,
+            )
+
+
+def _problem(why: int, options: EncodeOptions) -> str:
+    if why == _LATE:
+        return (
+            "has a time in the last second before 1970, which ORC files hold in whole seconds only "
+            "(ORC-763); with lossy_timestamps=True it is written as ORC Java does, and read a second late"
+        )
+    return (
+        f"has a time that the zone {options.zone.name} or the calendar skips; write with timezone='UTC' "
+        "and calendar='proleptic'"
+    )
+
+
+def _unwritable(
+    field: Field, vector: Vector, path: tuple[str, ...], options: EncodeOptions, *, is_row: bool = True
+) -> Iterator[_Found]:
+    """The first value of each column that cannot be written; its row where rows are those of the data."""
+    check = _CHECKS.get(field.type.kind)
+    if check is not None:
+        row, why = check(field, vector, options)
+        if why:
+            yield field, path, row if is_row else None, why
+        return
+    for child, part in _children(field, vector):
+        below = is_row and field.type.kind is Kind.STRUCT
+        yield from _unwritable(child, part, (*path, child.name), options, is_row=below)
+
+
+def _children(field: Field, vector: Vector) -> Iterator[tuple[Field, Vector]]:
+    match field.type.kind:
+        case Kind.STRUCT:
+            start, stop = vector.offset, vector.offset + vector.length
+            for child, part in zip(field.children, vector.children, strict=True):
+                yield child, part.slice(start, stop)
+        case Kind.LIST:
+            yield field.children[0], vector.children[0]
+        case Kind.MAP:
+            (entries,) = vector.children
+            for child, part in zip(field.children[0].children, entries.children, strict=True):
+                yield child, part.slice(entries.offset, entries.offset + entries.length)
+        case Kind.UNION:
+            yield from zip(field.children, union_children(field, vector), strict=True)
+
+
+def _times(field: Field, vector: Vector, options: EncodeOptions) -> tuple[int, int]:
+    zone = UTC if field.type.kind is Kind.TIMESTAMP_INSTANT else options.zone
+    return unwritable_timestamps(
+        vector.buffers[1],
+        vector.buffers[0],
+        vector.offset,
+        vector.length,
+        zone.transitions,
+        zone.offsets,
+        options.hybrid,
+        UNITS[_UNIT_NAMES[field.format[2]]],
+    )
+
+
+def _days(field: Field, vector: Vector, options: EncodeOptions) -> tuple[int, int]:  # noqa: ARG001
+    if not options.hybrid:
+        return -1, 0
+    row = unwritable_days(vector.buffers[1], vector.buffers[0], vector.offset, vector.length)
+    return row, _SKIPPED if row >= 0 else 0
+
+
+_CHECKS: dict[Kind, Callable[[Field, Vector, EncodeOptions], tuple[int, int]]] = {
+    Kind.TIMESTAMP: _times,
+    Kind.TIMESTAMP_INSTANT: _times,
+    Kind.DATE: _days,
+}

@@ -1,0 +1,154 @@
+"""Creating a file: the sink, the options, and the block that ends with a commit or an abort.
+
+The defaults of writing live in `writer.options`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Generator, Mapping
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from orcstream.codec.arrow_schema import schema_of
+from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.sink import open_sink
+from orcstream.schema import Schema
+from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, WriteOptions
+from orcstream.writer.writer import OrcWriter, metadata_of
+
+__all__ = ["Creating", "Target", "create"]
+
+Target: TypeAlias = str | os.PathLike[str] | io.BytesIO
+
+
+def create(
+    url: Target,
+    schema: object = None,
+    *,
+    compression: str = "zstd",
+    compression_level: int | None = None,
+    block_bytes: int = 1 << 18,
+    stripe_bytes: int = 64 << 20,
+    row_index_stride: int = 10_000,
+    blooms: Blooms = None,
+    original_blooms: bool = False,
+    dictionary_threshold: float = 0.8,
+    encoding_strategy: str = "speed",
+    file_version: str = "0.12",
+    timezone: str = "UTC",
+    calendar: str = "proleptic",
+    lossy_timestamps: bool = False,
+    user_metadata: Mapping[str, bytes | str] | None = None,
+    memory_limit: int = DEFAULT_MEMORY_LIMIT,
+    encode_threads: int | None = None,
+    overwrite: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    sink_options: SinkOptions | Mapping[str, Any] | None = None,
+) -> Creating:
+    """Write an ORC file.
+
+    Either ``async with orcstream.create(url, schema) as out: await out.write(batch)``, which commits at the
+    end of the block and aborts when an exception leaves it; or ``out = await orcstream.create(url, schema)``
+    and, at the end, ``await out.commit()`` or ``await out.abort()``. The file appears whole, in place of an
+    earlier one of that name (``overwrite=False`` refuses that at the commit), or not at all.
+
+    `url` is a path, any URL that fsspec can write to, or an `io.BytesIO`. `schema` is text
+    (``struct<a:int,b:string>``), a `Schema`, or anything with `__arrow_c_schema__`; without one, the first
+    batch's is taken. `storage_options` go to fsspec untouched; `sink_options` (`SinkOptions` or a
+    dictionary) tune uploads.
+
+    - `compression`: none, zlib, snappy, lzo, lz4, zstd or brotli; `compression_level` is the codec's own.
+      `block_bytes` are compressed at a time, fewer in wide files.
+    - `stripe_bytes`: a stripe is closed when it is so large, or earlier, so that no more than `memory_limit`
+      bytes are held. Half of the limit is for stripes, a quarter for parts on their way to the store.
+    - `row_index_stride`: rows in a row group, 0 for no indexes. `blooms`: columns (dotted names) that get
+      bloom filters, or a dictionary of their shares of false positives (0.01 where none is said);
+      `original_blooms` adds filters for readers from before ORC 1.4.
+    - `dictionary_threshold`: texts keep a dictionary where so large a share of them, at most, is different.
+    - `encoding_strategy`: "speed" takes bit widths that are read faster, "compression" the narrowest.
+    - `file_version`: "0.12", "0.11", or "UNSTABLE-PRE-2.0", whose decimals few readers know.
+    - `timezone`: in which TIMESTAMP values are stored, and `calendar` "proleptic" or "hybrid". Both give the
+      same values back; times that the zone or calendar skips are refused, and so are those of the last
+      second before 1970, which no reader gives back right, unless `lossy_timestamps` (see `write`).
+    - `encode_threads`: as many as there are cores, at most 4.
+
+    Raises `UsageError` for options that cannot be, `SchemaMismatch` for a schema that is none, and the
+    errors of the store.
+    """
+    options = WriteOptions(
+        compression=compression,
+        compression_level=compression_level,
+        block_bytes=block_bytes,
+        stripe_bytes=stripe_bytes,
+        row_index_stride=row_index_stride,
+        blooms=blooms,
+        original_blooms=original_blooms,
+        dictionary_threshold=dictionary_threshold,
+        encoding_strategy=encoding_strategy,
+        file_version=file_version,
+        timezone=timezone,
+        calendar=calendar,
+        lossy_timestamps=lossy_timestamps,
+        memory_limit=memory_limit,
+        encode_threads=encode_threads,
+    )
+    found = None if schema is None else schema_of(schema)
+    if found is not None:
+        options.encode_options(found)
+    metadata = metadata_of(user_metadata or {})
+    return Creating(
+        url, found, options, metadata, overwrite, storage_options, options.sink_options(sink_options)
+    )
+
+
+class Creating:
+    """A file about to be written: await it, or enter it."""
+
+    def __init__(
+        self,
+        url: Target,
+        schema: Schema | None,
+        options: WriteOptions,
+        user_metadata: Mapping[str, bytes],
+        overwrite: bool,
+        storage_options: Mapping[str, Any] | None,
+        sink_options: SinkOptions,
+    ) -> None:
+        self._url = url
+        self._schema = schema
+        self._options = options
+        self._user_metadata = user_metadata
+        self._overwrite = overwrite
+        self._storage_options = storage_options
+        self._sink_options = sink_options
+        self._writer: OrcWriter | None = None
+
+    def __await__(self) -> Generator[Any, None, OrcWriter]:
+        return self._create().__await__()
+
+    async def __aenter__(self) -> OrcWriter:
+        self._writer = await self._create()
+        return self._writer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            await self._writer.__aexit__(kind, error, trace)
+
+    async def _create(self) -> OrcWriter:
+        sink = await open_sink(
+            self._url,
+            storage_options=self._storage_options,
+            sink_options=self._sink_options,
+            overwrite=self._overwrite,
+        )
+        return OrcWriter(
+            sink,
+            self._schema,
+            self._options,
+            storage_options=self._storage_options,
+            user_metadata=self._user_metadata,
+        )

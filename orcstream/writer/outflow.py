@@ -1,0 +1,65 @@
+"""Finished stripes on their way to the sink, while the next one is encoded.
+
+Knows pieces of bytes and one sink. Must not know stripes. The pieces are written by a task of its own, one
+after the other, and let go as they are written; a failure is told to whoever waits next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import anyio
+
+from orcstream.io.byte_sink import ByteSink
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Outflow"]
+
+
+class Outflow:
+    """`left_bytes` are those that were handed over and not written yet. For one task at a time."""
+
+    def __init__(self, sink: ByteSink) -> None:
+        self._sink = sink
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._progress = anyio.Event()
+        self.left_bytes = 0
+
+    async def start(self, pieces: Iterator[Buffer], size: int) -> None:
+        """Write pieces of `size` bytes in all, once those before them are written."""
+        await self.wait()
+        self.left_bytes = size
+        self._task = asyncio.create_task(self._write(pieces), name="orcstream outflow")
+
+    async def wait(self, most_left: int = 0) -> None:
+        """Wait until at most so many bytes are left; raises what went wrong meanwhile."""
+        while self.left_bytes > most_left and self._failure is None:
+            self._progress = anyio.Event()
+            await self._progress.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def stop(self) -> None:
+        """End the task, whatever is left, and wait for it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _write(self, pieces: Iterator[Buffer]) -> None:
+        try:
+            for piece in pieces:
+                data = memoryview(piece)
+                await self._sink.write(data)
+                self.left_bytes -= data.nbytes
+                self._progress.set()
+        except BaseException as error:
+            self._failure = error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._progress.set()

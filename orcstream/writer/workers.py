@@ -1,0 +1,77 @@
+"""Worker threads that encode the columns of a stripe side by side.
+
+Knows threads, and one compressor for each. Must not know what is encoded. A round is one call of a function
+for each column; rounds follow one another, and none is left before all of its calls are over, so a column is
+never touched by two threads. The columns that took longest come first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from orcstream.codec.compression import Compressor
+
+__all__ = ["Workers"]
+
+T = TypeVar("T")
+
+
+class Workers:
+    """At most `count` threads at once. `busy_s` is the time of all of them together."""
+
+    def __init__(self, count: int, new_compressor: Callable[[], Compressor | None]) -> None:
+        self._limiter = anyio.CapacityLimiter(count)
+        self._compressors = [new_compressor() for _ in range(count)]
+        self._costs: list[float] = []
+        self.busy_s = 0.0
+
+    @property
+    def compressor(self) -> Compressor | None:
+        """The one of the first worker, for use between rounds."""
+        return self._compressors[0]
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call a function on a thread; it is waited for, cancelled or not."""
+        return await anyio.to_thread.run_sync(function, limiter=self._limiter)
+
+    async def round(self, function: Callable[[int, Compressor | None], T], count: int) -> list[T]:
+        """Call ``function(column, compressor)`` for each of `count` columns; the answers, by column.
+
+        The first failure is raised once all threads have stopped.
+        """
+        if len(self._costs) != count:
+            self._costs = [0.0] * count
+        waiting = deque(sorted(range(count), key=self._costs.__getitem__, reverse=True))
+        answers: dict[int, T] = {}
+        failures: list[BaseException] = []
+
+        def work(compressor: Compressor | None) -> None:
+            while waiting and not failures:
+                try:
+                    column = waiting.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                begun = time.perf_counter()
+                try:
+                    answers[column] = function(column, compressor)
+                except BaseException as error:  # noqa: BLE001 - raised below
+                    failures.append(error)
+                self._costs[column] = time.perf_counter() - begun
+
+        async def run(compressor: Compressor | None) -> None:
+            await anyio.to_thread.run_sync(work, compressor, limiter=self._limiter)
+
+        async with anyio.create_task_group() as group:
+            for compressor in self._compressors[1:count]:
+                group.start_soon(run, compressor)
+            await run(self._compressors[0])
+        self.busy_s += sum(self._costs)
+        if failures:
+            raise failures[0]
+        return [answers[column] for column in range(count)]

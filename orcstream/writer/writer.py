@@ -1,0 +1,355 @@
+"""The writer of one file: takes what users have, hands out stripes to the sink, ends with all or nothing.
+
+Knows the order of things: rows are checked before any of them is encoded, encoded a chunk at a time, and a
+stripe is closed when it is full or the memory is. Must not know how columns are encoded (`codec`) nor how
+bytes are sent (`io`). A writer belongs to one loop, and one task at a time may use it. After a failure or a
+cancellation in the middle of a batch only `abort` is left; a batch that does not fit the schema is refused
+before anything of it is written, and the writer goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+
+from orcstream.codec.compression import Compressor
+from orcstream.codec.encoder import EncodeOptions
+from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
+from orcstream.codec.ingest import IngestedRows, UserData
+from orcstream.codec.writable import check_writable
+from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
+from orcstream.io.byte_sink import ByteSink, Prepared
+from orcstream.io.sink import commit, discard
+from orcstream.schema import Schema
+from orcstream.writer.options import WriteOptions
+from orcstream.writer.outflow import Outflow
+from orcstream.writer.workers import Workers
+
+__all__ = ["OrcWriter", "WriteResult"]
+
+_State = Literal["open", "prepared", "committed", "aborted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """A file that was committed: `length` in bytes."""
+
+    url: str
+    schema: Schema
+    row_count: int
+    stripe_count: int
+    length: int
+
+
+class OrcWriter:
+    """A file that is being written; made by `orcstream.create`."""
+
+    def __init__(
+        self,
+        sink: ByteSink,
+        schema: Schema | None,
+        options: WriteOptions,
+        *,
+        storage_options: Mapping[str, Any] | None,
+        user_metadata: Mapping[str, bytes],
+    ) -> None:
+        self._sink = sink
+        self._options = options
+        self._storage_options = storage_options
+        self._user_metadata = dict(user_metadata)
+        self._workers = Workers(options.threads, options.new_compressor)
+        self._outflow = Outflow(sink)
+        self._encoder: FileEncoder | None = None
+        self._stripe: StripeEncoder | None = None
+        self._state: _State = "open"
+        self._busy = False
+        self._prepared: Prepared | None = None
+        self._result: WriteResult | None = None
+        if schema is not None:
+            self._encoder = self._new_encoder(schema, options.encode_options(schema))
+
+    # --- what is known
+
+    @property
+    def url(self) -> str:
+        """Where the file will be, without credentials."""
+        return self._sink.url
+
+    @property
+    def schema(self) -> Schema | None:
+        """The file's schema; None before the first batch, where none was given."""
+        return None if self._encoder is None else self._encoder.schema
+
+    @property
+    def row_count(self) -> int:
+        """Rows written so far."""
+        done = 0 if self._encoder is None else self._encoder.row_count
+        return done + (0 if self._stripe is None else self._stripe.row_count)
+
+    @property
+    def stripe_count(self) -> int:
+        """Stripes that are complete."""
+        return 0 if self._encoder is None else self._encoder.stripe_count
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it was prepared, committed or aborted."""
+        return self._state in ("prepared", "committed", "aborted")
+
+    @property
+    def result(self) -> WriteResult:
+        """What was committed. Raises UsageError before that."""
+        if self._result is None:
+            raise UsageError(f"the file is not committed; it is {self._state}", url=self.url)
+        return self._result
+
+    # --- rows
+
+    async def write(self, data: object) -> int:
+        """Append rows; answers how many.
+
+        `data` is anything with `__arrow_c_array__` or `__arrow_c_stream__` (of pyarrow, polars, pandas,
+        duckdb, batches of this package), a dictionary of numpy arrays, or a list of rows (dictionaries,
+        dataclasses or tuples). Columns go by name; one that the data lacks is null. Without a schema, the
+        first data's is taken. Nothing keeps a reference to the data afterwards.
+
+        Raises `SchemaMismatch` (with `column` and `row`) for data that does not fit: of that batch nothing
+        is written, and what was written before stays. An error of the store (`SinkError` and others) or a
+        cancellation leaves only `abort`.
+        """
+        async with self._use("write to"):
+            source = await self._workers.run(lambda: UserData(data))
+            encoder = self._encoder or await self._first(source)
+            count = 0
+            batches = source.vectors(encoder.schema)
+            while (rows := await self._workers.run(lambda: self._next(batches, encoder.options))) is not None:
+                with self._failing():
+                    await self._encode(encoder, rows)
+                count += rows.row_count
+            return count
+
+    async def end_stripe(self) -> None:
+        """Close the stripe under construction, if it has rows: what follows begins another one."""
+        async with self._use("write to"):
+            with self._failing():
+                await self._end_stripe()
+
+    def add_user_metadata(self, metadata: Mapping[str, bytes | str]) -> None:
+        """Set values of the file's user metadata, up to the commit; those that are there are replaced."""
+        if self._state != "open":
+            raise UsageError(f"the file is {self._state}: nothing can be added", url=self.url)
+        self._user_metadata.update(metadata_of(metadata))
+
+    async def _first(self, source: UserData) -> FileEncoder:
+        schema = await self._workers.run(source.schema)
+        self._encoder = self._new_encoder(schema, self._options.encode_options(schema))
+        return self._encoder
+
+    def _new_encoder(self, schema: Schema, options: EncodeOptions) -> FileEncoder:
+        return FileEncoder(
+            schema, options, writer_timezone=self._options.timezone, software_version=_software_version()
+        )
+
+    def _next(self, batches: Iterator[IngestedRows], options: EncodeOptions) -> IngestedRows | None:
+        rows = next(batches, None)
+        if rows is not None:
+            check_writable(rows, options, lossy_timestamps=self._options.lossy_timestamps)
+        return rows
+
+    async def _encode(self, encoder: FileEncoder, rows: IngestedRows) -> None:
+        chunk_rows = self._chunk_rows(rows)
+        for start in range(0, rows.row_count, chunk_rows):
+            stripe = self._stripe = self._stripe or encoder.begin_stripe()
+            chunk = stripe.take(rows, start, min(rows.row_count, start + chunk_rows))
+            await self._encode_chunk(stripe, chunk)
+            # Both stripes, the one that flows out and the one that grows, have one share of the memory.
+            held_bytes = stripe.held_bytes
+            if (
+                stripe.size_bytes >= self._options.stripe_limit
+                or held_bytes >= self._options.memory_limit // 2
+            ):
+                await self._end_stripe()
+            else:
+                await self._outflow.wait(self._options.memory_limit // 2 - held_bytes)
+
+    async def _encode_chunk(self, stripe: StripeEncoder, chunk: Chunk) -> None:
+        def encode(column: int, compressor: Compressor | None) -> None:
+            stripe.encode(column, chunk, compressor)
+
+        await self._workers.round(encode, len(stripe.columns))
+
+    def _chunk_rows(self, rows: IngestedRows) -> int:
+        """Rows to encode before sizes are looked at; whole row groups where that is more than one."""
+        each = max(1, rows.size_bytes // max(1, rows.row_count))
+        count = max(1, self._options.chunk_bytes // each)
+        stride = self._options.row_index_stride
+        return count if not stride or count < stride else count - count % stride
+
+    async def _end_stripe(self) -> None:
+        stripe, encoder = self._stripe, self._encoder
+        if stripe is None or encoder is None:
+            return
+        columns = [
+            column
+            for part in await self._workers.round(stripe.finish, len(stripe.columns))
+            for column in part
+        ]
+        self._stripe = None
+        begin = encoder.position
+        header = encoder.header() if not begin else b""
+        pieces = encoder.lay_out(columns, stripe.row_count, self._workers.compressor)
+        columns.clear()
+        await self._outflow.start(_with_header(header, pieces), encoder.position - begin)
+
+    # --- the end
+
+    async def prepare(self) -> Prepared:
+        """Complete the file and make it durable, but not visible; `orcstream.commit` then makes it appear.
+
+        The answer is a plain value that can be pickled and committed, or discarded, elsewhere. Raises
+        `UsageError` where nothing said what the schema is, and the errors of the store.
+        """
+        if self._prepared is not None and self._state == "prepared":
+            return self._prepared
+        async with self._use("prepare"):
+            encoder = self._encoder
+            if encoder is None:
+                raise UsageError("the file has no schema: give create() one, or write a batch", url=self.url)
+            with self._failing():
+                await self._end_stripe()
+                await self._outflow.wait()
+                begin = b"" if encoder.position else encoder.header()
+                tail = encoder.tail(self._user_metadata, self._workers.compressor)
+                await self._sink.write(begin + tail)
+                self._prepared = await self._sink.prepare()
+            self._state = "prepared"
+            return self._prepared
+
+    async def commit(self) -> WriteResult:
+        """Complete the file and make it appear, whole, in place of any earlier one of that name.
+
+        May be called again after it failed with `CommitUnknown`. Raises `CommitFailed` where the store
+        refused and nothing appeared, `FileExistsError` with ``overwrite=False``, and what `prepare` raises.
+        """
+        if self._result is not None:
+            return self._result
+        prepared = await self.prepare()
+        await commit(prepared, storage_options=self._storage_options)
+        encoder = self._encoder
+        assert encoder is not None
+        self._result = WriteResult(
+            self.url, encoder.schema, encoder.row_count, encoder.stripe_count, prepared.length
+        )
+        self._state = "committed"
+        await self._sink.aclose()
+        return self._result
+
+    async def abort(self) -> None:
+        """Leave nothing of the file; an earlier one of that name stays. May be called again.
+
+        Not cancelled, and bounded in time. Raises `SinkError` where the store would not let go; its message
+        says what was left. A file that was committed stays.
+        """
+        if self._state in ("committed", "aborted"):
+            return
+        with anyio.CancelScope(shield=True):
+            self._state = "aborted"
+            await self._outflow.stop()
+            self._stripe = None
+            if self._prepared is not None:
+                await self._sink.aclose()
+                await discard(self._prepared, storage_options=self._storage_options)
+            else:
+                await self._sink.abort()
+
+    async def aclose(self) -> None:
+        """Give back what the writer holds; aborts what was neither committed nor prepared."""
+        if self._state == "prepared":
+            await self._sink.aclose()
+        else:
+            await self.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit, or abort because of an error; a file that was prepared in the block stays prepared."""
+        if error is not None:
+            await self._abort_because(error)
+            return
+        try:
+            if not self.is_ended:
+                await self.commit()
+        except CommitUnknown:
+            # It may have appeared, or do so yet: whoever catches this can ask again.
+            await self.aclose()
+            raise
+        except BaseException as failure:
+            await self._abort_because(failure)
+            raise
+        await self.aclose()
+
+    async def _abort_because(self, error: BaseException) -> None:
+        """Abort because of an error, which says so where something had to be left behind."""
+        try:
+            await self.abort()
+        except SinkError as failure:
+            error.add_note(str(failure))
+
+    # --- who may do what when
+
+    @asynccontextmanager
+    async def _use(self, verb: str) -> AsyncIterator[None]:
+        if self._busy:
+            raise UsageError("two tasks use one writer", url=self.url)
+        if self._state == "failed":
+            raise UsageError(f"cannot {verb} the file: an earlier call failed, abort it", url=self.url)
+        if self._state != "open":
+            raise UsageError(f"cannot {verb} the file: it is {self._state}", url=self.url)
+        self._busy = True
+        try:
+            yield
+        except OrcError as error:
+            error.locate(url=self.url)
+            raise
+        finally:
+            self._busy = False
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Whatever leaves the block leaves the file incomplete: it can only be aborted."""
+        try:
+            yield
+        except BaseException:
+            self._state = "failed"
+            raise
+
+
+@lru_cache(maxsize=1)
+def _software_version() -> str:
+    return f"orcstream {version('orcstream')}"
+
+
+def _with_header(header: bytes, pieces: Iterator[Any]) -> Iterator[Any]:
+    if header:
+        yield header
+    yield from pieces
+
+
+def metadata_of(metadata: Mapping[Any, Any]) -> dict[str, bytes]:
+    """User metadata as files have it. Raises UsageError for anything but text and bytes."""
+    found: dict[str, bytes] = {}
+    for name, value in metadata.items():
+        if not isinstance(name, str) or not isinstance(value, str | bytes):
+            raise UsageError(f"user metadata are bytes or text by name, not {name!r}: {value!r:.80}")
+        found[name] = value.encode() if isinstance(value, str) else value
+    return found
