@@ -28,12 +28,12 @@ from typing import Any
 import anyio
 
 from orcstream.byterange import BytesLike
-from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, SourceError, UsageError
+from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
 from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, is_temporary_of, temporary_name
 from orcstream.io.clients import Lease
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.webhdfs import HdfsConnection, WebHdfs, lease_webhdfs, place_of
+from orcstream.io.webhdfs import FileStatus, HdfsConnection, WebHdfs, lease_webhdfs, place_of
 
 __all__ = ["HdfsFile", "WebHdfsStore", "open_webhdfs_store"]
 
@@ -45,6 +45,11 @@ class HdfsFile:
     path: str
     temporary: str
     file_id: int
+
+    @property
+    def remains(self) -> str:
+        """What lies in the store until the commit."""
+        return self.temporary
 
 
 class WebHdfsStore:
@@ -100,16 +105,16 @@ class WebHdfsStore:
                     found.append(
                         Leftover(url=self._named(path), kind="temporary", identity=path, age_s=age_s)
                     )
-        found.sort(key=lambda one: one.identity)
+        found.sort(key=lambda leftover: leftover.identity)
         if remove:
-            for one in found:
-                await self._hdfs.delete(one.identity)
+            for leftover in found:
+                await self._hdfs.delete(leftover.identity)
         return found
 
     async def aclose(self) -> None:
         await self._lease.aclose()
 
-    async def _list_folder(self, path: str) -> list[Any]:
+    async def _list_folder(self, path: str) -> list[FileStatus]:
         try:
             return await self._hdfs.list_folder(path)
         except FileNotFoundError:  # deleted meanwhile, or never there
@@ -216,6 +221,11 @@ class _Upload:
         for name in dict.fromkeys([*self._created, *self._names]):
             await self._hdfs.delete(name)
 
+    @property
+    def remains(self) -> str:
+        """What a discard has to remove, of which all but one may not be there."""
+        return ", ".join(dict.fromkeys([*self._created, *self._names]))
+
     def _new_name(self) -> str:
         folder, name = posixpath.split(self._path)
         return posixpath.join(folder, temporary_name(name))
@@ -243,10 +253,7 @@ class _Upload:
 
 async def open_webhdfs_store(url: str, options: Mapping[str, Any], shown: str) -> WebHdfsStore:
     place = place_of(url, shown)
-    try:
-        lease = await lease_webhdfs({**place.options, **options}, shown)
-    except SourceError as error:
-        raise SinkError(error.message, url=shown) from error
+    lease = await lease_webhdfs({**place.options, **options}, shown)
     return WebHdfsStore(lease, place.path, shown)
 
 

@@ -337,7 +337,7 @@ class WebHdfs:
 
     def _status(self, value: Any) -> FileStatus:
         name, permission = _member(value, "pathSuffix"), _member(value, "permission")
-        if not isinstance(name, str) or "/" in name or name in (".", ".."):
+        if not isinstance(name, str) or "/" in name or name in (".", "..") or not _is_utf8(name):
             raise self._senseless("a name that is none")
         return FileStatus(
             name=name,
@@ -377,6 +377,15 @@ def _location_of(text: object, connection: HdfsConnection) -> yarl.URL | None:
     return location if usable else None
 
 
+def _is_utf8(text: str) -> bool:
+    """Whether `text` can be sent: JSON, and names of files elsewhere, may hold halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _member(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else None
 
@@ -408,8 +417,8 @@ def place_of(url: str, shown: str) -> _Place:
         except ValueError:
             raise UsageError("this is no URL of WebHDFS: webhdfs://host:port/path", url=shown) from None
         options |= {"port": port} if port else {}
-    if any(part in (".", "..") for part in path.split("/")):
-        raise UsageError("a path in HDFS has no '.' and '..'", url=shown)
+    if any(part in (".", "..") for part in path.split("/")) or not _is_utf8(path):
+        raise UsageError("a path in HDFS is UTF-8, without '.' and '..'", url=shown)
     return _Place(options, "/" + "/".join(part for part in path.split("/") if part))
 
 
@@ -441,7 +450,10 @@ async def _connect(options: Mapping[str, Any], shown: str) -> HdfsConnection:
     verify = options.get("session_verify")
     tls: ssl.SSLContext | bool = verify is not False
     if isinstance(verify, str):
-        tls = await anyio.to_thread.run_sync(lambda: ssl.create_default_context(cafile=verify))
+        try:
+            tls = await anyio.to_thread.run_sync(lambda: ssl.create_default_context(cafile=verify))
+        except OSError as error:
+            raise UsageError(f"session_verify: no certificates in {verify}: {error}", url=shown) from error
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
+import orcstream
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError
 from orcstream.io.byte_sink import ByteSink, Prepared, is_temporary_of
 from orcstream.io.clients import leased_clients
@@ -248,6 +252,21 @@ async def test_folders_are_made_and_never_replaced(target: Target) -> None:
     with pytest.raises(IsADirectoryError):
         await sink.prepare()
     await sink.abort()
+
+
+async def test_a_table_is_written_and_read_by_others(target: Target) -> None:
+    rows = pa.table({"id": range(50_000), "noise": [os.urandom(8) for _ in range(50_000)]})
+    target.proxy.fault = lambda count, asked: (
+        "lose" if asked.where == "APPEND data" and count % 2 == 0 else None
+    )
+    async with orcstream.create(
+        target.url, storage_options=target.proxy.options, sink_options=TUNED | {"part_bytes": 100_000}
+    ) as out:
+        for batch in rows.to_batches(max_chunksize=10_000):
+            await out.write(batch)
+    assert target.proxy.traffic.count("APPEND data") > 5
+    assert orc.read_table(io.BytesIO(target.content)).equals(rows)
+    assert target.left == []
 
 
 async def test_the_permissions_of_the_earlier_file_are_kept(target: Target) -> None:

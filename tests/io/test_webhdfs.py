@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
+import ipaddress
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
@@ -89,12 +96,14 @@ class FakeServer:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer, announced: int | None = None) -> AsyncIterator[FakeServer]:
+async def serving(
+    *answers: Answer, announced: int | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[FakeServer]:
     fake = FakeServer(list(answers), announced=announced)
     runner = web.AppRunner(web.Application())
     runner.app.router.add_route("*", "/{any:.*}", fake.handle)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     fake.port = runner.addresses[0][1]
     try:
@@ -277,7 +286,7 @@ async def test_a_listing_is_read_page_by_page() -> None:
     async with serving(page(["a"], 1)) as fake, calling(fake) as hdfs:
         with pytest.raises(SourceError, match="does not go on"):
             await hdfs.list_folder("/d")
-    for name in ("..", "x/y"):
+    for name in ("..", "x/y", "\ud800"):
         async with serving(page([name], 0)) as fake, calling(fake) as hdfs:
             with pytest.raises(SourceError):
                 await hdfs.list_folder("/d")
@@ -385,12 +394,59 @@ async def test_urls(url: str, options: dict[str, Any], host: str, path: str) -> 
         ("webhdfs://u@nn/a", {"token": "t"}, "token"),
         ("webhdfs://nn/a", {"password": "p"}, "password"),
         ("webhdfs://nn/a", {"data_proxy": 3}, "data_proxy"),
+        ("webhdfs://nn/\ud800", {}, "UTF-8"),
+        ("swebhdfs://nn/a", {"session_verify": "no such file"}, "session_verify"),
     ],
 )
 async def test_what_cannot_be_asked(url: str, options: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         await open_source(url, storage_options=options, io_options=None)
     assert leased_clients() == 0
+
+
+def certificate(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, with its key in the same file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "of a test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "certificate.pem"
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    text = key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
+    path.write_bytes(text + made.public_bytes(pem))
+    return path
+
+
+async def test_over_tls(tmp_path: Path) -> None:
+    path = certificate(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(path)
+    async with serving(said(STATUS), tls=tls) as fake:
+        url = fake.url.replace("webhdfs:", "swebhdfs:")
+        for verify, expected in ((str(path), None), (False, None), (True, "secure"), (None, "secure")):
+            place = place_of(url, url)
+            lease = await lease_webhdfs({**place.options, "session_verify": verify}, url)
+            try:
+                call = WebHdfs(lease.client, url).status("/d/a.orc")
+                if expected is None:
+                    assert (await call).length == 7
+                else:
+                    with pytest.raises(SourceError, match=expected):
+                        await call
+            finally:
+                await lease.aclose()
 
 
 async def test_kerberos_is_left_to_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
