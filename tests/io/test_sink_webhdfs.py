@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from orcstream.io.byte_sink import ByteSink, Prepared, is_temporary_of
 from orcstream.io.clients import leased_clients
 from orcstream.io.sink import cleanup, commit, discard, open_sink
 from tests.support.hdfs import HdfsServer
-from tests.support.hdfs_proxy import Fault, HdfsProxy, hdfs_proxy, hdfs_server
+from tests.support.hdfs_proxy import Fault, HdfsAsked, HdfsProxy, hdfs_proxy, hdfs_server
 
 __all__ = ["hdfs_proxy", "hdfs_server"]  # fixtures
 
@@ -67,9 +70,16 @@ class Target:
         self.proxy.fault = lambda _number, _asked: None
 
 
-async def write_all(sink: ByteSink) -> Prepared:
-    await sink.write(DATA)
+async def write_all(sink: ByteSink, data: bytes = DATA) -> Prepared:
+    await sink.write(data)
     return await sink.prepare()
+
+
+async def write_and_close(sink: ByteSink) -> Prepared:
+    try:
+        return await write_all(sink, DATA[: 2 * PART + 1])
+    finally:
+        await sink.aclose()
 
 
 @pytest.fixture
@@ -230,6 +240,42 @@ async def test_aborting_while_a_request_is_under_way(target: Target, where: str)
         assert len(await cleanup(target.url, older_than_s=0, storage_options=target.server.options)) == 1
     assert target.left == []
     assert target.content == b"earlier"
+
+
+async def test_cancelled_while_any_request_is_under_way(target: Target) -> None:
+    """With every request of a write, also those that find out what a lost append did."""
+    loop = asyncio.get_running_loop()
+    proxy = target.proxy
+    number = 0
+    while True:
+        first = len(proxy.asked)
+        task = asyncio.create_task(write_and_close(await target.open()))
+        cancel = functools.partial(loop.call_soon_threadsafe, task.cancel)
+
+        def fail(
+            _: int,
+            asked: HdfsAsked,
+            first: int = first,
+            count: int = number + 1,
+            cancel: Callable[[], object] = cancel,
+        ) -> Fault | None:
+            seen = proxy.traffic[first:]
+            if len(seen) == count:
+                cancel()
+            return "half" if asked.where == "APPEND data" and seen.count("APPEND data") == 2 else None
+
+        proxy.fault = fail
+        await asyncio.wait([task])
+        target.pass_all()
+        if not task.cancelled():
+            await discard(task.result(), storage_options=proxy.options)
+            break
+        assert target.left == [], f"cancelled with request {number} under way"
+        number += 1
+    assert number > 15
+    assert target.left == []
+    assert target.content == b"earlier"
+    assert leased_clients() == 0
 
 
 async def test_the_folder_of_another_user(target: Target) -> None:

@@ -137,6 +137,7 @@ def start_hdfs() -> HdfsServer:
     return HdfsServer(int(line.split()[1]))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def hdfs_server() -> HdfsServer:
+    """One for all; asked for by each test, so that each is told of where there is none."""
     return start_hdfs()
