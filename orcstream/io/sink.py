@@ -171,6 +171,10 @@ async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> St
         from orcstream.io.sink_s3 import open_s3_store
 
         return await open_s3_store(url, options, shown)
+    if kind in ("webhdfs", "swebhdfs") and not options.get("kerberos"):
+        from orcstream.io.sink_webhdfs import open_webhdfs_store
+
+        return await open_webhdfs_store(url, options, shown)
     from orcstream.io.sink_filesystem import open_filesystem_store
 
     try:

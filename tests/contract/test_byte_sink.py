@@ -25,7 +25,7 @@ from orcstream.io.sink_filesystem import ATOMIC_RENAMES
 from tests.support.s3_proxy import S3_KINDS
 from tests.support.sink_stores import SinkStore, make_store, rename_at_once
 
-KINDS = ["local", "file_url", "memory", "copytest", "renametest", *S3_KINDS]
+KINDS = ["local", "file_url", "memory", "copytest", "renametest", "hdfs", *S3_KINDS]
 DATA = os.urandom(16 << 20)
 
 

@@ -35,7 +35,7 @@ def run_and_kill(store: SinkStore, stage: str, after_s: float) -> None:
 
 
 @pytest.mark.parametrize("stage", ["writing", "prepared"])
-@pytest.mark.parametrize("kind", ["local", *S3_KINDS])
+@pytest.mark.parametrize("kind", ["local", "hdfs", *S3_KINDS])
 async def test_killed(kind: str, stage: str, tmp_path: Path) -> None:
     store = make_store(kind, tmp_path)
     store.put("a.orc", b"earlier")
