@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count` and `plan`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan` and `convert`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -25,6 +25,7 @@ import anyio
 import numpy as np
 
 import orcstream
+from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.schema import Kind
 
@@ -40,6 +41,8 @@ _BATCH_ROWS = 1 << 14
 _COUNT_DIGITS = 18
 
 T = TypeVar("T")
+# A group takes arguments as a parser does; typing's name for what both are is no public one.
+_Options = argparse._ActionsContainer  # noqa: SLF001
 _EXAMPLES = """examples:
   orcstream meta s3://bucket/trips.orc --storage-options '{"anon": true}'
   orcstream cat trips.orc --columns id,stop.name --limit 10
@@ -47,6 +50,7 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
   orcstream plan trips.orc --where "id = 4711" --columns city
+  orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
 `orcstream COMMAND --help` says more about each."""
 _WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
@@ -63,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; answers the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        anyio.run(_run, options)
+        anyio.run(options.main, options)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered has no reader; Python would complain about it at exit.
@@ -83,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="orcstream",
-        description="Looks into ORC files: on this machine, in object stores, on web servers.",
+        description="Looks into ORC files and makes them: on this machine, in object stores, on web servers.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -114,6 +118,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_columns(plan)
     _add_selection(plan)
+
+    converting = commands.add_parser(
+        "convert",
+        help="CSV, JSON, Parquet and ORC into an ORC file",
+        description="Writes an ORC file of the rows of another file, whatever its size.",
+        epilog=CONVERT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    converting.set_defaults(main=convert)
+    add_convert_options(converting, _json_object)
+    selection = converting.add_argument_group("rows of ORC files; --schema is for all")
+    _add_columns(selection)
+    _add_selection(selection)
+    _add_unit(selection, default=None)
+    _add_storage_options(converting)
     return parser
 
 
@@ -127,18 +146,22 @@ def _command(
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(run=run)
+    command.set_defaults(main=_look, run=run)
     command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
+    _add_storage_options(command)
+    return command
+
+
+def _add_storage_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--storage-options",
         type=_json_object,
         metavar="JSON",
         help="what fsspec's file system takes, such as '{\"anon\": true}'",
     )
-    return command
 
 
-def _add_columns(command: argparse.ArgumentParser) -> None:
+def _add_columns(command: _Options) -> None:
     command.add_argument(
         "--columns",
         type=_columns,
@@ -147,7 +170,7 @@ def _add_columns(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_selection(command: argparse.ArgumentParser) -> None:
+def _add_selection(command: _Options) -> None:
     command.add_argument(
         "--where",
         type=_parsed_by(orcstream.Expr.parse),
@@ -168,11 +191,11 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_unit(command: argparse.ArgumentParser) -> None:
+def _add_unit(command: _Options, default: str | None = "ns") -> None:
     command.add_argument(
         "--timestamp-unit",
         choices=("s", "ms", "us", "ns"),
-        default="ns",
+        default=default,
         help="of times (default: ns, which reaches from 1677 to 2262 only)",
     )
 
@@ -240,7 +263,7 @@ def _columns(text: str) -> list[str | tuple[str, ...]]:
     return columns if text else []
 
 
-async def _run(options: argparse.Namespace) -> None:
+async def _look(options: argparse.Namespace) -> None:
     async with orcstream.open(options.url, storage_options=options.storage_options) as file:
         await options.run(file, options)
 
