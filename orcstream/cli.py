@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge` and `cleanup`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge`, `convert` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -16,7 +16,6 @@ import json
 import math
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from importlib import metadata
@@ -26,6 +25,8 @@ import anyio
 import numpy as np
 
 import orcstream
+from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
+from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.schema import Kind
 
@@ -39,11 +40,10 @@ _SIGINT_STATUS = 130
 _BATCH_ROWS = 1 << 14
 # Counts of rows have 64 bits in the format, and one of them is a sign in practice.
 _COUNT_DIGITS = 18
-# Progress is shown of what takes longer, and renewed no sooner than after so long.
-_PROGRESS_AFTER_S = 1.0
-_PROGRESS_EVERY_S = 0.2
 
 T = TypeVar("T")
+# A group takes arguments as a parser does; typing's name for what both are is no public one.
+_Options = argparse._ActionsContainer  # noqa: SLF001
 _EXAMPLES = """examples:
   orcstream meta s3://bucket/trips.orc --storage-options '{"anon": true}'
   orcstream cat trips.orc --columns id,stop.name --limit 10
@@ -53,6 +53,7 @@ _EXAMPLES = """examples:
   orcstream plan trips.orc --where "id = 4711" --columns city
   orcstream merge all.orc trips.orc trips.orc
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
+  orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
 `orcstream COMMAND --help` says more about each."""
 _WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
@@ -98,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="orcstream",
-        description="Looks into ORC files, joins them and cleans up: on disk, in object stores, on the web.",
+        description="Looks into ORC files, makes and joins them: on disk, in object stores, on the web.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -158,6 +159,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     cleanup.set_defaults(main=_cleanup)  # there may be no file
     cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+
+    converting = commands.add_parser(
+        "convert",
+        help="CSV, JSON, Parquet and ORC into an ORC file",
+        description="Writes an ORC file of the rows of another file, whatever its size.",
+        epilog=CONVERT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    converting.set_defaults(main=convert)
+    add_convert_options(converting, _json_object)
+    selection = converting.add_argument_group("rows of ORC files; --schema is for all")
+    _add_columns(selection)
+    _add_selection(selection)
+    _add_unit(selection, default=None)
+    _add_storage_options(converting)
     return parser
 
 
@@ -186,7 +202,7 @@ def _add_storage_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_columns(command: argparse.ArgumentParser) -> None:
+def _add_columns(command: _Options) -> None:
     command.add_argument(
         "--columns",
         type=_columns,
@@ -195,7 +211,7 @@ def _add_columns(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_selection(command: argparse.ArgumentParser) -> None:
+def _add_selection(command: _Options) -> None:
     command.add_argument(
         "--where",
         type=_parsed_by(orcstream.Expr.parse),
@@ -216,11 +232,11 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_unit(command: argparse.ArgumentParser) -> None:
+def _add_unit(command: _Options, default: str | None = "ns") -> None:
     command.add_argument(
         "--timestamp-unit",
         choices=("s", "ms", "us", "ns"),
-        default="ns",
+        default=default,
         help="of times (default: ns, which reaches from 1677 to 2262 only)",
     )
 
@@ -441,7 +457,12 @@ def _text(value: bytes) -> str:
 
 
 async def _merge(options: argparse.Namespace) -> None:
-    progress = _Progress()
+    progress = Progress()
+
+    def show(done: int, total: int) -> None:
+        share = done / max(1, total)
+        progress(lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})")
+
     try:
         result = await orcstream.merge(
             options.urls,
@@ -449,7 +470,7 @@ async def _merge(options: argparse.Namespace) -> None:
             storage_options=options.storage_options,
             overwrite=not options.no_overwrite,
             skip_incompatible=options.skip_incompatible,
-            progress=progress,
+            progress=show,
         )
     finally:
         progress.close()
@@ -461,29 +482,6 @@ async def _merge(options: argparse.Namespace) -> None:
             f"{len(result.files):,} files, {result.byte_count:,} bytes"
         ]
     )
-
-
-class _Progress:
-    """One line on a terminal's standard error that is written over and over."""
-
-    def __init__(self) -> None:
-        self._next_s = time.monotonic() + _PROGRESS_AFTER_S if sys.stderr.isatty() else math.inf
-        self._is_shown = False
-
-    def __call__(self, done: int, total: int) -> None:
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return
-        self._next_s = now_s + _PROGRESS_EVERY_S
-        self._is_shown = True
-        sys.stderr.write(f"\r{done >> 20:,} of {total >> 20:,} MiB ({done / max(1, total):.0%})")
-        sys.stderr.flush()
-
-    def close(self) -> None:
-        """Take the line away."""
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 # --- cat ---------------------------------------------------------------------------------------------------
