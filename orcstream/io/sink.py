@@ -15,9 +15,9 @@ from typing import Any
 
 import anyio
 
-from orcstream.errors import CommitFailed, SinkError, SourceError, Unsupported, UsageError
+from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
-from orcstream.io.part_sink import PartSink, policy_of, sink_error
+from orcstream.io.part_sink import PartSink, left_behind, policy_of, sink_error
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
 
 __all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
@@ -92,8 +92,14 @@ async def discard(
     try:
         with anyio.fail_after(options.abort_timeout_s, shield=True):
             await _with_store(prepared, storage_options, run)
-    except (SourceError, TimeoutError) as error:
-        raise sink_error(error, prepared.shown) from error
+    except (OrcError, OSError) as error:
+        if isinstance(error, UsageError | Unsupported):
+            raise
+        reason = str(error) or f"no end within {options.abort_timeout_s:g} s"
+        raise SinkError(
+            f"the file cannot be discarded ({reason}). {left_behind(prepared.state.remains)}",
+            url=prepared.shown,
+        ) from error
 
 
 async def cleanup(

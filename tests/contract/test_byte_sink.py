@@ -267,6 +267,10 @@ class FaultyUpload:
         self.inner, self.store = inner, store
         self.retries_parts = inner.retries_parts
 
+    @property
+    def remains(self) -> str:
+        return str(self.inner.remains)
+
     def __getattr__(self, name: str) -> Any:
         async def call(*arguments: Any) -> Any:
             number = len(self.store.calls)
