@@ -132,6 +132,10 @@ class ColumnEncoder(ABC):
     def _put(self, field: Field, values: Vector) -> None:
         """Encode values, none of which is null."""
 
+    def _record(self, cells: Cells) -> ColumnStatistics:
+        """Statistics of values; called before `_put` is given the same values."""
+        return statistics_of_cells(cells)
+
     def _ending(self) -> None:  # noqa: B027  # most types have nothing to do
         """Called when no more rows come, before streams are finished."""
 
@@ -156,7 +160,7 @@ class ColumnEncoder(ABC):
         """Encode rows; `field` describes the vector, and may differ in units from one call to the next."""
         values = self._without_nulls(field, vector)
         cells = Cells(field, values, None, values.length, values.length < vector.length)
-        found = statistics_of_cells(cells)
+        found = self._record(cells)
         self._group = found if self._group is None else merge(self._group, found)
         if values.length:
             if self._bloom is not None:

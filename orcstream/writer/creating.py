@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from orcstream.codec.arrow_schema import schema_of
-from orcstream.errors import CommitUnknown, SinkError
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.sink import open_sink
 from orcstream.schema import Schema
@@ -136,22 +135,8 @@ class Creating:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        writer = self._writer
-        assert writer is not None
-        if error is not None:
-            await _abort(writer, error)
-            return
-        try:
-            if not writer.is_ended:
-                await writer.commit()
-        except CommitUnknown:
-            # It may have appeared, or do so yet: whoever catches this can ask again.
-            await writer.aclose()
-            raise
-        except BaseException as failure:
-            await _abort(writer, failure)
-            raise
-        await writer.aclose()
+        if self._writer is not None:
+            await self._writer.__aexit__(kind, error, trace)
 
     async def _create(self) -> OrcWriter:
         sink = await open_sink(
@@ -167,11 +152,3 @@ class Creating:
             storage_options=self._storage_options,
             user_metadata=self._user_metadata,
         )
-
-
-async def _abort(writer: OrcWriter, error: BaseException) -> None:
-    """Abort because of an error, which says so where something had to be left behind."""
-    try:
-        await writer.abort()
-    except SinkError as failure:
-        error.add_note(str(failure))

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 
 import anyio
 
@@ -23,7 +24,7 @@ from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.codec.writable import check_writable
-from orcstream.errors import OrcError, UsageError
+from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
 from orcstream.io.byte_sink import ByteSink, Prepared
 from orcstream.io.sink import commit, discard
 from orcstream.schema import Schema
@@ -274,6 +275,35 @@ class OrcWriter:
             await self._sink.aclose()
         else:
             await self.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit, or abort because of an error; a file that was prepared in the block stays prepared."""
+        if error is not None:
+            await self._abort_because(error)
+            return
+        try:
+            if not self.is_ended:
+                await self.commit()
+        except CommitUnknown:
+            # It may have appeared, or do so yet: whoever catches this can ask again.
+            await self.aclose()
+            raise
+        except BaseException as failure:
+            await self._abort_because(failure)
+            raise
+        await self.aclose()
+
+    async def _abort_because(self, error: BaseException) -> None:
+        """Abort because of an error, which says so where something had to be left behind."""
+        try:
+            await self.abort()
+        except SinkError as failure:
+            error.add_note(str(failure))
 
     # --- who may do what when
 

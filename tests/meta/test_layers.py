@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "writer": {"errors", "schema", "codec", "io", "zones"},
-    "blocking": {"errors", "byterange", "schema", "codec", "plan", "io", "batch", "reader"},
+    "blocking": {"errors", "byterange", "schema", "codec", "plan", "io", "batch", "reader", "writer"},
     "orcstream": {"expr", "errors", "schema", "plan", "io", "batch", "reader", "writer", "blocking"},
     "cli": {"schema", "orcstream"},
     "__main__": {"cli"},
