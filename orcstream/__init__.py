@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
     from orcstream.writer.creating import create
+    from orcstream.writer.ingester import IngestedFile, Ingester
+    from orcstream.writer.ingesting import ingest
     from orcstream.writer.writer import OrcWriter, WriteResult
 
 __all__ = [
@@ -57,6 +59,8 @@ __all__ = [
     "Expr",
     "FileStream",
     "FormatError",
+    "IngestedFile",
+    "Ingester",
     "IoOptions",
     "NotOrcFile",
     "OrcError",
@@ -79,6 +83,7 @@ __all__ = [
     "blocking",
     "col",
     "create",
+    "ingest",
     "open",
     "open_many",
 ]
@@ -97,6 +102,8 @@ _HOMES = {
     "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
+    "IngestedFile": "orcstream.writer.ingester",
+    "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
     "NotOrcFile": "orcstream.errors",
     "OrcError": "orcstream.errors",
@@ -118,6 +125,7 @@ _HOMES = {
     "WriteResult": "orcstream.writer.writer",
     "col": "orcstream.expr",
     "create": "orcstream.writer.creating",
+    "ingest": "orcstream.writer.ingesting",
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }

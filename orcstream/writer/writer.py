@@ -137,7 +137,10 @@ class OrcWriter:
         cancellation leaves only `abort`.
         """
         async with self._use("write to"):
-            source = await self._workers.run(lambda: UserData(data))
+            if isinstance(data, UserData):
+                source = data
+            else:
+                source = await self._workers.run(lambda: UserData(data))
             encoder = self._encoder or await self._first(source)
             count = 0
             batches = source.vectors(encoder.schema)
