@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
     from orcstream.writer.creating import create
+    from orcstream.writer.ingester import IngestedFile, Ingester
+    from orcstream.writer.ingesting import ingest
     from orcstream.writer.merge import MergeResult, SkippedFile, merge
     from orcstream.writer.writer import OrcWriter, WriteResult
 
@@ -60,6 +62,8 @@ __all__ = [
     "Expr",
     "FileStream",
     "FormatError",
+    "IngestedFile",
+    "Ingester",
     "IoOptions",
     "MergeResult",
     "NotOrcFile",
@@ -86,6 +90,7 @@ __all__ = [
     "cleanup",
     "col",
     "create",
+    "ingest",
     "merge",
     "open",
     "open_many",
@@ -105,6 +110,8 @@ _HOMES = {
     "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
+    "IngestedFile": "orcstream.writer.ingester",
+    "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
     "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",
@@ -131,6 +138,7 @@ _HOMES = {
     "col": "orcstream.expr",
     "create": "orcstream.writer.creating",
     "merge": "orcstream.writer.merge",
+    "ingest": "orcstream.writer.ingesting",
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }

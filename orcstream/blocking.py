@@ -363,6 +363,14 @@ class OrcWriter(_Facade):
         return self._inner.stripe_count
 
     @property
+    def size_bytes(self) -> int:
+        return self._inner.size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self._inner.held_bytes
+
+    @property
     def is_ended(self) -> bool:
         return self._inner.is_ended
 
@@ -377,6 +385,10 @@ class OrcWriter(_Facade):
     def end_stripe(self) -> None:
         """`OrcWriter.end_stripe`."""
         self._run(self._inner.end_stripe)
+
+    def flush(self) -> None:
+        """`OrcWriter.flush`."""
+        self._run(self._inner.flush)
 
     def prepare(self) -> Prepared:
         """`OrcWriter.prepare`."""
@@ -425,6 +437,8 @@ def read(
     storage_options: Mapping[str, Any] | None = None,
     io_options: IoOptions | Mapping[str, Any] | None = None,
     tail: Tail | BytesLike | None = None,
+    follow: bool = False,
+    poll_s: float = 1.0,
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
@@ -438,6 +452,8 @@ def read(
             storage_options=storage_options,
             io_options=io_options,
             tail=tail,
+            follow=follow,
+            poll_s=poll_s,
             timezone=timezone,
             default_timezone=default_timezone,
             calendar=calendar,

@@ -13,7 +13,7 @@ from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.plan.tail import Need, Tail, plan_tail
 
-__all__ = ["TailFetcher", "read_tail"]
+__all__ = ["TailFetcher", "known_tail", "read_tail"]
 
 
 class TailFetcher(Protocol):
@@ -40,3 +40,10 @@ async def read_tail(fetcher: TailFetcher) -> tuple[Tail, RangeBuffer]:
     start = suffix.file_length - len(data)
     planned = replace(planned, fingerprint=fetcher.source.fingerprint)
     return planned, RangeBuffer(ByteRange(start, suffix.file_length), data)
+
+
+def known_tail(fetcher: TailFetcher, tail: Tail) -> tuple[Tail, RangeBuffer]:
+    """No request: the source is held to the object that the tail is of."""
+    fetcher.source.pin(tail.file_length, tail.fingerprint)
+    held = tail.held
+    return tail, RangeBuffer(ByteRange(tail.file_length - len(held), tail.file_length), held)

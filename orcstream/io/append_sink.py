@@ -7,7 +7,8 @@ each, big-endian, the last of them valid. `flush` makes the bytes durable first 
 that a reader who goes by the last whole entry never sees what a crash could take back. `finish` removes it:
 from then on the file counts as it is.
 
-A writer that fails or is killed leaves both as they are: up to the last flush the file can be read.
+A writer that is killed leaves both as they are: up to the last flush the file can be read. `cut` ends a file
+there: it is shortened to what was flushed, or removed where nothing was.
 """
 # ruff: noqa: SLF001 - fsspec has no public name for the path of a URL
 
@@ -32,6 +33,7 @@ __all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
 FLUSH_LENGTH = "_flush_length"
 # Short writes are gathered up to this many bytes: each costs a hop to a thread.
 GATHERED_BYTES = 1 << 20
+_CLOSED = "the sink is closed"
 
 
 class _File(Protocol):
@@ -45,11 +47,14 @@ class _File(Protocol):
     async def finish(self) -> None:
         """Remove the lengths."""
 
+    async def cut(self) -> None:
+        """Shorten the file to its last length and remove the lengths; remove both where there is none."""
+
     async def aclose(self) -> None: ...
 
 
 class AppendSink:
-    """One growing file, for one task at a time. After an error or a cancellation it can only be closed."""
+    """One growing file, for one task at a time. After an error it can only be cut or closed."""
 
     def __init__(self, url: str, file: _File) -> None:
         self.url = url
@@ -64,6 +69,11 @@ class AppendSink:
         """The bytes written so far, flushed or not."""
         return self._written_bytes + len(self._gathered)
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by what was not sent yet."""
+        return len(self._gathered)
+
     async def write(self, data: BytesLike) -> None:
         """Append a copy of `data`. Readers may see it before it is flushed, and must not go by it."""
         await self._run(lambda: self._write(memoryview(data).cast("B")))
@@ -77,9 +87,22 @@ class AppendSink:
         await self._run(self._finish)
         await self.aclose()
 
+    async def cut(self) -> None:
+        """End the file at its last flush, whatever failed before, and close. Nothing stays where none was.
+
+        Not cancelled, and may be called again; does nothing to a file that was finished or closed.
+        """
+        if self._state == _CLOSED:
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._file.cut()
+            finally:
+                await self.aclose()
+
     async def aclose(self) -> None:
         """Give back what is held; the file stays, perhaps without what was not flushed."""
-        self._state = self._state or "the sink is closed"
+        self._state = _CLOSED
         self._gathered.clear()
         with anyio.CancelScope(shield=True):
             await self._file.aclose()
@@ -127,6 +150,7 @@ class _LocalFile:
         self._descriptor = -1
         self._lengths = -1
         self._lengths_bytes = 0
+        self._flushed_bytes = -1
 
     async def begin(self) -> None:
         await in_thread(self._begin, self._url)
@@ -140,11 +164,24 @@ class _LocalFile:
             write_at(self._lengths, length.to_bytes(8, "big"), self._lengths_bytes)
             os.fdatasync(self._lengths)
             self._lengths_bytes += 8
+            self._flushed_bytes = length
 
         await in_thread(work, self._url)
 
     async def finish(self) -> None:
         def work() -> None:
+            Path(self._lengths_path).unlink(missing_ok=True)
+            sync_folder(self._path)
+
+        await in_thread(work, self._url)
+
+    async def cut(self) -> None:
+        def work() -> None:
+            if self._flushed_bytes < 0:
+                Path(self._path).unlink(missing_ok=True)
+            else:
+                os.ftruncate(self._descriptor, self._flushed_bytes)
+                os.fsync(self._descriptor)
             Path(self._lengths_path).unlink(missing_ok=True)
             sync_folder(self._path)
 
@@ -205,6 +242,11 @@ class _MemoryFile:
     async def finish(self) -> None:
         await anyio.lowlevel.checkpoint()
         MemoryFileSystem.store.pop(self._path + FLUSH_LENGTH, None)
+
+    async def cut(self) -> None:
+        if not self._lengths:
+            MemoryFileSystem.store.pop(self._path, None)
+        await self.finish()
 
     async def aclose(self) -> None:
         """Nothing is held."""

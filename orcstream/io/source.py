@@ -17,7 +17,7 @@ from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.options import IoOptions
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
 
-__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "open_source", "strip_credentials"]
+__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source", "strip_credentials"]
 
 # As CostModel.hdfs.
 HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "swebhdfs", "viewfs"})
@@ -49,7 +49,7 @@ async def open_source(
     text = _text_of(url)
     options = dict(storage_options or {})
     shown = strip_credentials(text)
-    kind = _kind_of(text)
+    kind = kind_of(text)
     if kind in ("http", "https"):
         from orcstream.io.http import open_http
 
@@ -86,7 +86,7 @@ def cost_of(
     tune = IoOptions.of(io_options).tune
     if isinstance(url, bytes | bytearray | memoryview):
         return tune(CostModel.memory())
-    kind = _kind_of(_text_of(url))
+    kind = kind_of(_text_of(url))
     if kind in ("http", "https"):
         return tune(CostModel.http())
     if kind in ("file", "local"):
@@ -104,8 +104,8 @@ def _text_of(url: object) -> str:
     return url
 
 
-def _kind_of(url: str) -> str:
-    """The protocol, or "chain"."""
+def kind_of(url: str) -> str:
+    """The protocol of a URL, or "chain"."""
     protocol = protocol_of(url)
     if protocol not in ("http", "https") and "::" in url and _is_chain(url):
         return "chain"
