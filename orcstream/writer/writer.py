@@ -240,7 +240,11 @@ class OrcWriter:
         if self._result is not None:
             return self._result
         prepared = await self.prepare()
-        await commit(prepared, storage_options=self._storage_options)
+        self._begin()
+        try:
+            await commit(prepared, storage_options=self._storage_options)
+        finally:
+            self._busy = False
         encoder = self._encoder
         assert encoder is not None
         self._result = WriteResult(
@@ -258,6 +262,8 @@ class OrcWriter:
         """
         if self._state in ("committed", "aborted"):
             return
+        if self._busy and self._state == "prepared":
+            raise UsageError("another task commits the file", url=self.url)
         with anyio.CancelScope(shield=True):
             self._state = "aborted"
             await self._outflow.stop()
@@ -279,20 +285,28 @@ class OrcWriter:
 
     @asynccontextmanager
     async def _use(self, verb: str) -> AsyncIterator[None]:
-        if self._busy:
-            raise UsageError("two tasks use one writer", url=self.url)
-        if self._state == "failed":
+        if self._state == "failed" and not self._busy:
             raise UsageError(f"cannot {verb} the file: an earlier call failed, abort it", url=self.url)
-        if self._state != "open":
+        if self._state != "open" and not self._busy:
             raise UsageError(f"cannot {verb} the file: it is {self._state}", url=self.url)
-        self._busy = True
+        self._begin()
         try:
             yield
         except OrcError as error:
             error.locate(url=self.url)
             raise
+        except BaseException as error:
+            # Cancelled: perhaps some of the data was taken in, and perhaps not all of it.
+            if not isinstance(error, Exception):
+                self._fail()
+            raise
         finally:
             self._busy = False
+
+    def _begin(self) -> None:
+        if self._busy:
+            raise UsageError("two tasks use one writer", url=self.url)
+        self._busy = True
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -300,8 +314,12 @@ class OrcWriter:
         try:
             yield
         except BaseException:
-            self._state = "failed"
+            self._fail()
             raise
+
+    def _fail(self) -> None:
+        if self._state == "open":
+            self._state = "failed"
 
 
 @lru_cache(maxsize=1)
