@@ -27,6 +27,7 @@ from orcstream.byterange import ByteRange
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.sink_memory import HeldBytes
 from orcstream.writer.options import WriteOptions
+from orcstream.writer.outlets import WholeFile
 from orcstream.writer.writer import OrcWriter
 
 LIMIT_BYTES = 128 * 1000 * 1000
@@ -139,7 +140,7 @@ def _wide(size: int) -> Iterator[pa.RecordBatch]:
 async def _write(url: str, batches: Iterator[pa.RecordBatch], options: dict[str, Any] | None) -> OrcWriter:
     if url == "null":
         settings = WriteOptions(memory_limit=LIMIT_BYTES, compression=CODEC)
-        out = OrcWriter(NullSink(), None, settings, storage_options=None, user_metadata={})
+        out = OrcWriter(WholeFile(NullSink(), None), None, settings, user_metadata={})
         for batch in batches:
             await out.write(batch)
         await out.prepare()
