@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "predicate",
         "zones",
     },
-    "writer": {"errors", "schema", "codec", "io", "zones"},
+    "writer": {"errors", "byterange", "schema", "codec", "io", "zones"},
     "blocking": {"errors", "byterange", "schema", "codec", "plan", "io", "batch", "reader", "writer"},
     "orcstream": {"expr", "errors", "schema", "plan", "io", "batch", "reader", "writer", "blocking"},
     "cli": {"schema", "orcstream"},
