@@ -12,6 +12,7 @@ import asyncio
 import io
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -23,7 +24,7 @@ from orcstream.io.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, 
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.urls import strip_credentials
 
-__all__ = ["PartSink", "left_behind", "policy_of", "sink_error"]
+__all__ = ["PartSink", "abort_policy_of", "left_behind", "policy_of", "sink_error"]
 
 # Parts are of one size, which some stores want, until there are so many of them; from then on each is this
 # fraction of what was written. 10,000 parts of 8 MiB and more are then 3.5 TB and not 80 GB.
@@ -33,6 +34,8 @@ GROWS_BY_BYTES = 1 << 20
 COPIED_BYTES = 256 << 20
 # What is fetched at once of what the store cannot copy.
 FETCHED_BYTES = 4 << 20
+# How many attempts, each of several requests, have room in the time for an abort.
+ABORT_ATTEMPTS = 3
 
 
 class PartSink:
@@ -292,7 +295,8 @@ class PartSink:
                     scope.cancel()
                 while self._sending:
                     await self._sent.wait()
-                await self._try(self._upload.discard)
+                policy = abort_policy_of(self._options, self._policy)
+                await policy.run(self._upload.discard, url=self.url)
         except Exception as error:  # noqa: BLE001 - told below, once everything is closed
             failure = error
         finally:
@@ -322,6 +326,11 @@ def left_behind(remains: str) -> str:
 
 def policy_of(options: SinkOptions) -> RetryPolicy:
     return RetryPolicy(retries=options.retries, timeout_s=options.timeout_s)
+
+
+def abort_policy_of(options: SinkOptions, policy: RetryPolicy) -> RetryPolicy:
+    """For an abort, which is more than one request: a request that hangs leaves time for another attempt."""
+    return replace(policy, timeout_s=options.abort_timeout_s / ABORT_ATTEMPTS)
 
 
 def sink_error(error: Exception, url: str) -> Exception:

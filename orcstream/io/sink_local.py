@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from orcstream.errors import CommitFailed, SinkError, Unsupported, UsageError
+from orcstream.errors import CommitFailed, CommitUnknown, SinkError, Unsupported, UsageError
 from orcstream.io.byte_sink import (
     Leftover,
     Prepared,
@@ -178,8 +178,14 @@ def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
         if isinstance(error, PermissionError):
             raise
         raise CommitFailed(f"the file cannot be renamed: {error.strerror or error}", url=url) from error
-    temporary.unlink(missing_ok=True)
-    sync_folder(file.path)
+    try:
+        temporary.unlink(missing_ok=True)
+        sync_folder(file.path)
+    except OSError as error:
+        raise CommitUnknown(
+            f"the file is there, but a crash of the machine may take it back: {error.strerror or error}",
+            url=url,
+        ) from error
 
 
 def _is_file(path: Path, inode: int) -> bool:

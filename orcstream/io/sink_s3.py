@@ -296,6 +296,10 @@ class _Upload:
             ),
             lambda: True,  # there is no body that could break off
         )
+        # There are stores that ignore the condition.
+        seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
+        if seen["ETag"] != fingerprint:
+            raise SourceChanged("the object was replaced since it was opened", url=strip_credentials(source))
         self._keep(number, answer["CopyPartResult"])
 
     async def fetch(self, source: str, range: ByteRange, fingerprint: str) -> bytes:

@@ -13,7 +13,7 @@ from orcstream.errors import SourceChanged, UsageError
 from orcstream.io.growing_source import GrowingSource
 from orcstream.plan.tail import Tail
 from orcstream.reader.session import Session
-from orcstream.reader.tails import read_tail
+from orcstream.tails import read_tail
 
 __all__ = ["Following"]
 

@@ -1,6 +1,6 @@
 """Opening a file: the source, the first wave, and what the user says about the file's times.
 
-Knows how the tail is fetched. The defaults of opening live here; those of reading in `reader.file`.
+Knows what an open file is made of. The defaults of opening live here; those of reading in `reader.file`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
-from orcstream.reader.tails import known_tail, read_tail
+from orcstream.tails import known_tail, read_tail
 from orcstream.zones import load_zone
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from orcstream.errors import UsageError
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -43,7 +45,10 @@ class Outflow:
             raise self._failure
 
     async def stop(self) -> None:
-        """End the task, whatever is left, and wait for it."""
+        """End the task, whatever is left, and wait for it; nothing can be written any more."""
+        if self._failure is None:
+            self._failure = UsageError("the file is aborted")
+            self._progress.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -56,7 +61,7 @@ class Outflow:
                 self.left_bytes -= data.nbytes
                 self._progress.set()
         except BaseException as error:
-            self._failure = error
+            self._failure = self._failure or error
             if not isinstance(error, Exception):
                 raise
         finally:

@@ -263,7 +263,11 @@ class OrcWriter:
             return self._result
         if not self._outlet.grows:
             await self.prepare()
-            await self._outlet.commit()
+            self._begin()
+            try:
+                await self._outlet.commit()
+            finally:
+                self._busy = False
         else:
             async with self._use("commit"):
                 with self._failing():
@@ -298,6 +302,8 @@ class OrcWriter:
         """
         if self._state in ("committed", "aborted"):
             return
+        if self._busy and self._state == "prepared":
+            raise UsageError("another task commits the file", url=self.url)
         with anyio.CancelScope(shield=True):
             self._state = "aborted"
             await self._outflow.stop()
@@ -344,20 +350,28 @@ class OrcWriter:
 
     @asynccontextmanager
     async def _use(self, verb: str) -> AsyncIterator[None]:
-        if self._busy:
-            raise UsageError("two tasks use one writer", url=self.url)
-        if self._state == "failed":
+        if self._state == "failed" and not self._busy:
             raise UsageError(f"cannot {verb} the file: an earlier call failed, abort it", url=self.url)
-        if self._state != "open":
+        if self._state != "open" and not self._busy:
             raise UsageError(f"cannot {verb} the file: it is {self._state}", url=self.url)
-        self._busy = True
+        self._begin()
         try:
             yield
         except OrcError as error:
             error.locate(url=self.url)
             raise
+        except BaseException as error:
+            # Cancelled: perhaps some of the data was taken in, and perhaps not all of it.
+            if not isinstance(error, Exception):
+                self._fail()
+            raise
         finally:
             self._busy = False
+
+    def _begin(self) -> None:
+        if self._busy:
+            raise UsageError("two tasks use one writer", url=self.url)
+        self._busy = True
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -365,8 +379,12 @@ class OrcWriter:
         try:
             yield
         except BaseException:
-            self._state = "failed"
+            self._fail()
             raise
+
+    def _fail(self) -> None:
+        if self._state == "open":
+            self._state = "failed"
 
 
 @lru_cache(maxsize=1)

@@ -85,13 +85,13 @@ async def test_an_abort_keeps_what_was_flushed(tmp_path: Path) -> None:
 
 
 async def test_an_abort_before_the_first_flush_leaves_nothing(tmp_path: Path) -> None:
-    for url in (str(tmp_path / "a.orc"), "memory://growing/a.orc"):
+    for url in (str(tmp_path / "a.orc"), "memory://aborted/a.orc"):
         out = await orcstream.create(url, SCHEMA, growing=True)
         await out.write(rows(0, 3))
         await out.abort()
         await out.abort()
     assert list(tmp_path.iterdir()) == []
-    assert not [path for path in MemoryFileSystem.store if path.startswith("/growing/")]
+    assert not [path for path in MemoryFileSystem.store if path.startswith("/aborted/")]
 
 
 async def test_a_file_that_is_there_is_not_touched(tmp_path: Path) -> None:

@@ -134,6 +134,20 @@ def read_groups_with(path: Path, type_: T, column: str, kind: str, literal: obje
     return _rows(type_, _gateway().jvm.JavaJudge.readGroupsWith(str(path), column, kind, str(literal)))
 
 
+def read_groups(
+    path: Path, type_: T, column: str, kind: str, operator: str, literals: Sequence[object]
+) -> list[object]:
+    """As `read_groups_with`, for a predicate; DATE literals are days, those of TIMESTAMP nanoseconds."""
+    texts = [str(literal) for literal in literals]
+    return _rows(type_, _gateway().jvm.JavaJudge.readGroups(str(path), column, kind, operator, texts))
+
+
+def statistics(path: Path) -> dict[str, Any]:
+    """``file``, ``stripes`` and ``groups`` (of each stripe): what Java's interface says, a list by column id."""
+    found: dict[str, Any] = json.loads(_gateway().jvm.JavaJudge.statistics(str(path)))
+    return found
+
+
 def bloom_filter(entries: int, share: float) -> Any:
     """Java's own `org.apache.orc.util.BloomFilterUtf8`."""
     return _gateway().jvm.org.apache.orc.util.BloomFilterUtf8(entries, share)
