@@ -7,14 +7,17 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
+import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import orcstream
 from orcstream.errors import SourceChanged, Unsupported, UsageError
 from tests.support import java_orc
+from tests.support.filesystems import FILES, LoopFileSystem, ThreadFileSystem
 
 SCHEMA = "struct<n:bigint>"
 POLL_S = 0.01
@@ -336,3 +339,36 @@ async def test_closing_ends_the_waiting(tmp_path: Path) -> None:
     with anyio.fail_after(10), pytest.raises(UsageError):
         await waiting
     await out.abort()
+
+
+@pytest.mark.parametrize("cls", [LoopFileSystem, ThreadFileSystem])
+async def test_other_file_systems(cls: Any, tmp_path: Path) -> None:
+    """Such as HDFS: the file and its lengths are looked up anew each time."""
+    protocol = cls.protocol if isinstance(cls.protocol, str) else cls.protocol[0]
+    fsspec.register_implementation(protocol, cls, clobber=True)
+    path = tmp_path / "a.orc"
+    out = await orcstream.create(path, SCHEMA, growing=True)
+    version = 0
+
+    async def show() -> None:
+        nonlocal version
+        version += 1
+        for name in ("a.orc", "a.orc_flush_length"):
+            FILES.pop(f"follow/{name}", None)
+            if (tmp_path / name).exists():
+                FILES[f"follow/{name}"] = (tmp_path / name).read_bytes(), version
+
+    await out.write(rows(0, 3))
+    await out.flush()
+    await show()
+    async with orcstream.open(f"{protocol}://follow/a.orc", follow=True, poll_s=POLL_S) as file:
+        stream = file.batches()
+        assert numbers(await anext(stream)) == [0, 1, 2]
+        await out.write(rows(3, 4))
+        await out.flush()
+        await show()
+        assert numbers(await anext(stream)) == [3]
+        await out.commit()
+        await show()
+        assert await all_of(stream) == []
+    FILES.clear()
