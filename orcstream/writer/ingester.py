@@ -16,7 +16,7 @@ import inspect
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -29,6 +29,7 @@ from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
 from orcstream.codec.row_gathering import RowGatherer
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, SinkError, UsageError
+from orcstream.io.clients import keep_clients
 from orcstream.io.folders import make_folder_of
 from orcstream.schema import Schema
 from orcstream.writer.creating import Creating
@@ -84,6 +85,16 @@ class IngestOptions:
     on_file: Callable[[IngestedFile], object] | None
     new_file: Callable[[str, Schema], Creating]
     growing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of the data of one `write`."""
+
+    row_count: int
+    size_bytes: int
+    pieces: _Pieces
+    is_last: bool = False
 
 
 @dataclass(slots=True)
@@ -194,38 +205,40 @@ class Ingester:
         return count
 
     async def _write_vectors(self, data: object) -> int:
-        source = await anyio.to_thread.run_sync(lambda: UserData(data))
-        partitioner = self._partitioner or await self._first_schema(source)
+        source: UserData | None = None
+        partitioner = self._partitioner
+        if partitioner is None:
+            source = await anyio.to_thread.run_sync(lambda: UserData(data))
+            partitioner = await self._first_schema(source)
+        parts = self._parts(source or data, partitioner)
         count = 0
-        batches = source.vectors(partitioner.schema)
-
-        def check() -> IngestedRows | None:
-            rows = next(batches, None)
-            if rows is not None:
-                check_writable(rows, self._encode_options, lossy_timestamps=self._lossy_timestamps)
-            return rows
-
-        rows = await anyio.to_thread.run_sync(check)
-        while rows is not None:
-            following = await anyio.to_thread.run_sync(check)
-            for start, stop in self._cuts(rows):
-                part = _slice(rows, start, stop)
-                pieces = await anyio.to_thread.run_sync(partitioner.split, part)
-                await self._wait_for_room()
-                self._check_open()
-                self._queue_gathered()
-                self._put(_Item(self._loop.time(), part.size_bytes, pieces))
-                self._row_count += part.row_count
-                count += part.row_count
-            rows = following
+        while (part := await anyio.to_thread.run_sync(lambda: next(parts, None))) is not None:
+            await self._wait_for_room()
+            self._check_open()
+            self._queue_gathered()
+            self._put(_Item(self._loop.time(), part.size_bytes, part.pieces))
+            self._row_count += part.row_count
+            count += part.row_count
+            if part.is_last:  # no waiting once all is taken
+                break
         return count
 
-    def _cuts(self, rows: IngestedRows) -> Iterator[tuple[int, int]]:
-        """Parts of the rows that the queue has room for several of."""
-        each = max(1, rows.size_bytes // max(1, rows.row_count))
-        count = max(1, self._options.memory_limit // 8 // each)
-        for start in range(0, rows.row_count, count):
-            yield start, min(start + count, rows.row_count)
+    def _parts(self, data: object, partitioner: Partitioner) -> Iterator[_Part]:
+        """The data, checked and split; runs on threads. The queue has room for several parts."""
+        waiting: _Part | None = None
+        source = data if isinstance(data, UserData) else UserData(data)
+        for rows in source.vectors(partitioner.schema):
+            check_writable(rows, self._encode_options, lossy_timestamps=self._lossy_timestamps)
+            each = max(1, rows.size_bytes // max(1, rows.row_count))
+            most_rows = max(1, self._options.memory_limit // 8 // each)
+            for start in range(0, rows.row_count, most_rows):
+                some = _slice(rows, start, min(rows.row_count, start + most_rows))
+                part = _Part(some.row_count, some.size_bytes, partitioner.split(some))
+                if waiting is not None:
+                    yield waiting
+                waiting = part
+        if waiting is not None:
+            yield replace(waiting, is_last=True)
 
     async def _first_schema(self, source: UserData) -> Partitioner:
         async with self._first:
@@ -359,6 +372,8 @@ class Ingester:
     # --- the ingester's own task
 
     async def _run(self) -> None:
+        # Or the last file that is committed before the next one is opened takes their client along.
+        clients = keep_clients()
         try:
             with self._scope:
                 async with anyio.create_task_group() as self._commits:
@@ -371,6 +386,7 @@ class Ingester:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._abort_open()
+                await clients.aclose()
             # After the last await: who waits finds the task done.
             self._loop.call_soon(self._tell)
 

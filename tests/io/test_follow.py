@@ -15,7 +15,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import orcstream
-from orcstream.errors import SourceChanged, Unsupported, UsageError
+from orcstream.errors import FormatError, SourceChanged, SourceError, Unsupported, UsageError
 from tests.support import java_orc
 from tests.support.filesystems import FILES, LoopFileSystem, ThreadFileSystem
 
@@ -260,6 +260,22 @@ async def test_lengths_that_are_torn_or_say_nothing(tmp_path: Path) -> None:
         with anyio.move_on_after(10 * POLL_S) as scope:
             await orcstream.open(path, follow=True, poll_s=POLL_S)
         assert scope.cancelled_caught
+    await out.abort()
+
+
+async def test_lengths_that_are_wrong(tmp_path: Path) -> None:
+    path, lengths = tmp_path / "a.orc", tmp_path / "a.orc_flush_length"
+    out = await _growing(str(path), range(100))
+    size = path.stat().st_size
+    for length, error in (
+        (size + 1, SourceError),
+        ((1 << 63) - 1, SourceError),
+        (size - 1, FormatError),
+        (3, FormatError),
+    ):
+        lengths.write_bytes(struct.pack(">q", length))
+        with pytest.raises(error):
+            await orcstream.open(path, follow=True, io_options={"retries": 0})
     await out.abort()
 
 

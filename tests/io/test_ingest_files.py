@@ -20,7 +20,11 @@ import pytest
 import orcstream
 from orcstream.errors import SchemaMismatch, SinkError, Unsupported, UsageError
 from orcstream.io import sink_local
+from orcstream.io.clients import leased_clients
 from tests.support.clocks import moved_clock, until
+from tests.support.servers import MotoServer, moto_server
+
+__all__ = ["moto_server"]  # fixture
 
 SCHEMA = "struct<d:string,n:bigint>"
 
@@ -498,3 +502,26 @@ async def test_growing_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(Unsupported):
         await out.flush()
     await out.abort()
+
+
+async def test_to_an_object_store(moto_server: MotoServer) -> None:
+    """Several commits at a time, by one client that lives as long as the ingest."""
+    moto_server.put("ingest", "other", b"")
+    options = {"storage_options": moto_server.options, "max_rows": 50}
+    template = "s3://ingest/d={d}/{number:03}-{uuid}.orc"
+    async with orcstream.ingest(template, SCHEMA, **cast("Any", options)) as out:
+        for start in range(0, 1000, 100):
+            await out.write(pa.Table.from_pylist(rows(start, start + 100)))
+            await out.flush()
+            assert leased_clients() == 1
+    assert leased_clients() == 0
+    found = sorted(out.files, key=lambda one: one.url)
+    assert [one.row_count for one in found] == [50] * 20
+    read: dict[str, list[int]] = defaultdict(list)
+    async with orcstream.open_many(
+        [one.url for one in found], storage_options=moto_server.options, ordered=True
+    ) as files:
+        async for file in files:
+            async with file:
+                read[file.url.split("/")[3]] += [row["n"] for row in (await file.read()).to_pylist()]
+    assert read == {"d=p0": list(range(0, 1000, 2)), "d=p1": list(range(1, 1000, 2))}
