@@ -91,7 +91,7 @@ def add_convert_options(command: argparse.ArgumentParser, json_object: Callable[
     target.add_argument(
         "--lossy-timestamps",
         action="store_true",
-        help="take times that every reader moves by a second (1969)",
+        help="also take times of the last second before 1970, which readers give back as a second later",
     )
     target.add_argument(
         "--meta", action="append", type=_pair, metavar="KEY=VALUE", help="user metadata; repeatable"

@@ -225,8 +225,8 @@ def test_orc(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
         out.writerows([(i, f"t{i % 7}") for i in range(30_000)])
     chosen = ["--where", "v = 't3' and id >= 0", "--rows", "10:20000", "--columns", "v,id"]
     _convert(capfd, "in.orc", "out.orc", *chosen, "--meta", "changed=new", "--meta", "k=a=b")
-    with Path("out.orc").open("rb") as file:
-        theirs = pyorc.Reader(file)
+    with Path("out.orc").open("rb") as written:
+        theirs = pyorc.Reader(written)
         assert str(theirs.schema) == "struct<v:varchar(5),id:int>"
         assert dict(theirs.user_metadata) == {"kept": b"\xff", "changed": b"new", "k": b"a=b"}
         assert list(theirs) == [("t3", i) for i in range(10, 20_000) if i % 7 == 3]
