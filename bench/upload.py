@@ -23,8 +23,11 @@ import orcstream
 from bench import lineitem, servers
 from bench.memory import status_bytes
 from bench.report import Figure
+from orcstream.byterange import ByteRange
 from orcstream.io.byte_sink import Prepared
+from orcstream.io.sink_memory import HeldBytes
 from orcstream.writer.options import WriteOptions
+from orcstream.writer.outlets import WholeFile
 from orcstream.writer.writer import OrcWriter
 
 LIMIT_BYTES = 128 * 1000 * 1000
@@ -101,8 +104,11 @@ class NullSink:
     async def write(self, data: Any) -> None:
         self.length += memoryview(data).nbytes
 
+    async def copy(self, source: str, range: ByteRange, fingerprint: str) -> bool:  # noqa: ARG002
+        return False
+
     async def prepare(self) -> Prepared:
-        return Prepared(url=self.url, length=self.length, overwrite=True, state=None)
+        return Prepared(url=self.url, length=self.length, overwrite=True, state=HeldBytes((), ""))
 
     async def abort(self) -> None: ...
 
@@ -134,7 +140,7 @@ def _wide(size: int) -> Iterator[pa.RecordBatch]:
 async def _write(url: str, batches: Iterator[pa.RecordBatch], options: dict[str, Any] | None) -> OrcWriter:
     if url == "null":
         settings = WriteOptions(memory_limit=LIMIT_BYTES, compression=CODEC)
-        out = OrcWriter(NullSink(), None, settings, storage_options=None, user_metadata={})
+        out = OrcWriter(WholeFile(NullSink(), None), None, settings, user_metadata={})
         for batch in batches:
             await out.write(batch)
         await out.prepare()

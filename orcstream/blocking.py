@@ -18,7 +18,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -43,8 +43,10 @@ from orcstream.reader.many import Urls
 from orcstream.reader.opening import Url
 from orcstream.schema import Schema
 from orcstream.writer import creating as writer_creating
+from orcstream.writer import merge as writer_merge
 from orcstream.writer import writer as writer_writer
 from orcstream.writer.creating import Target
+from orcstream.writer.merge import MergeResult
 from orcstream.writer.writer import WriteResult
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "OrcFile",
     "OrcWriter",
     "create",
+    "merge",
     "open",
     "open_many",
     "read",
@@ -360,6 +363,14 @@ class OrcWriter(_Facade):
         return self._inner.stripe_count
 
     @property
+    def size_bytes(self) -> int:
+        return self._inner.size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self._inner.held_bytes
+
+    @property
     def is_ended(self) -> bool:
         return self._inner.is_ended
 
@@ -374,6 +385,10 @@ class OrcWriter(_Facade):
     def end_stripe(self) -> None:
         """`OrcWriter.end_stripe`."""
         self._run(self._inner.end_stripe)
+
+    def flush(self) -> None:
+        """`OrcWriter.flush`."""
+        self._run(self._inner.flush)
 
     def prepare(self) -> Prepared:
         """`OrcWriter.prepare`."""
@@ -422,6 +437,8 @@ def read(
     storage_options: Mapping[str, Any] | None = None,
     io_options: IoOptions | Mapping[str, Any] | None = None,
     tail: Tail | BytesLike | None = None,
+    follow: bool = False,
+    poll_s: float = 1.0,
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
@@ -435,6 +452,8 @@ def read(
             storage_options=storage_options,
             io_options=io_options,
             tail=tail,
+            follow=follow,
+            poll_s=poll_s,
             timezone=timezone,
             default_timezone=default_timezone,
             calendar=calendar,
@@ -453,3 +472,8 @@ def open_many(urls: Urls, **options: Any) -> FileStream:
     loop_thread = _running()
     files = loop_thread.run(lambda: _made(lambda: reader_many.open_many(urls, **options)))
     return FileStream(files, loop_thread)
+
+
+def merge(urls: Iterable[Url], target: Target, **options: Any) -> MergeResult:
+    """`orcstream.merge`; `progress` is called on the loop's thread and must not call this module."""
+    return _running().run(lambda: writer_merge.merge(urls, target, **options))

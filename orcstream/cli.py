@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count`, `plan` and `convert`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge`, `convert` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -26,6 +26,7 @@ import numpy as np
 
 import orcstream
 from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
+from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.schema import Kind
 
@@ -50,6 +51,8 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
   orcstream plan trips.orc --where "id = 4711" --columns city
+  orcstream merge all.orc trips.orc trips.orc
+  orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
 `orcstream COMMAND --help` says more about each."""
@@ -61,6 +64,15 @@ A comparison with a null is neither true nor false, and rows are kept where the 
 
 --schema reads columns as other types, such as 'struct<id:string,amount:decimal(10,2)>': columns that it
 leaves out are not read, those that the file lacks are null, and so are values that do not fit."""
+_MERGE_HELP = """The target appears whole or not at all, and may be one of the files. A file that does not go
+with the first is an error, unless --skip-incompatible; what is left out is named on standard error."""
+
+
+_CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
+On S3 these are all unfinished uploads, whichever program began them; elsewhere temporary files of orcstream's
+pattern."""
+# What stands after the number of a duration.
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -87,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="orcstream",
-        description="Looks into ORC files and makes them: on this machine, in object stores, on web servers.",
+        description="Looks into ORC files, makes and joins them: on disk, in object stores, on the web.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -118,6 +130,35 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_columns(plan)
     _add_selection(plan)
+
+    merge = commands.add_parser(
+        "merge",
+        help="one file of several, stripe by stripe",
+        description="Joins files of the same schema, compression and writer into one, without decoding them.",
+        epilog=_MERGE_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    merge.set_defaults(main=_merge)
+    merge.add_argument("target", metavar="TARGET", help="what to write: a path, or a URL that can be written")
+    merge.add_argument("urls", metavar="URL", nargs="+", help="what to join, in the order of the rows")
+    merge.add_argument(
+        "--skip-incompatible", action="store_true", help="leave out files that do not go with the first"
+    )
+    merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
+    _add_storage_options(merge)
+
+    cleanup = _command(
+        commands, "cleanup", _cleanup, "and removes what writers that were killed left behind", _CLEANUP_HELP
+    )
+    cleanup.add_argument(
+        "--older-than",
+        type=_duration_s,
+        required=True,
+        metavar="AGE",
+        help="only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts",
+    )
+    cleanup.set_defaults(main=_cleanup)  # there may be no file
+    cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
     converting = commands.add_parser(
         "convert",
@@ -220,6 +261,13 @@ def _rows(text: str) -> range:
     return range(_count(start or "0"), _count(stop) if stop else sys.maxsize)
 
 
+def _duration_s(text: str) -> int:
+    count, unit = text[:-1], text[-1:]
+    if unit not in _UNIT_S or not count.isascii() or not count.isdigit() or len(count) > _COUNT_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 15m, 2h or 7d")
+    return int(count) * _UNIT_S[unit]
+
+
 def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
     """What argparse takes as a type; it knows no errors of ours."""
 
@@ -276,6 +324,32 @@ def _write(lines: Iterable[str]) -> None:
 
 def _selection(options: argparse.Namespace) -> dict[str, Any]:
     return {"where": options.where, "rows": options.rows, "schema": options.schema}
+
+
+# --- cleanup -----------------------------------------------------------------------------------------------
+
+
+async def _cleanup(options: argparse.Namespace) -> None:
+    found = await orcstream.cleanup(
+        options.url,
+        older_than_s=options.older_than,
+        remove=not options.dry_run,
+        storage_options=options.storage_options,
+    )
+    done = "would remove" if options.dry_run else "removed"
+    _write(f"{done} {one.kind} {one.identity}" + _of_what(one) for one in found)
+    _write([f"{len(found)} found"])
+
+
+def _of_what(leftover: Any) -> str:
+    target = f" to {leftover.url}" if leftover.url != leftover.identity else ""
+    return target if leftover.age_s is None else f"{target}, {_age(leftover.age_s)} old"
+
+
+def _age(age_s: float) -> str:
+    """In the largest unit of which there is one, rounded down."""
+    unit = next((unit for unit in "dhm" if age_s >= _UNIT_S[unit]), "s")
+    return f"{max(0, int(age_s // _UNIT_S[unit]))}{unit}"
 
 
 # --- meta, plan and count ----------------------------------------------------------------------------------
@@ -377,6 +451,34 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return "base64:" + base64.b64encode(value).decode()
+
+
+# --- merge -------------------------------------------------------------------------------------------------
+
+
+async def _merge(options: argparse.Namespace) -> None:
+    async with Progress() as progress:
+
+        def show(done: int, total: int) -> None:
+            share = done / max(1, total)
+            progress.text = lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})"
+
+        result = await orcstream.merge(
+            options.urls,
+            options.target,
+            storage_options=options.storage_options,
+            overwrite=not options.no_overwrite,
+            skip_incompatible=options.skip_incompatible,
+            progress=show,
+        )
+    for skipped in result.skipped:
+        sys.stderr.write(f"orcstream: skipped {skipped.shown}: {skipped.message}\n")
+    _write(
+        [
+            f"{result.url}: {result.row_count:,} rows in {result.stripe_count:,} stripes of "
+            f"{len(result.files):,} files, {result.byte_count:,} bytes"
+        ]
+    )
 
 
 # --- cat ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from orcstream.codec._memory cimport View, view_of
 
 cdef int64_t RULES_END = 16725225600  # 2500-01-01 00:00:00 UTC
 cdef int64_t CYCLE_SECONDS = 12622780800  # 400 years
+cdef int64_t INT32_LEAST = -2147483648
+cdef int64_t INT64_LEAST = -9223372036854775807 - 1
 
 cdef enum:
     DAY_SECONDS = 86400
@@ -185,6 +187,41 @@ def encode_days(values, Py_ssize_t first, Py_ssize_t count, bint hybrid):
     with nogil:
         for index in range(count):
             stored[index] = hybrid_day(days[index]) if hybrid and days[index] < GREGORIAN_DAY else days[index]
+    return out
+
+
+def hybrid_days(values, Py_ssize_t first, Py_ssize_t count):
+    """int32 days since 1970 as int32 days of the hybrid calendar, in which a file's statistics count; cut to 32 bits."""
+    cdef View held = view_of(values, first + count, 4)
+    cdef const int32_t* days = (<const int32_t*> held.ptr) + first
+    cdef Buffer out = allocate(count * 4)
+    cdef int32_t* moved = <int32_t*> out.ptr
+    cdef int64_t day
+    cdef Py_ssize_t index
+    with nogil:
+        for index in range(count):
+            day = hybrid_day(days[index]) if days[index] < GREGORIAN_DAY else days[index]
+            moved[index] = <int32_t> max(day, INT32_LEAST)
+    return out
+
+
+def hybrid_times(values, Py_ssize_t first, Py_ssize_t count, int64_t unit):
+    """Wall clocks in `unit` units a second since 1970 as those of the hybrid calendar; cut to 64 bits."""
+    cdef View held = view_of(values, first + count, 8)
+    cdef const int64_t* times = (<const int64_t*> held.ptr) + first
+    cdef Buffer out = allocate(count * 8)
+    cdef int64_t* moved = <int64_t*> out.ptr
+    cdef int64_t day, change, day_units = DAY_SECONDS * unit
+    cdef Py_ssize_t index
+    if unit not in (1, 1000, 1000000, NANOS):
+        raise ValueError(f"{unit} units in a second")
+    with nogil:
+        for index in range(count):
+            moved[index] = times[index]
+            day = floor_div(times[index], day_units)
+            if day < GREGORIAN_DAY:
+                change = (hybrid_day(day) - day) * day_units
+                moved[index] = INT64_LEAST if change < 0 and times[index] < INT64_LEAST - change else times[index] + change
     return out
 
 

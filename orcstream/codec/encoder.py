@@ -132,9 +132,13 @@ class ColumnEncoder(ABC):
     def _put(self, field: Field, values: Vector) -> None:
         """Encode values, none of which is null."""
 
-    def _record(self, cells: Cells) -> ColumnStatistics:
+    def _statistics_of(self, cells: Cells) -> ColumnStatistics:
         """Statistics of values; called before `_put` is given the same values."""
         return statistics_of_cells(cells)
+
+    def _recorded(self, field: Field, values: Vector) -> Vector:  # noqa: ARG002
+        """The values as statistics and bloom filters have them."""
+        return values
 
     def _ending(self) -> None:  # noqa: B027  # most types have nothing to do
         """Called when no more rows come, before streams are finished."""
@@ -159,8 +163,9 @@ class ColumnEncoder(ABC):
     def add(self, field: Field, vector: Vector) -> None:
         """Encode rows; `field` describes the vector, and may differ in units from one call to the next."""
         values = self._without_nulls(field, vector)
-        cells = Cells(field, values, None, values.length, values.length < vector.length)
-        found = self._record(cells)
+        recorded = self._recorded(field, values)
+        cells = Cells(field, recorded, None, values.length, values.length < vector.length)
+        found = self._statistics_of(cells)
         self._group = found if self._group is None else merge(self._group, found)
         if values.length:
             if self._bloom is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder
-from orcstream.codec._encode_temporal import encode_days, encode_timestamps
+from orcstream.codec._encode_temporal import encode_days, encode_timestamps, hybrid_days, hybrid_times
 from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
 from orcstream.codec.cells import Cells, padded, texts_of, union_children, window
@@ -85,6 +85,13 @@ class _Integers(_Versioned):
 
 
 class _Dates(_Integers):
+    def _recorded(self, field: Field, values: Vector) -> Vector:  # noqa: ARG002
+        """In the calendar of the file, as readers expect them."""
+        if not self.options.hybrid:
+            return values
+        days = hybrid_days(values.buffers[1], values.offset, values.length)
+        return Vector(values.length, (None, days), 0)
+
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
         days = encode_days(values.buffers[1], values.offset, values.length, self.options.hybrid)
         self._data.put(days, values.length)
@@ -138,6 +145,14 @@ class _Timestamps(_Versioned):
         self._seconds = self._integers(StreamKind.DATA, signed=True)
         self._nanos = self._integers(StreamKind.SECONDARY, signed=False)
         self._zone = UTC if type_.kind is Kind.TIMESTAMP_INSTANT else options.zone
+
+    def _recorded(self, field: Field, values: Vector) -> Vector:
+        """In the calendar of the file, as readers expect them."""
+        if not self.options.hybrid:
+            return values
+        unit = UNITS[_UNIT_NAMES[field.format[2]]]
+        times = hybrid_times(values.buffers[1], values.offset, values.length, unit)
+        return Vector(values.length, (None, times), 0)
 
     def _put(self, field: Field, values: Vector) -> None:
         seconds, nanos = encode_timestamps(
@@ -205,10 +220,10 @@ class _Texts(_Binaries):
     def _own_held_bytes(self) -> int:
         return 0 if self._dictionary is None else self._dictionary.held_bytes
 
-    def _record(self, cells: Cells) -> ColumnStatistics:
+    def _statistics_of(self, cells: Cells) -> ColumnStatistics:
         """From the dictionary, in which each text is compared once."""
         if self._dictionary is None:
-            return super()._record(cells)
+            return super()._statistics_of(cells)
         count = cells.value_count
         self._found = self._dictionary.add(texts_of(self.type, cells.vector))
         least, largest, total = self._dictionary.bounds(self._found, count, MOST_BOUND_BYTES)

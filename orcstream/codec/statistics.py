@@ -84,9 +84,13 @@ def _typed(cells: Cells) -> dict[str, Any]:
     if kind in _TEXTS:
         return _texts(cells, mask)
     if kind is Kind.BINARY:
+        if not cells.value_count:
+            return {"kind": "binary", "sum": 0}
         *_, total = text_bounds(texts_of(cells.field.type, vector), 0, mask)
         return {"kind": "binary", "sum": total}
     if kind is Kind.BOOLEAN:
+        if not cells.value_count:
+            return {"kind": "boolean", "sum": 0}
         found = bits(vector.buffers[1], vector)
         return {
             "kind": "boolean",

@@ -1,18 +1,18 @@
 """Finished stripes on their way to the sink, while the next one is encoded.
 
-Knows pieces of bytes and one sink. Must not know stripes. The pieces are written by a task of its own, one
-after the other, and let go as they are written; a failure is told to whoever waits next.
+Knows pieces of bytes and a function that writes one. Must not know stripes. The pieces are written by a task
+of its own, one after the other, and let go as they are written; a failure is told to whoever waits next.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import anyio
 
-from orcstream.io.byte_sink import ByteSink
+from orcstream.errors import UsageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -23,8 +23,8 @@ __all__ = ["Outflow"]
 class Outflow:
     """`left_bytes` are those that were handed over and not written yet. For one task at a time."""
 
-    def __init__(self, sink: ByteSink) -> None:
-        self._sink = sink
+    def __init__(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
+        self._write_piece = write
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._progress = anyio.Event()
@@ -45,7 +45,10 @@ class Outflow:
             raise self._failure
 
     async def stop(self) -> None:
-        """End the task, whatever is left, and wait for it."""
+        """End the task, whatever is left, and wait for it; nothing can be written any more."""
+        if self._failure is None:
+            self._failure = UsageError("the file is aborted")
+            self._progress.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -54,11 +57,11 @@ class Outflow:
         try:
             for piece in pieces:
                 data = memoryview(piece)
-                await self._sink.write(data)
+                await self._write_piece(data)
                 self.left_bytes -= data.nbytes
                 self._progress.set()
         except BaseException as error:
-            self._failure = error
+            self._failure = self._failure or error
             if not isinstance(error, Exception):
                 raise
         finally:

@@ -1,5 +1,8 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.math.BigInteger;
 import java.math.RoundingMode;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -26,12 +29,26 @@ import org.apache.hadoop.hive.ql.io.sarg.PredicateLeaf;
 import org.apache.hadoop.hive.ql.io.sarg.SearchArgument;
 import org.apache.hadoop.hive.ql.io.sarg.SearchArgumentFactory;
 import org.apache.hadoop.hive.serde2.io.HiveDecimalWritable;
+import org.apache.orc.BinaryColumnStatistics;
+import org.apache.orc.BooleanColumnStatistics;
+import org.apache.orc.CollectionColumnStatistics;
+import org.apache.orc.ColumnStatistics;
+import org.apache.orc.DateColumnStatistics;
+import org.apache.orc.DecimalColumnStatistics;
+import org.apache.orc.DoubleColumnStatistics;
+import org.apache.orc.IntegerColumnStatistics;
 import org.apache.orc.OrcFile;
+import org.apache.orc.OrcProto;
 import org.apache.orc.Reader;
 import org.apache.orc.RecordReader;
+import org.apache.orc.StringColumnStatistics;
+import org.apache.orc.StripeStatistics;
+import org.apache.orc.TimestampColumnStatistics;
 import org.apache.orc.TypeDescription;
 import org.apache.orc.TypeDescription.Category;
 import org.apache.orc.Writer;
+import org.apache.orc.impl.ColumnStatisticsImpl;
+import org.apache.orc.impl.RecordReaderImpl;
 import org.apache.orc.impl.SerializationUtils;
 
 /**
@@ -205,19 +222,138 @@ public final class JavaJudge {
 
   /** The rows of the row groups that may hold a value equal to `literal`, by statistics and bloom filters. */
   public static String readGroupsWith(String path, String column, String type, String literal) throws Exception {
+    return readGroups(path, column, type, "EQUALS", List.of(literal));
+  }
+
+  /** The rows of the row groups that may answer a predicate, by statistics and bloom filters. */
+  public static String readGroups(String path, String column, String type, String operator, List<String> literals)
+      throws Exception {
     PredicateLeaf.Type leaf = PredicateLeaf.Type.valueOf(type);
-    Object value = literal;
-    if (leaf == PredicateLeaf.Type.LONG) {
-      value = Long.valueOf(literal);
-    } else if (leaf == PredicateLeaf.Type.FLOAT) {
-      value = Double.valueOf(literal);
-    } else if (leaf == PredicateLeaf.Type.DECIMAL) {
-      value = new HiveDecimalWritable(literal);
+    Object[] values = new Object[literals.size()];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = literal(leaf, literals.get(i));
     }
-    SearchArgument argument =
-        SearchArgumentFactory.newBuilder().startAnd().equals(column, leaf, value).end().build();
+    SearchArgument.Builder builder = SearchArgumentFactory.newBuilder().startAnd();
+    switch (operator) {
+      case "EQUALS": builder.equals(column, leaf, values[0]); break;
+      case "LESS_THAN": builder.lessThan(column, leaf, values[0]); break;
+      case "LESS_THAN_EQUALS": builder.lessThanEquals(column, leaf, values[0]); break;
+      case "NOT_LESS_THAN": builder.startNot().lessThan(column, leaf, values[0]).end(); break;
+      case "BETWEEN": builder.between(column, leaf, values[0], values[1]); break;
+      case "IN": builder.in(column, leaf, values); break;
+      case "IS_NULL": builder.isNull(column, leaf); break;
+      default: throw new IllegalArgumentException(operator);
+    }
+    SearchArgument argument = builder.end().build();
     Reader.Options options = new Reader.Options().searchArgument(argument, new String[] {column});
     return read(path, options.allowSARGToFilter(false), null, 0, Long.MAX_VALUE);
+  }
+
+  /** Days since 1970 for DATE, nanoseconds since then for TIMESTAMP, as text; JVM and reader count in UTC. */
+  private static Object literal(PredicateLeaf.Type leaf, String text) {
+    TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
+    switch (leaf) {
+      case LONG: return Long.valueOf(text);
+      case FLOAT: return Double.valueOf(text);
+      case DECIMAL: return new HiveDecimalWritable(text);
+      case BOOLEAN: return Boolean.valueOf(text);
+      case DATE: return new java.sql.Date(Long.parseLong(text) * 86_400_000L);
+      case TIMESTAMP: {
+        long nanos = Long.parseLong(text);
+        java.sql.Timestamp time = new java.sql.Timestamp(Math.floorDiv(nanos, 1_000_000L));
+        time.setNanos((int) Math.floorMod(nanos, 1_000_000_000L));
+        return time;
+      }
+      default: return text;
+    }
+  }
+
+  /** What Java makes of a file's statistics: {"file": [...], "stripes": [[...]], "groups": [[[...]]]}, by column id. */
+  public static String statistics(String path) throws Exception {
+    TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
+    OrcFile.ReaderOptions options =
+        OrcFile.readerOptions(configuration(Map.of())).useUTCTimestamp(true).convertToProlepticGregorian(true);
+    ObjectNode out = JSON.createObjectNode();
+    try (Reader reader = OrcFile.createReader(new Path(path), options)) {
+      add(out.putArray("file"), reader.getStatistics());
+      ArrayNode stripes = out.putArray("stripes");
+      for (StripeStatistics stripe : reader.getStripeStatistics()) {
+        add(stripes.addArray(), stripe.getColumnStatistics());
+      }
+      ArrayNode groups = out.putArray("groups");
+      if (reader.getRowIndexStride() > 0) {
+        boolean hybrid = !reader.writerUsedProlepticGregorian();
+        try (RecordReader rows = reader.rows()) {
+          for (int stripe = 0; stripe < reader.getStripes().size(); stripe++) {
+            OrcProto.RowIndex[] index = ((RecordReaderImpl) rows).readRowIndex(stripe, null, null).getRowGroupIndex();
+            ArrayNode inStripe = groups.addArray();
+            for (int group = 0; group < index[0].getEntryCount(); group++) {
+              ColumnStatistics[] found = new ColumnStatistics[index.length];
+              for (int column = 0; column < index.length; column++) {
+                found[column] = ColumnStatisticsImpl.deserialize(
+                    reader.getSchema().findSubtype(column), index[column].getEntry(group).getStatistics(), !hybrid, true);
+              }
+              add(inStripe.addArray(), found);
+            }
+          }
+        }
+      }
+    }
+    return JSON.writeValueAsString(out);
+  }
+
+  private static void add(ArrayNode out, ColumnStatistics[] statistics) {
+    for (ColumnStatistics found : statistics) {
+      ObjectNode one = out.addObject();
+      one.put("count", found.getNumberOfValues());
+      one.put("has_null", found.hasNull());
+      one.put("bytes_on_disk", found.getBytesOnDisk());
+      one.put("kind", found.getClass().getSimpleName().replace("StatisticsImpl", ""));
+      if (found.getNumberOfValues() == 0) {
+        continue;
+      }
+      if (found instanceof IntegerColumnStatistics) {
+        IntegerColumnStatistics s = (IntegerColumnStatistics) found;
+        bounds(one, s.getMinimum(), s.getMaximum(), s.isSumDefined() ? s.getSum() : null);
+      } else if (found instanceof DoubleColumnStatistics) {
+        DoubleColumnStatistics s = (DoubleColumnStatistics) found;
+        bounds(one, s.getMinimum(), s.getMaximum(), s.getSum());
+      } else if (found instanceof StringColumnStatistics) {
+        StringColumnStatistics s = (StringColumnStatistics) found;
+        bounds(one, s.getMinimum(), s.getMaximum(), s.getSum());
+        one.put("lower_bound", s.getLowerBound());
+        one.put("upper_bound", s.getUpperBound());
+      } else if (found instanceof DecimalColumnStatistics) {
+        DecimalColumnStatistics s = (DecimalColumnStatistics) found;
+        bounds(one, s.getMinimum(), s.getMaximum(), s.getSum());
+      } else if (found instanceof DateColumnStatistics) {
+        DateColumnStatistics s = (DateColumnStatistics) found;
+        bounds(one, s.getMinimumDayOfEpoch(), s.getMaximumDayOfEpoch(), null);
+      } else if (found instanceof TimestampColumnStatistics) {
+        TimestampColumnStatistics s = (TimestampColumnStatistics) found;
+        bounds(one, nanoseconds(s.getMinimumUTC()), nanoseconds(s.getMaximumUTC()), null);
+      } else if (found instanceof BooleanColumnStatistics) {
+        bounds(one, null, null, ((BooleanColumnStatistics) found).getTrueCount());
+      } else if (found instanceof BinaryColumnStatistics) {
+        bounds(one, null, null, ((BinaryColumnStatistics) found).getSum());
+      } else if (found instanceof CollectionColumnStatistics) {
+        CollectionColumnStatistics s = (CollectionColumnStatistics) found;
+        bounds(one, s.getMinimumChildren(), s.getMaximumChildren(), s.getTotalChildren());
+      }
+    }
+  }
+
+  private static void bounds(ObjectNode out, Object minimum, Object maximum, Object sum) {
+    out.put("minimum", minimum == null ? null : minimum.toString());
+    out.put("maximum", maximum == null ? null : maximum.toString());
+    out.put("sum", sum == null ? null : sum.toString());
+  }
+
+  private static String nanoseconds(java.sql.Timestamp time) {
+    return BigInteger.valueOf(Math.floorDiv(time.getTime(), 1000L))
+        .multiply(BigInteger.valueOf(1_000_000_000L))
+        .add(BigInteger.valueOf(time.getNanos()))
+        .toString();
   }
 
   private static String read(String path, Reader.Options reading, String schemaText, long first, long count) throws Exception {

@@ -15,7 +15,7 @@ import pytest
 from orcstream.codec._filter import Texts
 from orcstream.codec._statistics import decimal_bounds, float_bounds, integer_bounds, text_bounds
 from orcstream.codec.column import Vector, VectorOptions, field_of
-from orcstream.codec.statistics import statistics_of
+from orcstream.codec.statistics import statistics_of, statistics_of_nothing
 from orcstream.column_statistics import ALL_NULL, BoundingBox, ColumnStatistics, merge
 from orcstream.schema import FileColumn, Schema
 from tests.support.arrow_vectors import field_from, vector_from
@@ -321,3 +321,17 @@ def test_ids_are_those_of_the_type() -> None:
     field = field_of("b", schema["b"], VectorOptions())
     array = pa.array([{"c": 1}], pa.struct([("c", pa.int32())]))
     assert list(statistics_of(field, vector_from(array))) == [FileColumn(2), FileColumn(3)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("boolean", "tinyint", "bigint", "double", "string", "char(3)", "binary", "decimal(5,2)", "date"),
+        *("timestamp", "timestamp with local time zone", "array<int>", "map<int,int>", "struct<a:int>"),
+        *("uniontype<int>", "geometry", "geography"),
+    ],
+)
+def test_of_nothing(text: str) -> None:
+    found = statistics_of_nothing(Schema.parse(text).root)
+    assert (found.value_count, found.has_null, found.minimum, found.maximum) == (0, False, None, None)
+    assert not found.sum
