@@ -148,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_storage_options(merge)
 
     cleanup = _command(
-        commands, "cleanup", _cleanup, "and removes what writers that were killed left behind", _CLEANUP_HELP
+        commands, "cleanup", _cleanup, "what killed writers left behind, which is removed", _CLEANUP_HELP
     )
     cleanup.add_argument(
         "--older-than",
