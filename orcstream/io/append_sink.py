@@ -1,6 +1,7 @@
 """Files that grow where everybody sees them, and say how far they may be read.
 
-Knows local paths and fsspec's ``memory://``. Must not know what the bytes mean.
+Knows local paths and fsspec's ``memory://``; `io.append_webhdfs` knows HDFS. Must not know what the bytes
+mean.
 
 Beside the file lies ``NAME_flush_length``, as Hive's streaming ingest keeps it: lengths of the file, 8 bytes
 each, big-endian, the last of them valid. `flush` makes the bytes durable first and then adds their length, so
@@ -24,20 +25,26 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
-from orcstream.io.byte_sink import already_there
+from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
 
 __all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
 
 FLUSH_LENGTH = "_flush_length"
-# Short writes are gathered up to this many bytes: each costs a hop to a thread.
+# Each write to a disk costs a hop to a thread.
 GATHERED_BYTES = 1 << 20
 _CLOSED = "the sink is closed"
 
 
 class _File(Protocol):
     """A growing file and its lengths, in one store."""
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Short writes are gathered up to this many bytes."""
+
+    async def begin(self) -> None: ...
 
     async def append(self, data: bytes, offset: int) -> None: ...
 
@@ -121,7 +128,7 @@ class AppendSink:
 
     async def _write(self, view: memoryview) -> None:
         self._gathered += view
-        if len(self._gathered) >= GATHERED_BYTES:
+        if len(self._gathered) >= self._file.gathered_bytes:
             await self._append()
         else:
             await anyio.lowlevel.checkpoint()
@@ -143,6 +150,8 @@ class AppendSink:
 
 
 class _LocalFile:
+    gathered_bytes = GATHERED_BYTES
+
     def __init__(self, path: str, url: str) -> None:
         self._path = os.path.realpath(path)  # the process may change its folder
         self._lengths_path = self._path + FLUSH_LENGTH
@@ -216,6 +225,8 @@ class _LocalFile:
 class _MemoryFile:
     """What was appended is seen from the flush on: a file that somebody reads cannot change its size."""
 
+    gathered_bytes = GATHERED_BYTES
+
     def __init__(self, url: str, shown: str) -> None:
         self._path = MemoryFileSystem._strip_protocol(url)
         self._url = shown
@@ -259,9 +270,10 @@ class _MemoryFile:
 async def open_append_sink(
     url: str | os.PathLike[str],
     *,
-    storage_options: Mapping[str, Any] | None = None,  # noqa: ARG001 - paths and memory have none
+    storage_options: Mapping[str, Any] | None = None,
+    sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> AppendSink:
-    """A new file that grows in place, at a path or in ``memory://``.
+    """A new file that grows in place: at a path, on HDFS (``webhdfs://``) or in ``memory://``.
 
     `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
     the reason ``no_append`` for every other store.
@@ -269,16 +281,26 @@ async def open_append_sink(
     text = os.fspath(url)
     shown = strip_credentials(text)
     kind = protocol_of(text)
-    file: _LocalFile | _MemoryFile
+    options = dict(storage_options or {})
+    file: _File
     if kind in ("file", "local"):
         file = _LocalFile(local_path(text), shown)
     elif kind == "memory":
         file = _MemoryFile(text, shown)
+    elif kind in ("webhdfs", "swebhdfs") and not options.get("kerberos"):
+        from orcstream.io.append_webhdfs import open_webhdfs_file
+
+        file = await open_webhdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
     else:
         raise Unsupported(
-            f"{kind} has no files that grow where they are read: local paths and memory:// have",
+            f"{kind} has no files that grow where they are read: local paths, webhdfs:// and memory:// have",
             reason="no_append",
             url=shown,
         )
-    await file.begin()
+    try:
+        await file.begin()
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await file.aclose()
+        raise
     return AppendSink(shown, file)

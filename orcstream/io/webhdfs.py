@@ -164,6 +164,10 @@ class WebHdfs:
         """
         await self._send("POST", "APPEND", path, data, {})
 
+    async def truncate(self, path: str, length: int) -> None:
+        """Cut a file off at `length`. Until its last block has its new length, appending is `Transient`."""
+        await self._ask("POST", "TRUNCATE", path, {"newlength": str(length)})
+
     async def rename(self, path: str, target: str, *, overwrite: bool) -> None:
         """Give a file another name at once; a file of that name is replaced, or `FileExistsError`.
 

@@ -80,8 +80,8 @@ def create(
       second before 1970, which no reader gives back right, unless `lossy_timestamps` (see `write`).
     - `encode_threads`: as many as there are cores, at most 4.
     - `growing`: the file is there from the start and can be read while it is written: each `flush` lets
-      readers have what was written up to it (`open` with ``follow=True``). For local paths and ``memory://``,
-      where no file of that name may be yet; `Unsupported` elsewhere.
+      readers have what was written up to it (`open` with ``follow=True``). For local paths, HDFS and
+      ``memory://``, where no file of that name may be yet; `Unsupported` elsewhere.
 
     Raises `UsageError` for options that cannot be, `SchemaMismatch` for a schema that is none, and the
     errors of the store.
@@ -125,7 +125,10 @@ class Place:
         if self.growing:
             if isinstance(self.url, io.BytesIO):
                 raise Unsupported("a buffer cannot be read while it grows", reason="no_append")
-            return GrowingFile(await open_append_sink(self.url, storage_options=self.storage_options))
+            growing = await open_append_sink(
+                self.url, storage_options=self.storage_options, sink_options=self.sink_options
+            )
+            return GrowingFile(growing)
         sink = await open_sink(
             self.url,
             storage_options=self.storage_options,

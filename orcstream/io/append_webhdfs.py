@@ -1,0 +1,126 @@
+"""Growing files on HDFS, through WebHDFS: appends, each of which closes the file again.
+
+Knows in which order calls may be made. An append whose answer was lost may have added any beginning of its
+bytes, or may do so later; so it is not sent again, and the file stays as after a kill: to be read up to its
+last length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from orcstream.errors import SinkError, SourceError
+from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.byte_source import Transient
+from orcstream.io.clients import Lease
+from orcstream.io.part_sink import policy_of, sink_error
+from orcstream.io.webhdfs import HdfsConnection, WebHdfs, lease_webhdfs, place_of
+
+__all__ = ["HdfsFile", "open_webhdfs_file"]
+
+CLOSED_POLL_S = 0.25
+
+
+class HdfsFile:
+    """One growing file and its lengths; see `io.append_sink`."""
+
+    def __init__(
+        self, lease: Lease[HdfsConnection], path: str, lengths_path: str, url: str, options: SinkOptions
+    ) -> None:
+        self._hdfs = WebHdfs(lease.client, url)
+        self._lease = lease
+        self._path = path
+        self._lengths_path = lengths_path
+        self._url = url
+        self._timeout_s, self._abort_timeout_s = options.timeout_s, options.abort_timeout_s
+        self._policy = policy_of(options)
+        self.gathered_bytes = options.part_bytes
+        self._flushed_bytes = -1
+        self._is_in_doubt = False
+
+    async def begin(self) -> None:
+        """Make both files; `FileExistsError` where there is one of the name."""
+        try:
+            with anyio.fail_after(self._timeout_s):
+                # Alone, as the one that made the file, before the lengths are touched.
+                await self._hdfs.create(self._path)
+                await self._hdfs.create(self._lengths_path, overwrite=True)
+        except (SourceError, TimeoutError) as error:
+            raise sink_error(error, self._url) from error
+
+    async def append(self, data: bytes, offset: int) -> None:  # noqa: ARG002 - of the contract
+        await self._append(self._path, data)
+
+    async def flush(self, length: int) -> None:
+        try:
+            found = (await self._policy.run(lambda: self._hdfs.status(self._path), url=self._url)).length
+        except SourceError as error:
+            raise sink_error(error, self._url) from error
+        if found != length:
+            self._is_in_doubt = True  # somebody else writes to it
+            raise SinkError(f"{length} bytes were written, the file has {found}", url=self._url)
+        await self._append(self._lengths_path, length.to_bytes(8, "big"))
+        self._flushed_bytes = length
+
+    async def finish(self) -> None:
+        try:
+            await self._policy.run(lambda: self._hdfs.delete(self._lengths_path), url=self._url)
+        except SourceError as error:
+            raise sink_error(error, self._url) from error
+
+    async def cut(self) -> None:
+        if self._is_in_doubt:
+            raise SinkError(
+                "an append was not answered: the file and its lengths are left as they are, to be followed "
+                "up to the last flush",
+                url=self._url,
+            )
+        try:
+            with anyio.fail_after(self._abort_timeout_s):
+                if self._flushed_bytes < 0:
+                    await self._policy.run(lambda: self._hdfs.delete(self._path), url=self._url)
+                else:
+                    await self._policy.run(self._truncate, url=self._url)
+                    await self._wait_closed()
+                await self.finish()
+        except (SourceError, TimeoutError) as error:
+            raise sink_error(error, self._url) from error
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+    async def _append(self, path: str, data: bytes) -> None:
+        self._is_in_doubt = True
+        try:
+            with anyio.fail_after(self._timeout_s):
+                await self._hdfs.append(path, data)
+        except (SourceError, TimeoutError) as error:
+            raise sink_error(error, self._url) from error
+        self._is_in_doubt = False
+
+    async def _truncate(self) -> None:
+        if (await self._hdfs.status(self._path)).length == self._flushed_bytes:
+            return
+        await self._hdfs.truncate(self._path, self._flushed_bytes)
+
+    async def _wait_closed(self) -> None:
+        """Until the last block has its new length, which takes seconds, nobody can append."""
+        while True:
+            try:
+                await self._hdfs.append(self._path, b"")
+            except Transient:
+                await anyio.sleep(CLOSED_POLL_S)
+            else:
+                return
+
+
+async def open_webhdfs_file(
+    url: str, ending: str, options: Mapping[str, Any], sink_options: SinkOptions, shown: str
+) -> HdfsFile:
+    """The file of a URL; its lengths are beside it, with `ending`."""
+    place = place_of(url, shown)
+    lease = await lease_webhdfs({**place.options, **options}, shown)
+    return HdfsFile(lease, place.path, place.path + ending, shown, sink_options)
