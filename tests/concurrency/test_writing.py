@@ -27,7 +27,7 @@ from orcstream.errors import CommitUnknown, OrcError, SchemaMismatch, UsageError
 from orcstream.io.part_sink import PartSink
 from orcstream.io.sink import commit, discard
 from tests.support.s3_proxy import Fault, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer
+from tests.support.servers import MotoServer, start_moto
 from tests.support.sink_stores import SinkStore, local_store, memory_store, s3_store
 
 __all__ = ["s3_proxies"]  # a fixture
@@ -284,11 +284,9 @@ async def test_s3_fails_at_every_request(
     assert await rows_of(store) == BIG
 
 
-async def test_s3_cancelled_at_some_awaits(
-    s3_proxies: tuple[MotoServer, S3Proxy], tmp_path: Path
-) -> None:
-    server, proxy = s3_proxies
-    store = s3_store(server, tmp_path.name, proxy.endpoint)
+async def test_s3_cancelled_at_some_awaits(tmp_path: Path) -> None:
+    """Of moto alone: versitygw may finish a part that the client hung up on after its upload was aborted."""
+    store = s3_store(start_moto(), tmp_path.name)
     total = await stepped(write_big(store))
     for number in range(0, total, max(1, total // 15)):
         store.put(NAME, EARLIER)
