@@ -217,6 +217,24 @@ async def test_how_data_is_cut_does_not_show_in_stripes_that_are_told() -> None:
         assert await written(*parts, **options) == whole
 
 
+@pytest.mark.parametrize("distinct", [True, False])
+async def test_a_dictionary_is_judged_by_values_and_not_by_nulls(tmp_path: Path, distinct: bool) -> None:
+    """Row groups of nulls come first; then all values are different, or few are."""
+    values = [None] * 250 + [f"{n if distinct else n % 3:05}" for n in range(1000)]
+    rows = [(value,) for value in values]
+    path = tmp_path / "a.orc"
+    async with orcstream.create(str(path), "struct<s:string>", row_index_stride=100) as out:
+        await out.write(rows[:120])
+        await out.write(rows[120:])
+    async with orcstream.open(str(path)) as file:
+        encoding = (await file.stripe_footer(0)).encodings[1]
+        assert encoding.kind.name == ("DIRECT_V2" if distinct else "DICTIONARY_V2")
+        assert encoding.dictionary_size == (0 if distinct else 3)
+        for start in range(0, len(rows), 50):
+            found = pa.table(await file.read(rows=range(start, start + 20)))
+            assert found.column(0).to_pylist() == values[start : start + 20]
+
+
 # --- what does not fit -----------------------------------------------------------------------------
 
 
