@@ -11,6 +11,7 @@ import itertools
 import pickle
 import random
 import threading
+import time
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pyarrow as pa
 import pytest
 
@@ -72,7 +74,7 @@ async def rows_of(store: SinkStore, name: str = NAME) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[], None]]:
+def watched() -> Iterator[Callable[..., None]]:
     """Afterwards, or when called, no task has been left and no thread encodes."""
     before = asyncio.all_tasks()
     active, lock = [0], threading.Lock()
@@ -89,10 +91,10 @@ def watched() -> Iterator[Callable[[], None]]:
 
         return call
 
-    def check() -> None:
+    def check(*, tasks: bool = True) -> None:
         assert active[0] == 0, "a thread goes on encoding"
         left = {task for task in asyncio.all_tasks() - before if not task.done()}
-        assert not left, left
+        assert not tasks or not left, left
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("encode", "finish"):
@@ -195,6 +197,46 @@ def stream() -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(
         schema, [pa.record_batch(list(map(pa.array, held)), names=schema.names).cast(schema) for held in columns]
     )
+
+
+@pytest.mark.parametrize("name", ["encode", "finish"])
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+async def test_threads_have_ended_when_a_cancelled_write_has(
+    store: SinkStore, name: str, native: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody touches the writer's memory, nor the user's data, after the call."""
+    entered, method = threading.Event(), getattr(StripeEncoder, name)
+
+    def slow(*arguments: Any) -> Any:
+        entered.set()
+        time.sleep(0.1)
+        return method(*arguments)
+
+    monkeypatch.setattr(StripeEncoder, name, slow)
+    with watched() as check:
+        out = await create(store, encode_threads=threads)
+        scope = anyio.CancelScope()
+
+        async def write() -> None:
+            try:
+                with scope:
+                    await out.write(ROWS)
+            finally:
+                check(tasks=False)
+
+        task = asyncio.create_task(write())
+        await anyio.to_thread.run_sync(entered.wait)
+        if native:
+            task.cancel()
+        else:
+            scope.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled() == native
+        if not native:
+            task.result()
+        await out.abort()
+    assert store.left() == []
 
 
 class Broken(OSError):
