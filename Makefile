@@ -9,6 +9,10 @@ PY := $(VENV)/bin/python
 # Targets of `go install`, at the versions the benchmark was written against.
 VERSITYGW := .cache/bin/versitygw
 VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
+# HDFS in one JVM, which the tests write to; its version is in the pom.
+HDFS := .cache/hdfs/.fetched
+HDFS_POM := tests/support/hdfs_server/pom.xml
+MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
 .DEFAULT_GOAL := help
@@ -43,7 +47,7 @@ $(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
 	@touch $@
 
 # pytest runs last, so its closing line is the last line printed.
-test: venv ## lint, types and all tests
+test: venv $(HDFS) ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
@@ -67,14 +71,23 @@ proto: venv ## regenerate orcstream/_proto from proto/*.proto
 fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZZ_SECONDS
 	FUZZ_SECONDS=$(FUZZ_SECONDS) bash scripts/fuzz.sh $(PY)
 
-servers: $(VERSITYGW) ## the S3 server of the benchmark (needs Go)
+servers: $(VERSITYGW) $(HDFS) ## the S3 server of the benchmark (needs Go), and HDFS for the tests (needs Maven)
 
 $(VERSITYGW):
 	@command -v go >/dev/null || { \
 		echo "The benchmark's S3 server is built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 	GOBIN=$(CURDIR)/.cache/bin go install $(VERSITYGW_MODULE)
 
-bench: venv servers ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
+# All jars at once: those of another version must not stay beside them.
+$(HDFS): $(HDFS_POM)
+	@command -v mvn >/dev/null || { \
+		echo "The tests write to HDFS, whose jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
+	rm -rf $(@D)
+	mvn --batch-mode --quiet --file $(HDFS_POM) $(MAVEN_COPY) \
+		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
+	@touch $@
+
+bench: venv $(VERSITYGW) ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
 	$(PY) -m bench.read $(ARGS)
 
 format: venv ## let ruff rewrite what it can

@@ -70,7 +70,8 @@ async def _read(url: str, options: dict[str, Any] | None, limit_bytes: int) -> N
             pass
 
 
-def _status_bytes(name: str) -> int:
+def status_bytes(name: str) -> int:
+    """A figure of /proc/self/status, such as VmHWM."""
     with open("/proc/self/status") as status:  # noqa: PTH123 - pathlib is not part of what is measured
         (line,) = (line for line in status if line.startswith(name + ":"))
     return int(line.split()[1]) * 1024
@@ -78,9 +79,9 @@ def _status_bytes(name: str) -> int:
 
 async def _child(url: str, tiny: str, options: dict[str, Any] | None, limit_bytes: int) -> int:
     await _read(tiny, options, limit_bytes)
-    before = _status_bytes("VmRSS")
+    before = status_bytes("VmRSS")
     await _read(url, options, limit_bytes)
-    return _status_bytes("VmHWM") - before
+    return status_bytes("VmHWM") - before
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """A TCP proxy that puts a distance between a client and a server on the same machine.
 
 Knows sockets and the clock; no HTTP. Every burst of a client reaches the server DELAY later; every
-connection's answers flow at RATE, and all together at that of the link, where it has one. One thread waits
-for all connections in one epoll, and answers pass through a pipe with splice(2), so that their bytes never
-enter this process: it shall not be the bottleneck that is
-measured. (Threads with blocking reads and asyncio streams were tried: both copy each byte twice.)
+connection's requests and answers flow at RATE each, and all answers together at that of the link, where it
+has one. One thread waits for all connections in one epoll, and answers pass through a pipe with splice(2), so
+that their bytes never enter this process: it shall not be the bottleneck that is measured. (Threads with
+blocking reads and asyncio streams were tried: both copy each byte twice.)
 
     python -m bench.proxy LISTEN_PORT TARGET_PORT --delay-ms 30 --mbps 90 [--link-mbps 200]
 
@@ -64,6 +64,9 @@ class Link:
     in_pipe: int = 0
     free_at: float = 0.0
     waiting_turn: bool = False
+    requests_free_at: float = 0.0
+    paused: bool = False
+    blocked: bool = False
     answer_ended: bool = False
     exchange: Exchange | None = None
 
@@ -156,9 +159,27 @@ class Proxy:
         if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and link in self._links:
             self._ask(link)
 
-    # --- requests: held back, never paced ---
+    def _watch_client(self, link: Link) -> None:
+        """What a client is waited for: requests, unless paused, and room for answers, where blocked."""
+        events = (0 if link.paused else select.EPOLLIN) | (select.EPOLLOUT if link.blocked else 0)
+        self._epoll.modify(link.client.fileno(), events)
+
+    # --- requests: paced and held back ---
+
+    def _resume(self, link: Link) -> None:
+        link.paused = False
+        if link in self._links:
+            self._watch_client(link)
 
     def _ask(self, link: Link) -> None:
+        now = time.monotonic()
+        if link.paused:
+            return
+        if now < link.requests_free_at:
+            link.paused = True
+            self._watch_client(link)
+            self._after(link.requests_free_at, lambda: self._resume(link))
+            return
         try:
             data = link.client.recv(QUANTUM_BYTES)
         except BlockingIOError:
@@ -168,7 +189,7 @@ class Proxy:
         if not data:
             self._close(link)
             return
-        now = time.monotonic()
+        link.requests_free_at = max(link.requests_free_at, now - LATE_S) + len(data) / self._rate
         if link.exchange is None or link.exchange.answer_bytes:
             link.exchange = Exchange(link.number, now)
             self._log.append(link.exchange)
@@ -244,7 +265,8 @@ class Proxy:
             while link.in_pipe:
                 link.in_pipe -= os.splice(link.pipe_out, link.client.fileno(), link.in_pipe)
         except BlockingIOError:
-            self._epoll.modify(link.client.fileno(), select.EPOLLIN | select.EPOLLOUT)
+            link.blocked = True
+            self._watch_client(link)
             self._epoll.modify(link.server.fileno(), 0)
             return
         except OSError:
@@ -252,7 +274,8 @@ class Proxy:
             return
         if link.exchange:
             link.exchange.last_byte_s = time.monotonic()
-        self._epoll.modify(link.client.fileno(), select.EPOLLIN)
+        link.blocked = False
+        self._watch_client(link)
         self._epoll.modify(link.server.fileno(), 0)
         self._wait_turn(link)
 

@@ -1,4 +1,4 @@
-"""The reader's figures, measured side by side: `python -m bench.read [SECTION ...] [--quick] [--check]`.
+"""All figures, measured side by side: `python -m bench.read [SECTION ...] [--quick] [--check]`.
 
 Each section runs in a process of its own, so that no section's imports, memory or choice of core reach the
 next. What is measured and against which bounds is in bench/README.md; absolute times mean nothing here,
@@ -61,6 +61,18 @@ def _select(*, quick: bool) -> list[Figure]:
     return select.measure(quick=quick)
 
 
+def _write(*, quick: bool) -> list[Figure]:
+    from bench import write
+
+    return write.measure(quick=quick)
+
+
+def _upload(*, quick: bool) -> list[Figure]:
+    from bench import upload
+
+    return upload.measure(quick=quick)
+
+
 def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
     from bench import simulate
 
@@ -76,6 +88,8 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "import": _import,
     "select": _select,
     "simulate": _simulate,
+    "write": _write,
+    "upload": _upload,
 }
 
 

@@ -67,7 +67,7 @@ class Store:
         asyncio.run(_put(self, paths))
 
     def signed_url(self, name: str) -> str:
-        url: str = asyncio.run(_sign(self, name))
+        url: str = asyncio.run(sign(self, name))
         return url
 
 
@@ -211,7 +211,8 @@ async def _put(store: Store, paths: tuple[Path, ...]) -> None:
                     await client.put_object(Bucket=BUCKET, Key=path.name, Body=body)
 
 
-async def _sign(store: Store, name: str) -> Any:
+async def sign(store: Store, name: str) -> Any:
+    """A signed URL of an object, by a client that is made for it."""
     async with _client(store) as client:
         return await client.generate_presigned_url(
             "get_object", Params={"Bucket": BUCKET, "Key": name}, ExpiresIn=86_400

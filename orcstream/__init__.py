@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from orcstream.expr import Expr, col
+    from orcstream.io.byte_sink import SinkOptions
     from orcstream.io.options import IoOptions
+    from orcstream.io.sink import cleanup
     from orcstream.plan.tail import Tail
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
     from orcstream.writer.creating import create
+    from orcstream.writer.ingester import IngestedFile, Ingester
+    from orcstream.writer.ingesting import ingest
+    from orcstream.writer.merge import MergeResult, SkippedFile, merge
     from orcstream.writer.writer import OrcWriter, WriteResult
 
 __all__ = [
@@ -57,7 +62,10 @@ __all__ = [
     "Expr",
     "FileStream",
     "FormatError",
+    "IngestedFile",
+    "Ingester",
     "IoOptions",
+    "MergeResult",
     "NotOrcFile",
     "OrcError",
     "OrcFile",
@@ -69,6 +77,8 @@ __all__ = [
     "SchemaMismatch",
     "ShortRead",
     "SinkError",
+    "SinkOptions",
+    "SkippedFile",
     "SourceChanged",
     "SourceError",
     "Tail",
@@ -77,8 +87,11 @@ __all__ = [
     "UsageError",
     "WriteResult",
     "blocking",
+    "cleanup",
     "col",
     "create",
+    "ingest",
+    "merge",
     "open",
     "open_many",
 ]
@@ -97,7 +110,10 @@ _HOMES = {
     "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
+    "IngestedFile": "orcstream.writer.ingester",
+    "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
+    "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",
     "OrcError": "orcstream.errors",
     "OrcFile": "orcstream.reader.file",
@@ -109,6 +125,8 @@ _HOMES = {
     "SchemaMismatch": "orcstream.errors",
     "ShortRead": "orcstream.errors",
     "SinkError": "orcstream.errors",
+    "SinkOptions": "orcstream.io.byte_sink",
+    "SkippedFile": "orcstream.writer.merge",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
     "Tail": "orcstream.plan.tail",
@@ -116,8 +134,11 @@ _HOMES = {
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
     "WriteResult": "orcstream.writer.writer",
+    "cleanup": "orcstream.io.sink",
     "col": "orcstream.expr",
     "create": "orcstream.writer.creating",
+    "merge": "orcstream.writer.merge",
+    "ingest": "orcstream.writer.ingesting",
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }

@@ -18,7 +18,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -30,6 +30,7 @@ from orcstream.codec.compression import Compression
 from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StripeFooter, StripeInformation
 from orcstream.errors import UsageError
+from orcstream.io.byte_sink import Prepared
 from orcstream.io.options import IoOptions
 from orcstream.plan.tail import Tail
 from orcstream.reader import file as reader_file
@@ -41,8 +42,25 @@ from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
 from orcstream.reader.opening import Url
 from orcstream.schema import Schema
+from orcstream.writer import creating as writer_creating
+from orcstream.writer import merge as writer_merge
+from orcstream.writer import writer as writer_writer
+from orcstream.writer.creating import Target
+from orcstream.writer.merge import MergeResult
+from orcstream.writer.writer import WriteResult
 
-__all__ = ["BatchStream", "FileStream", "OrcFile", "open", "open_many", "read"]
+__all__ = [
+    "BatchStream",
+    "FileStream",
+    "OrcFile",
+    "OrcWriter",
+    "create",
+    "merge",
+    "open",
+    "open_many",
+    "read",
+    "write",
+]
 
 T = TypeVar("T")
 
@@ -323,6 +341,90 @@ class FileStream(_Facade, Iterator[OrcFile]):
         return OrcFile(file, self._loop_thread)
 
 
+class OrcWriter(_Facade):
+    """`orcstream.OrcWriter` without `await`: ``with create(...) as out``, which ends the file."""
+
+    _inner: writer_writer.OrcWriter
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    @property
+    def schema(self) -> Schema | None:
+        return self._inner.schema
+
+    @property
+    def row_count(self) -> int:
+        return self._inner.row_count
+
+    @property
+    def stripe_count(self) -> int:
+        return self._inner.stripe_count
+
+    @property
+    def size_bytes(self) -> int:
+        return self._inner.size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self._inner.held_bytes
+
+    @property
+    def is_ended(self) -> bool:
+        return self._inner.is_ended
+
+    @property
+    def result(self) -> WriteResult:
+        return self._inner.result
+
+    def write(self, data: object) -> int:
+        """`OrcWriter.write`."""
+        return self._run(lambda: self._inner.write(data))
+
+    def end_stripe(self) -> None:
+        """`OrcWriter.end_stripe`."""
+        self._run(self._inner.end_stripe)
+
+    def flush(self) -> None:
+        """`OrcWriter.flush`."""
+        self._run(self._inner.flush)
+
+    def prepare(self) -> Prepared:
+        """`OrcWriter.prepare`."""
+        return self._run(self._inner.prepare)
+
+    def commit(self) -> WriteResult:
+        """`OrcWriter.commit`."""
+        return self._run(self._inner.commit)
+
+    def abort(self) -> None:
+        """`OrcWriter.abort`."""
+        self._run(self._inner.abort)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(lambda: self._inner.__aexit__(kind, error, trace))
+
+
+def create(url: Target, schema: object = None, **options: Any) -> OrcWriter:
+    """`orcstream.create`: use it as ``with ... as out``, or end with `commit` or `abort`."""
+    loop_thread = _running()
+    return OrcWriter(loop_thread.run(lambda: writer_creating.create(url, schema, **options)), loop_thread)
+
+
+def write(url: Target, data: object, schema: object = None, **options: Any) -> WriteResult:
+    """Create, `OrcWriter.write`, commit; `options` are those of `orcstream.create`."""
+
+    async def work() -> WriteResult:
+        async with writer_creating.create(url, schema, **options) as out:
+            await out.write(data)
+        return out.result
+
+    return _running().run(work)
+
+
 def open(url: Url, **options: Any) -> OrcFile:  # noqa: A001 - the name users expect
     """`orcstream.open`: close the file, or use it as ``with ... as file``."""
     loop_thread = _running()
@@ -335,6 +437,8 @@ def read(
     storage_options: Mapping[str, Any] | None = None,
     io_options: IoOptions | Mapping[str, Any] | None = None,
     tail: Tail | BytesLike | None = None,
+    follow: bool = False,
+    poll_s: float = 1.0,
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
@@ -348,6 +452,8 @@ def read(
             storage_options=storage_options,
             io_options=io_options,
             tail=tail,
+            follow=follow,
+            poll_s=poll_s,
             timezone=timezone,
             default_timezone=default_timezone,
             calendar=calendar,
@@ -366,3 +472,8 @@ def open_many(urls: Urls, **options: Any) -> FileStream:
     loop_thread = _running()
     files = loop_thread.run(lambda: _made(lambda: reader_many.open_many(urls, **options)))
     return FileStream(files, loop_thread)
+
+
+def merge(urls: Iterable[Url], target: Target, **options: Any) -> MergeResult:
+    """`orcstream.merge`; `progress` is called on the loop's thread and must not call this module."""
+    return _running().run(lambda: writer_merge.merge(urls, target, **options))

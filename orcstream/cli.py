@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count` and `plan`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge`, `convert` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -25,6 +25,8 @@ import anyio
 import numpy as np
 
 import orcstream
+from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
+from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.schema import Kind
 
@@ -40,6 +42,8 @@ _BATCH_ROWS = 1 << 14
 _COUNT_DIGITS = 18
 
 T = TypeVar("T")
+# A group takes arguments as a parser does; typing's name for what both are is no public one.
+_Options = argparse._ActionsContainer  # noqa: SLF001
 _EXAMPLES = """examples:
   orcstream meta s3://bucket/trips.orc --storage-options '{"anon": true}'
   orcstream cat trips.orc --columns id,stop.name --limit 10
@@ -47,6 +51,9 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
   orcstream plan trips.orc --where "id = 4711" --columns city
+  orcstream merge all.orc trips.orc trips.orc
+  orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
+  orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
 `orcstream COMMAND --help` says more about each."""
 _WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
@@ -57,13 +64,22 @@ A comparison with a null is neither true nor false, and rows are kept where the 
 
 --schema reads columns as other types, such as 'struct<id:string,amount:decimal(10,2)>': columns that it
 leaves out are not read, those that the file lacks are null, and so are values that do not fit."""
+_MERGE_HELP = """The target appears whole or not at all, and may be one of the files. A file that does not go
+with the first is an error, unless --skip-incompatible; what is left out is named on standard error."""
+
+
+_CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
+On S3 these are all unfinished uploads, whichever program began them; elsewhere temporary files of orcstream's
+pattern."""
+# What stands after the number of a duration.
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; answers the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        anyio.run(_run, options)
+        anyio.run(options.main, options)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered has no reader; Python would complain about it at exit.
@@ -83,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="orcstream",
-        description="Looks into ORC files: on this machine, in object stores, on web servers.",
+        description="Looks into ORC files, makes and joins them: on disk, in object stores, on the web.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -114,6 +130,50 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_columns(plan)
     _add_selection(plan)
+
+    merge = commands.add_parser(
+        "merge",
+        help="one file of several, stripe by stripe",
+        description="Joins files of the same schema, compression and writer into one, without decoding them.",
+        epilog=_MERGE_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    merge.set_defaults(main=_merge)
+    merge.add_argument("target", metavar="TARGET", help="what to write: a path, or a URL that can be written")
+    merge.add_argument("urls", metavar="URL", nargs="+", help="what to join, in the order of the rows")
+    merge.add_argument(
+        "--skip-incompatible", action="store_true", help="leave out files that do not go with the first"
+    )
+    merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
+    _add_storage_options(merge)
+
+    cleanup = _command(
+        commands, "cleanup", _cleanup, "and removes what writers that were killed left behind", _CLEANUP_HELP
+    )
+    cleanup.add_argument(
+        "--older-than",
+        type=_duration_s,
+        required=True,
+        metavar="AGE",
+        help="only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts",
+    )
+    cleanup.set_defaults(main=_cleanup)  # there may be no file
+    cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+
+    converting = commands.add_parser(
+        "convert",
+        help="CSV, JSON, Parquet and ORC into an ORC file",
+        description="Writes an ORC file of the rows of another file, whatever its size.",
+        epilog=CONVERT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    converting.set_defaults(main=convert)
+    add_convert_options(converting, _json_object)
+    selection = converting.add_argument_group("rows of ORC files; --schema is for all")
+    _add_columns(selection)
+    _add_selection(selection)
+    _add_unit(selection, default=None)
+    _add_storage_options(converting)
     return parser
 
 
@@ -127,18 +187,22 @@ def _command(
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(run=run)
+    command.set_defaults(main=_look, run=run)
     command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
+    _add_storage_options(command)
+    return command
+
+
+def _add_storage_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--storage-options",
         type=_json_object,
         metavar="JSON",
         help="what fsspec's file system takes, such as '{\"anon\": true}'",
     )
-    return command
 
 
-def _add_columns(command: argparse.ArgumentParser) -> None:
+def _add_columns(command: _Options) -> None:
     command.add_argument(
         "--columns",
         type=_columns,
@@ -147,7 +211,7 @@ def _add_columns(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_selection(command: argparse.ArgumentParser) -> None:
+def _add_selection(command: _Options) -> None:
     command.add_argument(
         "--where",
         type=_parsed_by(orcstream.Expr.parse),
@@ -168,11 +232,11 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_unit(command: argparse.ArgumentParser) -> None:
+def _add_unit(command: _Options, default: str | None = "ns") -> None:
     command.add_argument(
         "--timestamp-unit",
         choices=("s", "ms", "us", "ns"),
-        default="ns",
+        default=default,
         help="of times (default: ns, which reaches from 1677 to 2262 only)",
     )
 
@@ -195,6 +259,13 @@ def _rows(text: str) -> range:
     if not colon or not all(not part or (part.isascii() and part.isdigit()) for part in (start, stop)):
         raise argparse.ArgumentTypeError(f"{text!r} are no rows; write 1000:2000, 1000: or :2000")
     return range(_count(start or "0"), _count(stop) if stop else sys.maxsize)
+
+
+def _duration_s(text: str) -> int:
+    count, unit = text[:-1], text[-1:]
+    if unit not in _UNIT_S or not count.isascii() or not count.isdigit() or len(count) > _COUNT_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 15m, 2h or 7d")
+    return int(count) * _UNIT_S[unit]
 
 
 def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -240,7 +311,7 @@ def _columns(text: str) -> list[str | tuple[str, ...]]:
     return columns if text else []
 
 
-async def _run(options: argparse.Namespace) -> None:
+async def _look(options: argparse.Namespace) -> None:
     async with orcstream.open(options.url, storage_options=options.storage_options) as file:
         await options.run(file, options)
 
@@ -253,6 +324,32 @@ def _write(lines: Iterable[str]) -> None:
 
 def _selection(options: argparse.Namespace) -> dict[str, Any]:
     return {"where": options.where, "rows": options.rows, "schema": options.schema}
+
+
+# --- cleanup -----------------------------------------------------------------------------------------------
+
+
+async def _cleanup(options: argparse.Namespace) -> None:
+    found = await orcstream.cleanup(
+        options.url,
+        older_than_s=options.older_than,
+        remove=not options.dry_run,
+        storage_options=options.storage_options,
+    )
+    done = "would remove" if options.dry_run else "removed"
+    _write(f"{done} {one.kind} {one.identity}" + _of_what(one) for one in found)
+    _write([f"{len(found)} found"])
+
+
+def _of_what(leftover: Any) -> str:
+    target = f" to {leftover.url}" if leftover.url != leftover.identity else ""
+    return target if leftover.age_s is None else f"{target}, {_age(leftover.age_s)} old"
+
+
+def _age(age_s: float) -> str:
+    """In the largest unit of which there is one, rounded down."""
+    unit = next((unit for unit in "dhm" if age_s >= _UNIT_S[unit]), "s")
+    return f"{max(0, int(age_s // _UNIT_S[unit]))}{unit}"
 
 
 # --- meta, plan and count ----------------------------------------------------------------------------------
@@ -354,6 +451,37 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return "base64:" + base64.b64encode(value).decode()
+
+
+# --- merge -------------------------------------------------------------------------------------------------
+
+
+async def _merge(options: argparse.Namespace) -> None:
+    progress = Progress()
+
+    def show(done: int, total: int) -> None:
+        share = done / max(1, total)
+        progress(lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})")
+
+    try:
+        result = await orcstream.merge(
+            options.urls,
+            options.target,
+            storage_options=options.storage_options,
+            overwrite=not options.no_overwrite,
+            skip_incompatible=options.skip_incompatible,
+            progress=show,
+        )
+    finally:
+        progress.close()
+    for skipped in result.skipped:
+        sys.stderr.write(f"orcstream: skipped {skipped.shown}: {skipped.message}\n")
+    _write(
+        [
+            f"{result.url}: {result.row_count:,} rows in {result.stripe_count:,} stripes of "
+            f"{len(result.files):,} files, {result.byte_count:,} bytes"
+        ]
+    )
 
 
 # --- cat ---------------------------------------------------------------------------------------------------

@@ -21,14 +21,28 @@ cdef extern from *:
         unsigned __int128 product = (unsigned __int128) a * b;
         return (uint64_t) product ^ (uint64_t)(product >> 64);
     }
+    /* The first eight bytes of a text, zeros behind its end; `room` is how many bytes may be read. */
+    static inline uint64_t orc_text_head(const uint8_t* p, Py_ssize_t n, Py_ssize_t room) {
+        uint64_t w = 0;
+        if (room >= 8) {
+            memcpy(&w, p, 8);
+            if (n < 8) {
+    #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+                w &= n ? ~0ull >> (64 - 8 * n) : 0;
+    #else
+                w &= n ? ~0ull << (64 - 8 * n) : 0;
+    #endif
+            }
+        } else {
+            for (Py_ssize_t i = 0; i < n; i++) ((uint8_t*) &w)[i] = p[i];
+        }
+        return w;
+    }
     /* Eight bytes at a time; the last eight may overlap those before. */
-    static inline uint64_t orc_text_hash(const uint8_t* p, Py_ssize_t n) {
+    static inline uint64_t orc_text_hash(const uint8_t* p, Py_ssize_t n, uint64_t head) {
         uint64_t h = 0x9E3779B97F4A7C15ull ^ (uint64_t) n, w = 0;
         Py_ssize_t i = 0;
-        if (n < 8) {
-            memcpy(&w, p, (size_t) n);
-            return orc_mix(h ^ w, 0xD6E8FEB86659FD93ull);
-        }
+        if (n < 8) return orc_mix(h ^ head, 0xD6E8FEB86659FD93ull);
         for (; i + 8 <= n; i += 8) {
             memcpy(&w, p + i, 8);
             h = orc_mix(h ^ w, 0xD6E8FEB86659FD93ull);
@@ -37,7 +51,8 @@ cdef extern from *:
         return orc_mix(h ^ w, 0xA0761D6478BD642Full);
     }
     """
-    uint64_t text_hash "orc_text_hash"(const uint8_t* p, Py_ssize_t n) noexcept nogil
+    uint64_t text_head "orc_text_head"(const uint8_t* p, Py_ssize_t n, Py_ssize_t room) noexcept nogil
+    uint64_t text_hash "orc_text_hash"(const uint8_t* p, Py_ssize_t n, uint64_t head) noexcept nogil
 
 cdef enum:
     FIRST_SLOTS = 64
@@ -50,6 +65,7 @@ cdef class DictionaryBuilder:
 
     cdef Buffer slots        # int32: entry number + 1, 0 for none; a power of two, at most 2/3 in use
     cdef Buffer hashes       # uint64 of each entry
+    cdef Buffer heads        # the first eight bytes of each entry
     cdef Buffer ends         # int64 of each entry: where it ends in `texts`
     cdef Buffer texts
     cdef Py_ssize_t slot_count
@@ -61,13 +77,16 @@ cdef class DictionaryBuilder:
         self.slots = allocate(FIRST_SLOTS * 4)
         memset(self.slots.ptr, 0, FIRST_SLOTS * 4)
         self.hashes = allocate(FIRST_SLOTS * 8)
+        self.heads = allocate(FIRST_SLOTS * 8)
         self.ends = allocate(FIRST_SLOTS * 8)
         self.texts = allocate(FIRST_BYTES)
 
     @property
     def held_bytes(self):
         """Memory held."""
-        return self.slots.nbytes + self.hashes.nbytes + self.ends.nbytes + self.texts.nbytes
+        return (
+            self.slots.nbytes + self.hashes.nbytes + self.heads.nbytes + self.ends.nbytes + self.texts.nbytes
+        )
 
     def add(self, Texts texts not None):
         """The entry number of each text as int64, new ones appended; ValueError for offsets beyond their buffers."""
@@ -127,11 +146,57 @@ cdef class DictionaryBuilder:
         cdef const int64_t* ends = <const int64_t*> self.ends.ptr
         return ends[entry] - (ends[entry - 1] if entry else 0)
 
+    def bounds(self, numbers, Py_ssize_t count, Py_ssize_t most):
+        """(least, largest, bytes in all) of `count` entries, by their numbers as int64; at most `most` bytes of a text.
+
+        Least and largest are None where there are none. ValueError for a number that is none.
+        """
+        cdef View held = view_of(numbers, count, 8)
+        cdef const int64_t* wanted = <const int64_t*> held.ptr
+        cdef const int64_t* ends = <const int64_t*> self.ends.ptr
+        cdef Buffer seen = allocate(self.count)
+        cdef Py_ssize_t index, entry, least = -1, largest = -1, total = 0
+        cdef bint wrong = False
+        memset(seen.ptr, 0, self.count)
+        with nogil:
+            for index in range(count):
+                entry = wanted[index]
+                if not 0 <= entry < self.count:
+                    wrong = True
+                    break
+                total += ends[entry] - (ends[entry - 1] if entry else 0)
+                if seen.ptr[entry]:
+                    continue
+                seen.ptr[entry] = 1
+                if least < 0 or self._compare(entry, least) < 0:
+                    least = entry
+                if largest < 0 or self._compare(entry, largest) > 0:
+                    largest = entry
+        if wrong:
+            raise ValueError(f"the dictionary has {self.count} entries, none is number {entry}")
+        if not count:
+            return None, None, 0
+        return self._text(least, most), self._text(largest, most), total
+
+    cdef int _compare(self, Py_ssize_t one, Py_ssize_t other) noexcept nogil:
+        cdef const int64_t* ends = <const int64_t*> self.ends.ptr
+        cdef Py_ssize_t first = ends[one - 1] if one else 0, second = ends[other - 1] if other else 0
+        cdef Py_ssize_t first_length = ends[one] - first, second_length = ends[other] - second
+        cdef int order = memcmp(self.texts.ptr + first, self.texts.ptr + second, min(first_length, second_length))
+        return order if order else (first_length > second_length) - (first_length < second_length)
+
+    cdef bytes _text(self, Py_ssize_t entry, Py_ssize_t most):
+        cdef const int64_t* ends = <const int64_t*> self.ends.ptr
+        cdef Py_ssize_t begin = ends[entry - 1] if entry else 0
+        return (<const char*> self.texts.ptr)[begin : begin + min(most, ends[entry] - begin)]
+
     cdef Py_ssize_t _look_up(self, Texts texts, Py_ssize_t row, int32_t* entries, int64_t* numbers) noexcept nogil:
         """Numbers of rows from `row` on, up to the first one whose text is new or cannot be had."""
         cdef const int32_t* indexes = NULL if entries == NULL else <const int32_t*> texts.indexes.ptr + texts.first
         cdef const uint8_t* text = NULL
+        cdef const uint8_t* end = texts.data.ptr + texts.data.nbytes
         cdef Py_ssize_t length = 0, found
+        cdef uint64_t head, hash_
         while row < texts.count:
             if entries != NULL and 0 <= indexes[row] < texts.size and entries[indexes[row]]:
                 numbers[row] = entries[indexes[row]] - 1
@@ -139,12 +204,14 @@ cdef class DictionaryBuilder:
                 continue
             if not texts.at(row, &text, &length):
                 break
-            found = self._find(text, length, text_hash(text, length))
+            head = text_head(text, length, end - text)
+            hash_ = text_hash(text, length, head)
+            found = self._find(text, length, head, hash_)
             if found < 0:
                 # New: appended here as long as there is room for it.
                 if not self._has_room(length):
                     break
-                found = self._put(text, length, text_hash(text, length))
+                found = self._put(text, length, head, hash_)
             if entries != NULL:
                 entries[indexes[row]] = <int32_t> found + 1
             numbers[row] = found
@@ -171,26 +238,30 @@ cdef class DictionaryBuilder:
             and self.data_bytes + length <= self.texts.nbytes
         )
 
-    cdef Py_ssize_t _find(self, const uint8_t* text, Py_ssize_t length, uint64_t hash_) noexcept nogil:
+    cdef Py_ssize_t _find(self, const uint8_t* text, Py_ssize_t length, uint64_t head, uint64_t hash_) noexcept nogil:
         cdef const int32_t* slots = <const int32_t*> self.slots.ptr
         cdef const uint64_t* hashes = <const uint64_t*> self.hashes.ptr
+        cdef const uint64_t* heads = <const uint64_t*> self.heads.ptr
         cdef const int64_t* ends = <const int64_t*> self.ends.ptr
         cdef Py_ssize_t mask = self.slot_count - 1, slot = <Py_ssize_t> (hash_ & <uint64_t> mask), entry, begin
         while slots[slot]:
             entry = slots[slot] - 1
-            if hashes[entry] == hash_:
+            if hashes[entry] == hash_ and heads[entry] == head:
                 begin = ends[entry - 1] if entry else 0
-                if ends[entry] - begin == length and memcmp(self.texts.ptr + begin, text, length) == 0:
+                if ends[entry] - begin == length and (
+                    length <= 8 or memcmp(self.texts.ptr + begin, text, length) == 0
+                ):
                     return entry
             slot = (slot + 1) & mask
         return -1
 
-    cdef Py_ssize_t _put(self, const uint8_t* text, Py_ssize_t length, uint64_t hash_) noexcept nogil:
+    cdef Py_ssize_t _put(self, const uint8_t* text, Py_ssize_t length, uint64_t head, uint64_t hash_) noexcept nogil:
         cdef Py_ssize_t entry = self.count
         memcpy(self.texts.ptr + self.data_bytes, text, length)
         self.data_bytes += length
         (<int64_t*> self.ends.ptr)[entry] = self.data_bytes
         (<uint64_t*> self.hashes.ptr)[entry] = hash_
+        (<uint64_t*> self.heads.ptr)[entry] = head
         self.count += 1
         place(<int32_t*> self.slots.ptr, self.slot_count, hash_, entry)
         return entry
@@ -200,6 +271,7 @@ cdef class DictionaryBuilder:
         cdef Buffer slots = allocate(wanted * 4)
         memset(slots.ptr, 0, slots.nbytes)
         self.hashes = grown(self.hashes, self.count * 8, wanted * 8)
+        self.heads = grown(self.heads, self.count * 8, wanted * 8)
         self.ends = grown(self.ends, self.count * 8, wanted * 8)
         for entry in range(self.count):
             place(<int32_t*> slots.ptr, wanted, (<const uint64_t*> self.hashes.ptr)[entry], entry)

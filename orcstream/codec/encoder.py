@@ -132,6 +132,10 @@ class ColumnEncoder(ABC):
     def _put(self, field: Field, values: Vector) -> None:
         """Encode values, none of which is null."""
 
+    def _statistics_of(self, cells: Cells) -> ColumnStatistics:
+        """Statistics of values; called before `_put` is given the same values."""
+        return statistics_of_cells(cells)
+
     def _recorded(self, field: Field, values: Vector) -> Vector:  # noqa: ARG002
         """The values as statistics and bloom filters have them."""
         return values
@@ -161,7 +165,7 @@ class ColumnEncoder(ABC):
         values = self._without_nulls(field, vector)
         recorded = self._recorded(field, values)
         cells = Cells(field, recorded, None, values.length, values.length < vector.length)
-        found = statistics_of_cells(cells)
+        found = self._statistics_of(cells)
         self._group = found if self._group is None else merge(self._group, found)
         if values.length:
             if self._bloom is not None:

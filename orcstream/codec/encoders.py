@@ -13,12 +13,15 @@ from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder
 from orcstream.codec._encode_temporal import encode_days, encode_timestamps, hybrid_days, hybrid_times
 from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
-from orcstream.codec.cells import padded, texts_of, union_children, window
+from orcstream.codec.cells import Cells, padded, texts_of, union_children, window
 from orcstream.codec.column import Field, Vector
+from orcstream.codec.decoder import EMPTY
 from orcstream.codec.encoder import ColumnEncoder, EncodeOptions
 from orcstream.codec.layout import is_decimal64
+from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.structure import EncodingKind, StreamKind
 from orcstream.codec.temporal import UNITS, UTC
+from orcstream.column_statistics import ColumnStatistics
 from orcstream.schema import Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
@@ -204,6 +207,7 @@ class _Texts(_Binaries):
         self._trial: list[tuple[Buffer, int]] | None = []
         self._rows = 0
         self._dictionary: DictionaryBuilder | None = DictionaryBuilder()
+        self._found = EMPTY
         self._numbers = self._integers(StreamKind.DATA, signed=False)
         if not self.options.dictionary_threshold:
             self._settle()
@@ -216,11 +220,22 @@ class _Texts(_Binaries):
     def _own_held_bytes(self) -> int:
         return 0 if self._dictionary is None else self._dictionary.held_bytes
 
+    def _statistics_of(self, cells: Cells) -> ColumnStatistics:
+        """From the dictionary, in which each text is compared once."""
+        if self._dictionary is None:
+            return super()._statistics_of(cells)
+        count = cells.value_count
+        self._found = self._dictionary.add(texts_of(self.type, cells.vector))
+        least, largest, total = self._dictionary.bounds(self._found, count, MOST_BOUND_BYTES)
+        return ColumnStatistics(
+            value_count=count, has_null=cells.has_null, **text_statistics(least, largest, total)
+        )
+
     def _put(self, field: Field, values: Vector) -> None:
         if self._dictionary is None:
             self._put_direct(field, values)
             return
-        numbers = self._dictionary.add(texts_of(self.type, values))
+        numbers, self._found = self._found, EMPTY
         if self._trial is None:
             self._numbers.put(numbers, values.length)
             return

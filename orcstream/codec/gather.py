@@ -31,7 +31,7 @@ from orcstream.codec.column import Field, Vector
 from orcstream.codec.decoder import MAX_VECTOR_BYTES
 from orcstream.errors import Unsupported
 
-__all__ = ["Selection", "compact", "select_mask", "select_positions", "select_span"]
+__all__ = ["Selection", "compact", "copied", "select_mask", "select_positions", "select_span"]
 
 _Parts: TypeAlias = list[tuple[Vector, Selection]]
 
@@ -60,6 +60,11 @@ def compact(parts: Sequence[tuple[Vector, Selection | None]], field: Field) -> V
         if span is not None and 2 * selection.count >= vector.length:
             return vector.slice(*span)
     return _gathered(found, field, sum(selection.count for _, selection in found))
+
+
+def copied(vector: Vector, selection: Selection, field: Field) -> Vector:
+    """The rows that are selected, in memory of their own; children and dictionaries may be shared."""
+    return _gathered([(vector, selection)], field, selection.count)
 
 
 def _gathered(parts: _Parts, field: Field, total: int) -> Vector:

@@ -27,7 +27,7 @@ from orcstream.codec.python_values import struct_text_of, type_text_of, vector_o
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from orcstream.schema import MAX_DEPTH, FileColumn, Kind, Schema, Type
 
-__all__ = ["IngestedRows", "UserData", "schema_from", "vectors_of"]
+__all__ = ["IngestedRows", "ReadyRows", "UserData", "schema_from", "vectors_of"]
 
 # A map takes two Arrow levels, and a dictionary's values one more.
 _MOST_LEVELS = 2 * MAX_DEPTH + 1
@@ -148,6 +148,17 @@ class UserData:
         data: Any = self._data
         schema_capsule, array_capsule = data.__arrow_c_array__()
         return import_array(schema_capsule, array_capsule, _MOST_LEVELS)
+
+
+class ReadyRows(UserData):
+    """Rows that are vectors of the schema already."""
+
+    def __init__(self, pieces: list[IngestedRows]) -> None:
+        self._pieces = pieces
+
+    def vectors(self, schema: Schema) -> Iterator[IngestedRows]:  # noqa: ARG002 - they are of it
+        """The pieces, as they are."""
+        yield from self._pieces
 
 
 def _unknown(data: object) -> NoReturn:

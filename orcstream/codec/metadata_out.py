@@ -88,7 +88,7 @@ def serialize_statistics(statistics: ColumnStatistics) -> bytes:
         box: Any = message.geospatial_statistics.bbox
         box.SetInParent()
         _put(box, **{name: getattr(s.bounding_box, name) for name in BoundingBox.__slots__})
-    if s.geospatial_types:  # to extend by nothing would make the message be there
+    if s.geospatial_types:  # an empty list would make the part present
         message.geospatial_statistics.geospatial_types.extend(s.geospatial_types)
     return _bytes(message)
 

@@ -28,7 +28,7 @@ from orcstream.schema import Kind, Type, decimal_shape
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["struct_text_of", "type_text_of", "vector_of"]
+__all__ = ["converter", "struct_text_of", "type_text_of", "vector_of"]
 
 _Values: TypeAlias = Sequence[Any]
 _Fitted: TypeAlias = tuple[Field, Vector]
@@ -92,7 +92,7 @@ def _is_null(value: object) -> bool:
 
 
 def _each(values: _Values, field: Field, path: Path, null: Any) -> list[Any]:
-    convert = _converter(field.type)
+    convert = converter(field.type)
     found = []
     for row, value in enumerate(values):
         if value is None:
@@ -106,7 +106,8 @@ def _each(values: _Values, field: Field, path: Path, null: Any) -> list[Any]:
     return found
 
 
-def _converter(type_: Type) -> Callable[[Any], Any]:
+def converter(type_: Type) -> Callable[[Any], Any]:
+    """What turns a value of a type without children into what vectors hold; raises where it does not fit."""
     kind = type_.kind
     if kind in _INTEGERS:
         limits = np.iinfo(_INTEGERS[kind])

@@ -28,7 +28,16 @@ from orcstream.codec.column import Field, Vector
 from orcstream.column_statistics import MAX_TEXT_BYTES, ColumnStatistics
 from orcstream.schema import FileColumn, Kind, Type, decimal_shape
 
-__all__ = ["statistics_of", "statistics_of_cells", "statistics_of_nothing"]
+__all__ = [
+    "MOST_BOUND_BYTES",
+    "statistics_of",
+    "statistics_of_cells",
+    "statistics_of_nothing",
+    "text_statistics",
+]
+
+# One byte more than a bound may have tells whether a text is longer, and whether it may be cut there.
+MOST_BOUND_BYTES = MAX_TEXT_BYTES + 1
 
 _INTEGERS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 _FLOATS = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
@@ -172,13 +181,18 @@ def _collections(cells: Cells) -> dict[str, Any]:
 
 
 def _texts(cells: Cells, mask: Any) -> dict[str, Any]:
-    if not cells.value_count:
+    _, least, largest, total = text_bounds(texts_of(cells.field.type, cells.vector), MOST_BOUND_BYTES, mask)
+    return text_statistics(least, largest, total)
+
+
+def text_statistics(least: bytes | None, largest: bytes | None, total: int) -> dict[str, Any]:
+    """What statistics say of texts: the least and the largest of them, and the bytes of all.
+
+    Of either, `MOST_BOUND_BYTES` are enough; both are None where there are no texts.
+    """
+    if least is None or largest is None:
         return {"kind": "string"}
-    # One byte more tells whether a text is longer, and whether it may be cut there.
-    texts = texts_of(cells.field.type, cells.vector)
-    _, least, largest, total = text_bounds(texts, MAX_TEXT_BYTES + 1, mask)
     found: dict[str, Any] = {"kind": "string", "sum": total}
-    assert least is not None and largest is not None
     try:
         if len(least) <= MAX_TEXT_BYTES:
             found["minimum"] = least.decode()

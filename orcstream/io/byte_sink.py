@@ -19,18 +19,20 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 from uuid import uuid4
 
-from orcstream.byterange import BytesLike
+from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SinkError, UsageError
 from orcstream.io.urls import strip_credentials
 
 __all__ = [
     "ByteSink",
+    "CopyingUpload",
     "Leftover",
     "Prepared",
     "SinkOptions",
+    "State",
     "Store",
     "Upload",
     "already_there",
@@ -93,6 +95,14 @@ class SinkOptions:
         return cls(**value)
 
 
+class State(Protocol):
+    """What a store needs to commit or discard a prepared file; a value."""
+
+    @property
+    def remains(self) -> str:
+        """The name of what lies in the store, for messages; empty for nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A file that is complete and durable, but not visible. A plain value: it holds nothing open.
@@ -104,7 +114,7 @@ class Prepared:
     url: str = field(repr=False)
     length: int
     overwrite: bool
-    state: object
+    state: State
 
     @property
     def shown(self) -> str:
@@ -145,6 +155,13 @@ class ByteSink(Protocol):
         A failure of an earlier part is raised here. After an error or a cancellation only `abort` is left.
         """
 
+    async def copy(self, source: str, range: ByteRange, fingerprint: str) -> bool:
+        """Append `range` of another file of the store, which copies it by itself; False where it does not.
+
+        `source` is reached with this sink's storage options, and must still be what had this `fingerprint`:
+        else `SourceChanged`, here or later. After False nothing was appended: the caller writes the bytes.
+        """
+
     async def prepare(self) -> Prepared:
         """Wait until everything is durable; may be called again."""
 
@@ -170,11 +187,29 @@ class Upload(Protocol):
     async def put(self, number: int, offset: int, data: bytes) -> None:
         """Part `number`, from 1, whose first byte is the file's byte `offset`."""
 
-    async def finish(self, length: int) -> object:
+    async def finish(self, length: int) -> State:
         """Make everything durable; answers the state that `commit` needs."""
 
     async def discard(self) -> None:
         """Leave nothing, whatever was begun, finished or lost; called when no other call is under way."""
+
+    @property
+    def remains(self) -> str:
+        """What a discard has still to remove, for messages; empty for nothing."""
+
+
+@runtime_checkable
+class CopyingUpload(Protocol):
+    """An `Upload` of a store that makes parts of other files."""
+
+    def can_copy(self, source: str, fingerprint: str) -> bool:
+        """Whether `source` lies in the same store, and can be told from its later versions."""
+
+    async def put_copy(self, number: int, source: str, range: ByteRange, fingerprint: str) -> None:
+        """Part `number` from the store's own copy of `range`."""
+
+    async def fetch(self, source: str, range: ByteRange, fingerprint: str) -> bytes:
+        """What is too short for a part."""
 
 
 class Store(Protocol):

@@ -10,23 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 
-from orcstream.byterange import BytesLike
-from orcstream.errors import OrcError, SinkError, Unsupported, UsageError
-from orcstream.io.byte_sink import Prepared, SinkOptions, Store, no_parts_left
+from orcstream.byterange import ByteRange, BytesLike
+from orcstream.errors import OrcError, SinkError, SourceChanged, Unsupported, UsageError
+from orcstream.io.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, no_parts_left
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.urls import strip_credentials
 
-__all__ = ["PartSink", "policy_of", "sink_error"]
+__all__ = ["PartSink", "abort_policy_of", "left_behind", "policy_of", "sink_error"]
 
 # Parts are of one size, which some stores want, until there are so many of them; from then on each is this
 # fraction of what was written. 10,000 parts of 8 MiB and more are then 3.5 TB and not 80 GB.
 GROWS_AFTER_PARTS = 1500
 GROWS_BY_BYTES = 1 << 20
+# What a store copies with one request: its answer has to come in time, and several are under way together.
+COPIED_BYTES = 256 << 20
+# What is fetched at once of what the store cannot copy.
+FETCHED_BYTES = 4 << 20
+# How many attempts, each of several requests, have room in the time for an abort.
+ABORT_ATTEMPTS = 3
 
 
 class PartSink:
@@ -75,24 +84,34 @@ class PartSink:
 
     async def write(self, data: BytesLike) -> None:
         view = memoryview(data).cast("B")
-        self._enter()
-        if self._prepared is not None:
-            self._busy = False
-            raise UsageError("the file is prepared: nothing can be added", url=self.url)
-        try:
-            while len(view):
-                part = self._part if self._part is not None else await self._new_part()
-                count = part.write(view[: self._reserved_bytes - part.tell()])
-                self._length += count
-                view = view[count:]
-                if part.tell() == self._reserved_bytes:
-                    await self._send()
+        with self._appending():
+            await self._append(view)
             await anyio.lowlevel.checkpoint_if_cancelled()
-        except BaseException as error:
-            self._fail(error)
-            raise
-        finally:
-            self._busy = False
+
+    async def copy(self, source: str, range: ByteRange, fingerprint: str) -> bool:
+        with self._appending():
+            upload = self._upload
+            if not isinstance(upload, CopyingUpload) or not upload.can_copy(source, fingerprint):
+                return False
+            # A copy is a part of its own, and only the last part may be small: what stands before it is
+            # filled up, and what would be small itself is fetched.
+            least = self._store.smallest_part_bytes
+            filled = self._part.tell() if self._part is not None else 0
+            missing = max(0, least - filled) if filled else 0
+            if range.length - missing < least:
+                missing = range.length
+            for piece in _pieces(range.start, range.start + missing, FETCHED_BYTES):
+                data = await self._policy.run(partial(upload.fetch, source, piece, fingerprint), url=self.url)
+                await self._append(memoryview(data))
+            if missing < range.length:
+                if self._part is not None:
+                    await self._send()
+                for piece in _pieces(range.start + missing, range.stop, COPIED_BYTES):
+                    await self._send_copy(
+                        partial(upload.put_copy, source=source, range=piece, fingerprint=fingerprint),
+                        piece.length,
+                    )
+            return True
 
     async def prepare(self) -> Prepared:
         self._enter()
@@ -133,6 +152,29 @@ class PartSink:
         self._raise_failure()
         self._busy = True
 
+    @contextmanager
+    def _appending(self) -> Iterator[None]:
+        self._enter()
+        if self._prepared is not None:
+            self._busy = False
+            raise UsageError("the file is prepared: nothing can be added", url=self.url)
+        try:
+            yield
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._busy = False
+
+    async def _append(self, view: memoryview) -> None:
+        while len(view):
+            part = self._part if self._part is not None else await self._new_part()
+            count = part.write(view[: self._reserved_bytes - part.tell()])
+            self._length += count
+            view = view[count:]
+            if part.tell() == self._reserved_bytes:
+                await self._send()
+
     def _raise_failure(self) -> None:
         if self._failure is None:
             return
@@ -150,12 +192,15 @@ class PartSink:
         while self._sending and self._held_bytes + part_bytes > self._options.in_flight_bytes:
             await self._sent.wait()
             self._raise_failure()
-        if self._store.part_cap is not None and self._part_count >= self._store.part_cap:
-            raise no_parts_left(self.url, self._store.part_cap)
+        self._check_part_count()
         self._held_bytes += part_bytes
         self._reserved_bytes = part_bytes
         self._part = io.BytesIO()
         return self._part
+
+    def _check_part_count(self) -> None:
+        if self._store.part_cap is not None and self._part_count >= self._store.part_cap:
+            raise no_parts_left(self.url, self._store.part_cap)
 
     def _part_bytes(self) -> int:
         least = max(self._options.part_bytes, self._store.smallest_part_bytes)
@@ -166,17 +211,29 @@ class PartSink:
 
     async def _send(self) -> None:
         """Hand the part that is being filled to a task, once it is its turn."""
-        while len(self._sending) >= self._upload_cap:
-            await self._sent.wait()
-        self._raise_failure()
+        await self._wait_for_turn()
         part, self._part = self._part, None
         assert part is not None
         data = part.getvalue()  # without a copy, because the part is given up
-        reserved_bytes = self._reserved_bytes
-        self._part_count += 1
         offset, self._sent_bytes = self._sent_bytes, self._sent_bytes + len(data)
+        self._start(lambda number: self._upload.put(number, offset, data), self._reserved_bytes)
+
+    async def _send_copy(self, put_copy: Callable[[int], Awaitable[None]], length: int) -> None:
+        self._check_part_count()
+        await self._wait_for_turn()
+        self._sent_bytes += length
+        self._length += length
+        self._start(put_copy, 0)
+
+    async def _wait_for_turn(self) -> None:
+        while len(self._sending) >= self._upload_cap:
+            await self._sent.wait()
+        self._raise_failure()
+
+    def _start(self, put: Callable[[int], Awaitable[None]], reserved_bytes: int) -> None:
+        self._part_count += 1
         scope = anyio.CancelScope()
-        task = asyncio.create_task(self._send_part(scope, self._part_count, offset, data))
+        task = asyncio.create_task(self._send_part(scope, partial(put, self._part_count)))
         self._sending[task] = scope
 
         def sent(done: asyncio.Task[None]) -> None:
@@ -187,16 +244,16 @@ class PartSink:
 
         task.add_done_callback(sent)
 
-    async def _send_part(self, scope: anyio.CancelScope, number: int, offset: int, data: bytes) -> None:
+    async def _send_part(self, scope: anyio.CancelScope, put: Callable[[], Awaitable[None]]) -> None:
         with scope:
             try:
                 await self._begin()
                 if self._failure is not None:
                     return
                 if self._upload.retries_parts:
-                    await self._try(lambda: self._upload.put(number, offset, data))
+                    await self._try(put)
                 else:
-                    await self._upload.put(number, offset, data)
+                    await put()
             except Exception as error:  # noqa: BLE001 - told to whoever writes next
                 self._fail(error)
             except BaseException as error:
@@ -238,7 +295,8 @@ class PartSink:
                     scope.cancel()
                 while self._sending:
                     await self._sent.wait()
-                await self._try(self._upload.discard)
+                policy = abort_policy_of(self._options, self._policy)
+                await policy.run(self._upload.discard, url=self.url)
         except Exception as error:  # noqa: BLE001 - told below, once everything is closed
             failure = error
         finally:
@@ -248,18 +306,36 @@ class PartSink:
         if limit.cancelled_caught or failure is not None:
             reason = str(failure) if failure else f"no end within {self._options.abort_timeout_s:g} s"
             raise SinkError(
-                f"the abort failed ({reason}); what is left is not visible, and cleanup removes it",
-                url=self.url,
+                f"the abort failed ({reason}). {left_behind(self._upload.remains)}", url=self.url
             ) from failure
+
+
+def _pieces(start: int, stop: int, most_bytes: int) -> list[ByteRange]:
+    """About equal ones, so that none is too short for a part."""
+    count = -(-(stop - start) // most_bytes)
+    return [
+        ByteRange(start + (stop - start) * at // count, start + (stop - start) * (at + 1) // count)
+        for at in range(count)
+    ]
+
+
+def left_behind(remains: str) -> str:
+    """A sentence for who has to look after it."""
+    return f"What is left is not visible, and cleanup removes it: {remains or 'nothing that is known'}"
 
 
 def policy_of(options: SinkOptions) -> RetryPolicy:
     return RetryPolicy(retries=options.retries, timeout_s=options.timeout_s)
 
 
+def abort_policy_of(options: SinkOptions, policy: RetryPolicy) -> RetryPolicy:
+    """For an abort, which is more than one request: a request that hangs leaves time for another attempt."""
+    return replace(policy, timeout_s=options.abort_timeout_s / ABORT_ATTEMPTS)
+
+
 def sink_error(error: Exception, url: str) -> Exception:
     """A failure of a store as a writer tells it."""
-    if isinstance(error, SinkError | UsageError | Unsupported):
+    if isinstance(error, SinkError | SourceChanged | UsageError | Unsupported):
         return error.locate(url=url)
     if isinstance(error, OrcError):
         failure = SinkError(error.message, url=error.url or url)

@@ -100,6 +100,7 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
     filesystem.retries = 1
     await filesystem.set_session()
     try:
+        _leave_bodies_to_tls(filesystem._s3.meta)
         verify = (options.get("client_kwargs") or {}).get("verify")
         if verify is None:
             verify = filesystem.session.get_config_variable("ca_bundle")
@@ -110,6 +111,12 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
             await filesystem._s3creator.__aexit__(None, None, None)
         raise
     return S3Client(filesystem, session)
+
+
+def _leave_bodies_to_tls(meta: Any) -> None:
+    """Over HTTPS bodies need no hash of their own, unless the user asks for it; botocore hashes them else."""
+    if meta.endpoint_url.startswith("https:"):
+        meta.config.s3 = {"payload_signing_enabled": False, **(meta.config.s3 or {})}
 
 
 async def _tls(verify: object) -> ssl.SSLContext | bool:

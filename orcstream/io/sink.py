@@ -15,9 +15,9 @@ from typing import Any
 
 import anyio
 
-from orcstream.errors import CommitFailed, SinkError, SourceError, Unsupported, UsageError
+from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
-from orcstream.io.part_sink import PartSink, policy_of, sink_error
+from orcstream.io.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
 
 __all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
@@ -87,13 +87,20 @@ async def discard(
     options = SinkOptions.of(sink_options)
 
     async def run(store: Store) -> None:
-        await policy_of(options).run(lambda: store.discard(prepared), url=prepared.shown)
+        policy = abort_policy_of(options, policy_of(options))
+        await policy.run(lambda: store.discard(prepared), url=prepared.shown)
 
     try:
         with anyio.fail_after(options.abort_timeout_s, shield=True):
             await _with_store(prepared, storage_options, run)
-    except (SourceError, TimeoutError) as error:
-        raise sink_error(error, prepared.shown) from error
+    except (OrcError, OSError) as error:
+        if isinstance(error, UsageError | Unsupported):
+            raise
+        reason = str(error) or f"no end within {options.abort_timeout_s:g} s"
+        raise SinkError(
+            f"the file cannot be discarded ({reason}). {left_behind(prepared.state.remains)}",
+            url=prepared.shown,
+        ) from error
 
 
 async def cleanup(
@@ -164,6 +171,10 @@ async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> St
         from orcstream.io.sink_s3 import open_s3_store
 
         return await open_s3_store(url, options, shown)
+    if kind in ("webhdfs", "swebhdfs") and not options.get("kerberos"):
+        from orcstream.io.sink_webhdfs import open_webhdfs_store
+
+        return await open_webhdfs_store(url, options, shown)
     from orcstream.io.sink_filesystem import open_filesystem_store
 
     try:

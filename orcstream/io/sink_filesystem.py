@@ -90,6 +90,10 @@ class StoredFile:
     path: str
     temporary: str
 
+    @property
+    def remains(self) -> str:
+        return self.temporary
+
 
 class _Client:
     """A file system; synchronous ones hold nothing that must be closed."""
@@ -229,6 +233,7 @@ class _Upload:
         self._url = url
         folder, name = posixpath.split(path)
         self._temporary = posixpath.join(folder, temporary_name(name))
+        self.remains = ""
         self._file: Any = None
         # Of calls that a cancellation has left running, the discard waits for the last.
         self._one_at_a_time = threading.Lock()
@@ -237,6 +242,7 @@ class _Upload:
         def work() -> None:
             if self._filesystem.isdir(self._path):
                 raise IsADirectoryError(self._url)
+            self.remains = self._temporary  # also where the answer is lost
             self._file = self._filesystem.open(self._temporary, "wb")
 
         await self._run(work)
@@ -271,6 +277,7 @@ class _Upload:
                 with contextlib.suppress(Exception):  # it may refuse to end what could not be written
                     file.close()
             _remove(self._filesystem, self._temporary)
+            self.remains = ""
 
         await self._run(work)
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from orcstream.errors import CommitFailed, SinkError, Unsupported, UsageError
+from orcstream.errors import CommitFailed, CommitUnknown, SinkError, Unsupported, UsageError
 from orcstream.io.byte_sink import (
     Leftover,
     Prepared,
@@ -31,7 +31,7 @@ from orcstream.io.byte_sink import (
 )
 from orcstream.io.byte_source import no_such_file, not_permitted
 
-__all__ = ["LocalFile", "LocalStore"]
+__all__ = ["LocalFile", "LocalStore", "in_thread", "sync_folder", "write_at"]
 
 T = TypeVar("T")
 
@@ -46,6 +46,10 @@ class LocalFile:
     path: str
     temporary: str
     inode: int
+
+    @property
+    def remains(self) -> str:
+        return self.temporary
 
 
 class LocalStore:
@@ -64,14 +68,14 @@ class LocalStore:
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:  # noqa: ARG002
         file = _state_of(prepared)
-        await _in_thread(lambda: _commit(file, prepared.overwrite, self._url), self._url)
+        await in_thread(lambda: _commit(file, prepared.overwrite, self._url), self._url)
 
     async def discard(self, prepared: Prepared) -> None:
         file = _state_of(prepared)
-        await _in_thread(lambda: Path(file.temporary).unlink(missing_ok=True), self._url)
+        await in_thread(lambda: Path(file.temporary).unlink(missing_ok=True), self._url)
 
     async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:
-        return await _in_thread(lambda: list(_cleanup(self._path, older_than_s, remove)), self._url)
+        return await in_thread(lambda: list(_cleanup(self._path, older_than_s, remove)), self._url)
 
     async def aclose(self) -> None:
         """Nothing is held."""
@@ -86,18 +90,19 @@ class _Upload:
         self._temporary = str(Path(self._path).with_name(temporary_name(Path(self._path).name)))
         self._url = url
         self._descriptor = -1
+        self.remains = ""
 
     async def begin(self) -> None:
-        await _in_thread(self._begin, self._url)
+        await in_thread(self._begin, self._url)
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
-        await _in_thread(lambda: _write(self._descriptor, data, offset), self._url)
+        await in_thread(lambda: write_at(self._descriptor, data, offset), self._url)
 
     async def finish(self, length: int) -> LocalFile:
-        return await _in_thread(lambda: self._finish(length), self._url)
+        return await in_thread(lambda: self._finish(length), self._url)
 
     async def discard(self) -> None:
-        await _in_thread(self._discard, self._url)
+        await in_thread(self._discard, self._url)
 
     def _begin(self) -> None:
         mode: int | None = None
@@ -111,6 +116,7 @@ class _Upload:
         self._descriptor = os.open(
             self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
         )
+        self.remains = self._temporary
         if mode is not None:
             with contextlib.suppress(PermissionError):
                 os.fchmod(self._descriptor, mode)
@@ -121,12 +127,13 @@ class _Upload:
         if status.st_size != length:
             raise SinkError(f"{length} bytes were written, the file has {status.st_size}", url=self._url)
         self._close()
-        _sync_folder(self._path)
+        sync_folder(self._path)
         return LocalFile(self._path, self._temporary, status.st_ino)
 
     def _discard(self) -> None:
         self._close()
         Path(self._temporary).unlink(missing_ok=True)
+        self.remains = ""
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -140,7 +147,7 @@ def _state_of(prepared: Prepared) -> LocalFile:
     return prepared.state
 
 
-def _write(descriptor: int, data: bytes, offset: int) -> None:
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
     with memoryview(data) as view:
         done = 0
         while done < len(view):  # Linux takes at most 2 GiB at once
@@ -151,7 +158,7 @@ def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
     temporary, path = Path(file.temporary), Path(file.path)
     if not _is_file(temporary, file.inode):
         if _is_file(path, file.inode):  # committed before
-            _sync_folder(file.path)
+            sync_folder(file.path)
             return
         raise CommitFailed("what was prepared is gone", url=url)
     try:
@@ -171,8 +178,14 @@ def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
         if isinstance(error, PermissionError):
             raise
         raise CommitFailed(f"the file cannot be renamed: {error.strerror or error}", url=url) from error
-    temporary.unlink(missing_ok=True)
-    _sync_folder(file.path)
+    try:
+        temporary.unlink(missing_ok=True)
+        sync_folder(file.path)
+    except OSError as error:
+        raise CommitUnknown(
+            f"the file is there, but a crash of the machine may take it back: {error.strerror or error}",
+            url=url,
+        ) from error
 
 
 def _is_file(path: Path, inode: int) -> bool:
@@ -182,7 +195,7 @@ def _is_file(path: Path, inode: int) -> bool:
         return False
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
     descriptor = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -215,7 +228,7 @@ def _cleanup(path: str, older_than_s: float, remove: bool) -> Iterator[Leftover]
         yield Leftover(url=str(candidate), kind="temporary", identity=str(candidate), age_s=age_s)
 
 
-async def _in_thread(work: Callable[[], T], url: str) -> T:
+async def in_thread(work: Callable[[], T], url: str) -> T:
     try:
         return await anyio.to_thread.run_sync(work)
     except FileNotFoundError:

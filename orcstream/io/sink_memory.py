@@ -31,6 +31,7 @@ class HeldBytes:
     parts: tuple[bytes, ...] = field(repr=False)
     token: str
     buffer: io.BytesIO | None = None
+    remains = ""  # the memory goes with the value
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.buffer is not None:
@@ -40,6 +41,7 @@ class HeldBytes:
 
 class _Upload:
     retries_parts = False
+    remains = ""
 
     def __init__(self, buffer: io.BytesIO | None) -> None:
         self._parts: dict[int, bytes] = {}

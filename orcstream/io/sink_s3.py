@@ -4,8 +4,10 @@ Knows the requests of an upload, made through s3fs's client: one of 8 MB costs i
 nothing to win with signed URLs here. Small files are uploads too, of one part: what `prepare` has answered
 must be durable, and only an upload is durable without being visible.
 
-- The store checks each part by its Content-MD5. Checksums of newer botocore travel in trailers, which many
-  stores refuse or store with the data; they are left out unless the storage options ask for them.
+- Over plain HTTP the store checks each part by the SHA-256 that its signature covers; over HTTPS the
+  transport does, and nothing is hashed (`payload_signing_enabled` turns it on). Checksums of newer botocore
+  travel in trailers, which many stores refuse or store with the data; they are left out unless the storage
+  options ask for them.
 - The object carries a token in its metadata (`orcstream-write`). It tells a commit whose answer was lost from
   one that never arrived, and a second commit of an upload from that of another.
 - An upload whose creation was not answered has no id to abort it by. It is looked for: same key, no parts,
@@ -15,25 +17,26 @@ must be durable, and only an upload is durable without being visible.
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import asyncio
+import contextlib
 import io
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import anyio
-import anyio.to_thread
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from s3fs import S3FileSystem
 
+from orcstream.byterange import ByteRange
 from orcstream.errors import (
     CommitFailed,
     CommitUnknown,
     RetriesExhausted,
     SinkError,
+    SourceChanged,
     Unsupported,
     UsageError,
 )
@@ -44,6 +47,7 @@ from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 from orcstream.io.s3 import S3Client, lease_s3
+from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
 
@@ -53,13 +57,17 @@ SMALLEST_PART_BYTES = 5 << 20
 # How far our clock and the store's may be apart: signatures of requests allow for minutes, hosts in practice
 # differ by less than this.
 CLOCK_SKEW_S = 5.0
-# A part that was under way when its upload was aborted may bring it back to life.
-ABORT_ROUNDS = 4
+# A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.
+ABORT_WAITS_S = (0.0, 0.1, 0.3, 0.6)
+# So many of them, where it is known that a part was sent whole and not answered.
+UNSETTLED_LOOKS = 2
+# The share of the time for an abort that the answers to such parts are waited for.
+ANSWER_SHARE = 1 / 3
 LOOK_TIMEOUT_S = 30.0
 # Refusals that another attempt may not meet.
 TRANSIENT_CODES = frozenset(
-    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "BadDigest", "IncompleteBody"}
-    | {"OperationAborted"}
+    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "OperationAborted"}
+    | {"BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody"}
 )
 
 
@@ -81,6 +89,10 @@ class S3Upload:
     upload_id: str
     token: str
     parts: tuple[S3Part, ...]
+
+    @property
+    def remains(self) -> str:
+        return f"upload {self.upload_id}"
 
 
 class Refused(SinkError):
@@ -104,24 +116,32 @@ class _Calls:
     async def call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         try:
             answer: Mapping[str, Any] = await self.filesystem._call_s3(
-                operation, Bucket=self.bucket, **arguments
+                operation, **{"Bucket": self.bucket, **arguments}
             )
         except Exception as error:
             raise self._translate(error) from error
         return answer
 
-    async def abort_upload(self, key: str, upload_id: str) -> None:
-        """Until the store knows of no such upload."""
-        for _ in range(ABORT_ROUNDS):
-            try:
-                await self.call("abort_multipart_upload", Key=key, UploadId=upload_id)
-                if await self.has_parts(key, upload_id) is None:
-                    return
-            except Refused as error:
-                if error.status == 404:
-                    return
-                raise
-        raise Transient("the upload was aborted and is still there", url=self.url)
+    async def abort_upload(self, key: str, upload_id: str, *, is_settled: bool = True) -> None:
+        """Until the store knows of no such upload; longer where parts may still arrive."""
+        is_gone = False
+        for number, wait_s in enumerate(ABORT_WAITS_S):
+            await anyio.sleep(wait_s)
+            is_gone = await self._abort_once(key, upload_id)
+            if is_gone and (is_settled or number >= UNSETTLED_LOOKS):
+                return
+        if not is_gone:
+            raise Transient("the upload was aborted and is still there", url=self.url)
+
+    async def _abort_once(self, key: str, upload_id: str) -> bool:
+        """Whether it is gone, as far as this writer may know."""
+        try:
+            await self.call("abort_multipart_upload", Key=key, UploadId=upload_id)
+            return await self.has_parts(key, upload_id) is None
+        except Refused as error:
+            if error.status == 404:
+                return True
+            raise
 
     async def has_parts(self, key: str, upload_id: str) -> bool | None:
         """Whether an upload has parts; None for writers that may not look. `Refused` where there is none."""
@@ -222,8 +242,11 @@ class _Upload:
     def __init__(self, calls: _Calls, options: SinkOptions) -> None:
         self._calls = calls
         self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
+        self._answer_timeout_s = min(options.timeout_s, options.abort_timeout_s * ANSWER_SHARE)
+        self._is_settled = True  # whether every part that was sent whole was answered
         self._token = uuid4().hex
         self._upload_id = ""
+        self._is_gone = False
         self._parts: dict[int, S3Part] = {}
         self._lost: list[tuple[float, float]] = []  # when creations were under way that were not answered
 
@@ -245,27 +268,121 @@ class _Upload:
         self._upload_id = answer["UploadId"]
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
-        digest = await anyio.to_thread.run_sync(lambda: hashlib.md5(data, usedforsecurity=False).digest())
-        answer = await self._calls.call(
-            "upload_part",
-            Key=self._calls.key,
-            UploadId=self._upload_id,
-            PartNumber=number,
-            Body=io.BytesIO(data),  # shares the bytes; aiohttp sends a file in pieces, and bytes in one go
-            ContentMD5=base64.b64encode(digest).decode(),
+        body = _Body(data)
+        answer = await self._answer_to(
+            self._calls.call(
+                "upload_part", Key=self._calls.key, UploadId=self._upload_id, PartNumber=number, Body=body
+            ),
+            lambda: body.tell() == len(data),
         )
+        self._keep(number, answer)
+
+    def can_copy(self, source: str, fingerprint: str) -> bool:
+        return protocol_of(source) in ("s3", "s3a") and fingerprint.startswith('"')
+
+    async def put_copy(self, number: int, source: str, range: ByteRange, fingerprint: str) -> None:
+        answer = await self._answer_to(
+            self._of_source(
+                source,
+                self._calls.call(
+                    "upload_part_copy",
+                    Key=self._calls.key,
+                    UploadId=self._upload_id,
+                    PartNumber=number,
+                    CopySource=self._object(source),
+                    CopySourceRange=f"bytes={range.start}-{range.stop - 1}",
+                    CopySourceIfMatch=fingerprint,
+                ),
+            ),
+            lambda: True,  # there is no body that could break off
+        )
+        # There are stores that ignore the condition.
+        seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
+        if seen["ETag"] != fingerprint:
+            raise SourceChanged("the object was replaced since it was opened", url=strip_credentials(source))
+        self._keep(number, answer["CopyPartResult"])
+
+    async def fetch(self, source: str, range: ByteRange, fingerprint: str) -> bytes:
+        wanted = f"bytes={range.start}-{range.stop - 1}"
+        answer = await self._of_source(
+            source,
+            self._calls.call("get_object", **self._object(source), Range=wanted, IfMatch=fingerprint),
+        )
+        async with answer["Body"] as body:
+            try:
+                data: bytes = await body.read()
+            except Exception as error:
+                raise translate_error(error, strip_credentials(source)) from error
+        if len(data) != range.length:
+            raise Transient(f"{len(data)} of {range.length} bytes arrived", url=strip_credentials(source))
+        return data
+
+    def _object(self, source: str) -> dict[str, str]:
+        bucket, key, version = self._calls.filesystem.split_path(source)
+        return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
+
+    async def _of_source(
+        self, source: str, call: Coroutine[Any, Any, Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """The answer about a file that is copied, or what its refusal means."""
+        shown = strip_credentials(source)
+        try:
+            return await call
+        except Refused as error:
+            if error.status == 412:
+                raise SourceChanged("the object was replaced since it was opened", url=shown) from error
+            if error.code in ("NoSuchKey", "NoSuchVersion"):
+                raise no_such_file(shown) from error
+            if error.status == 501:
+                raise Unsupported(
+                    "the store does not copy parts", reason="no_server_copy", url=self._calls.url
+                ) from error
+            raise
+
+    def _keep(self, number: int, answer: Mapping[str, Any]) -> None:
         checksums = tuple((name, answer[name]) for name in answer if name.startswith("Checksum"))
         self._parts[number] = S3Part(number, answer["ETag"], checksums)
 
+    async def _answer_to(
+        self, call: Coroutine[Any, Any, Mapping[str, Any]], is_sent: Callable[[], bool]
+    ) -> Mapping[str, Any]:
+        """The answer to a part. One that was sent whole is waited for even if this is cancelled.
+
+        A store carries out what it has received, and may do so after it has aborted the upload, which is then
+        there again. What breaks off in the middle it forgets.
+        """
+        request = asyncio.create_task(call)
+        try:
+            return await asyncio.shield(request)
+        finally:
+            with anyio.CancelScope(shield=True):
+                if not request.done() and is_sent():
+                    await asyncio.wait([request], timeout=self._answer_timeout_s)
+                if not request.done():
+                    request.cancel()
+                    await asyncio.wait([request])
+            error = None if request.cancelled() else request.exception()
+            if is_sent() and (request.cancelled() or (isinstance(error, Exception) and is_transient(error))):
+                self._is_settled = False
+
     async def finish(self, length: int) -> S3Upload:  # noqa: ARG002 - each part was acknowledged
-        await self._sweep_lost()
+        # Who may not list uploads leaves it to the rules of the bucket: no reason to give up the file.
+        with contextlib.suppress(PermissionError):
+            await self._sweep_lost()
         parts = tuple(self._parts[number] for number in sorted(self._parts))
         return S3Upload(self._calls.bucket, self._calls.key, self._upload_id, self._token, parts)
 
     async def discard(self) -> None:
         if self._upload_id:
-            await self._calls.abort_upload(self._calls.key, self._upload_id)
+            await self._calls.abort_upload(self._calls.key, self._upload_id, is_settled=self._is_settled)
+            self._is_gone = True
         await self._sweep_lost()
+
+    @property
+    def remains(self) -> str:
+        known = [f"upload {self._upload_id}"] if self._upload_id and not self._is_gone else []
+        lost = ["an upload whose creation was not answered"] if self._lost else []
+        return " and ".join(known + lost)
 
     async def _sweep_lost(self) -> None:
         """Abort what unanswered creations may have begun."""
@@ -290,6 +407,20 @@ class _Upload:
             if error.status == 404:
                 return False
             raise
+
+
+class _Body(io.BytesIO):
+    """The bytes of a part as a file: aiohttp sends a file in pieces, and bytes in one go.
+
+    It shares the bytes. A plain `io.BytesIO` copies them for `getbuffer`, which aiohttp asks for the length.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._data = data
+
+    def getbuffer(self) -> memoryview:
+        return memoryview(self._data)
 
 
 class _Commit:

@@ -17,10 +17,12 @@ from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.options import IoOptions
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
 
-__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "open_source", "strip_credentials"]
+__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source", "strip_credentials"]
 
 # As CostModel.hdfs.
-HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "viewfs"})
+HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "swebhdfs", "viewfs"})
+# Kerberos is left to fsspec's client, which blocks threads.
+WEBHDFS_PROTOCOLS = frozenset({"webhdfs", "swebhdfs"})
 
 
 async def open_source(
@@ -47,7 +49,7 @@ async def open_source(
     text = _text_of(url)
     options = dict(storage_options or {})
     shown = strip_credentials(text)
-    kind = _kind_of(text)
+    kind = kind_of(text)
     if kind in ("http", "https"):
         from orcstream.io.http import open_http
 
@@ -68,6 +70,10 @@ async def open_source(
         from orcstream.io.s3 import open_s3
 
         return await open_s3(text, options, cost, shown)
+    if kind in WEBHDFS_PROTOCOLS and not options.get("kerberos"):
+        from orcstream.io.webhdfs_source import open_webhdfs
+
+        return await open_webhdfs(text, options, cost, shown)
     from orcstream.io.filesystem import open_filesystem
 
     return await open_filesystem(kind, text, options, cost, shown)
@@ -80,7 +86,7 @@ def cost_of(
     tune = IoOptions.of(io_options).tune
     if isinstance(url, bytes | bytearray | memoryview):
         return tune(CostModel.memory())
-    kind = _kind_of(_text_of(url))
+    kind = kind_of(_text_of(url))
     if kind in ("http", "https"):
         return tune(CostModel.http())
     if kind in ("file", "local"):
@@ -98,8 +104,8 @@ def _text_of(url: object) -> str:
     return url
 
 
-def _kind_of(url: str) -> str:
-    """The protocol, or "chain"."""
+def kind_of(url: str) -> str:
+    """The protocol of a URL, or "chain"."""
     protocol = protocol_of(url)
     if protocol not in ("http", "https") and "::" in url and _is_chain(url):
         return "chain"

@@ -24,10 +24,11 @@ from orcstream.plan.tail import Tail, parse_stripe_statistics
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.explain import Explanation
 from orcstream.reader.explaining import explain_plan
+from orcstream.reader.following import Following
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, ReadPlanner, Where
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
-from orcstream.reader.stream import BatchStream, Reading
+from orcstream.reader.stream import BatchStream, More, Reading
 from orcstream.reader.stripes import FileTimes, parse_footer, parse_index
 from orcstream.schema import Schema
 
@@ -67,10 +68,19 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
 class OrcFile:
     """An open ORC file. For use from one event loop; several streams at a time are fine."""
 
-    def __init__(self, session: Session, tail: Tail, cached: RangeBuffer, times: FileTimes) -> None:
+    def __init__(
+        self,
+        session: Session,
+        tail: Tail,
+        cached: RangeBuffer,
+        times: FileTimes,
+        following: Following | None = None,
+    ) -> None:
         self._session = session
         self._tail = tail
         self._cached = cached
+        self._times = times
+        self._following = following
         self._planner = ReadPlanner(session, tail, cached, times)
 
     # --- facts -------------------------------------------------------------------------------------
@@ -110,6 +120,41 @@ class OrcFile:
         """Column statistics over the whole file, by dotted name."""
         return FileStatistics(self.schema, self._tail.footer.statistics, self.url)
 
+    # --- files that grow ---------------------------------------------------------------------------
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows are there: false while a followed file is being written."""
+        return self._following is None or self._following.is_complete
+
+    async def refresh(self) -> int:
+        """Look at a followed file again, and answer how many rows it has now.
+
+        Raises `SourceChanged` where another file has taken its place, and what `open` raises. Of a file that
+        is complete or was not opened with ``follow=True``, it answers what was known.
+        """
+        if self._following is not None:
+            self._check_open()
+            await self._following.look()
+            self._see()
+        return self.row_count
+
+    def _see(self) -> None:
+        """Take over what was seen of a followed file."""
+        assert self._following is not None
+        tail, cached = self._following.seen
+        if tail is not self._tail:
+            self._tail, self._cached = tail, cached
+            self._planner = ReadPlanner(self._session, tail, cached, self._times)
+
+    async def _beyond(self, row: int, rows: range | None) -> bool:
+        """Wait for rows from `row` on; false where a stream of `rows` has none to expect."""
+        if self._following is None or (rows is not None and rows.stop <= row):
+            return False
+        found = await self._following.beyond(row)
+        self._see()
+        return found
+
     # --- reading -----------------------------------------------------------------------------------
 
     def batches(
@@ -139,6 +184,9 @@ class OrcFile:
         "ns". With `dictionaries`, text comes as Arrow dictionaries. `invalid_utf8="binary"` gives all text as
         bytes, unchecked.
 
+        Of a file that is followed, the stream waits for rows that are yet to be written, and ends with the
+        file or with `rows`. A step that is cancelled loses none.
+
         Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`,
         `Unsupported`, `SourceError`.
         """
@@ -156,7 +204,9 @@ class OrcFile:
             invalid_utf8=invalid_utf8,
             case_sensitive=case_sensitive,
         )
-        return self._stream(options)
+        if self._following is None:
+            return self._stream(options)
+        return self._stream(options, more=lambda row: self._beyond(row, rows))
 
     async def read(
         self,
@@ -257,16 +307,21 @@ class OrcFile:
             plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
         )
 
-    def _stream(self, options: ReadOptions, rows: Rows | None = None) -> BatchStream:
-        if self._session.is_closed:
-            raise UsageError("the file is closed", url=self.url)
+    def _stream(
+        self, options: ReadOptions, rows: Rows | None = None, more: More | None = None
+    ) -> BatchStream:
+        self._check_open()
         return BatchStream(
             self,
-            lambda first: Reading(self._planner.plan(options, rows, first)),
+            lambda first: (Reading(self._planner.plan(options, rows, first)), self.row_count),
             self._session.tasks,
             self.url,
-            self.row_count,
+            more,
         )
+
+    def _check_open(self) -> None:
+        if self._session.is_closed:
+            raise UsageError("the file is closed", url=self.url)
 
     def _row_numbers(self, rows: Sequence[int]) -> list[int]:
         numbers: list[int] = []
@@ -349,8 +404,7 @@ class OrcFile:
         return self.stripes[stripe]
 
     async def _fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
-        if self._session.is_closed:
-            raise UsageError("the file is closed", url=self.url)
+        self._check_open()
         buffers = await self._session.fetch(ranges)
         await self._session.source.verify()
         return buffers

@@ -1,6 +1,6 @@
 """Opening a file: the source, the first wave, and what the user says about the file's times.
 
-Knows how the tail is fetched. The defaults of opening live here; those of reading in `reader.file`.
+Knows what an open file is made of. The defaults of opening live here; those of reading in `reader.file`.
 """
 
 from __future__ import annotations
@@ -8,19 +8,23 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
+from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
+from orcstream.io.byte_source import ByteSource
+from orcstream.io.growing_source import GrowingSource, flush_length_url
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.source import open_source
-from orcstream.plan.tail import Need, Tail, plan_tail
+from orcstream.io.source import cost_of, open_source, strip_credentials
+from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
+from orcstream.reader.following import Following
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
+from orcstream.tails import known_tail, read_tail
 from orcstream.zones import load_zone
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]
@@ -38,6 +42,8 @@ def open(  # noqa: A001  # the name users expect
     storage_options: Mapping[str, Any] | None = None,
     io_options: IoOptions | Mapping[str, Any] | None = None,
     tail: Tail | BytesLike | None = None,
+    follow: bool = False,
+    poll_s: float = 1.0,
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
@@ -58,11 +64,24 @@ def open(  # noqa: A001  # the name users expect
     the object be another one meanwhile, the first step that reads raises `SourceChanged`; where the store
     has no fingerprints (some web servers; bytes), only the length of the file is compared.
 
+    With `follow`, the file may still be being written (`create` with ``growing=True``, or Hive's streaming
+    ingest): it is read up to its writer's last flush, and looked at again every `poll_s` seconds. `batches`
+    then waits for rows that are yet to come, and ends when the writer has ended the file; everything else is
+    about the rows that were seen last, and `refresh` looks for more. Opening waits for the first flush. Bound
+    any of this by a timeout of your own: a writer that was killed ends nothing.
+
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`;
     `UsageError` for options that cannot be, and for a `tail` that was damaged.
     """
     options = OpenOptions.of(storage_options, io_options, timezone, default_timezone, calendar)
-    return Opening(url, options, tail)
+    if not follow:
+        return Opening(url, options, tail)
+    if tail is not None:
+        raise UsageError("a file that is followed is opened without tail: it will have others")
+    if type(poll_s) not in (int, float) or not poll_s > 0:
+        raise UsageError(f"poll_s must be a number of seconds above 0, not {poll_s!r}")
+    flush_length_url(url)
+    return Opening(url, options, None, poll_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +113,13 @@ class OpenOptions:
 class Opening:
     """An open under way: await it, or enter it."""
 
-    def __init__(self, url: Url, options: OpenOptions, tail: Tail | BytesLike | None) -> None:
+    def __init__(
+        self, url: Url, options: OpenOptions, tail: Tail | BytesLike | None, poll_s: float | None = None
+    ) -> None:
         self._url = url
         self._options = options
         self._tail = tail if tail is None or isinstance(tail, Tail) else Tail.from_bytes(tail)
+        self._poll_s = poll_s  # where the file is followed
         self._file: OrcFile | None = None
 
     def __await__(self) -> Generator[Any, None, OrcFile]:
@@ -114,44 +136,44 @@ class Opening:
             await self._file.aclose()
 
     async def _open(self) -> OrcFile:
-        options = self._options
-        source = await open_source(
-            self._url, storage_options=options.storage_options, io_options=options.io_options
-        )
-        session = Session(source, RetryPolicy.of(options.io_options))
+        growing = self._growing() if self._poll_s is not None else None
+        session = Session(growing or await self._open_source(), RetryPolicy.of(self._options.io_options))
+        url = session.source.url
+        following = None
         try:
-            if self._tail is None:
-                tail, cached = await _read_tail(session)
+            if growing is not None:
+                following = Following(session, growing, self._poll_s or 1.0)
+                await following.first()
+                tail, cached = following.seen
+            elif self._tail is None:
+                tail, cached = await read_tail(session)
             else:
-                tail, cached = _known_tail(session, self._tail)
+                tail, cached = known_tail(session, self._tail)
         except BaseException as error:
             await session.aclose()
             if isinstance(error, OrcError):
-                error.locate(url=source.url)
+                error.locate(url=url)
             raise
         if not tail.postscript.version_is_known:
             version = ".".join(str(part) for part in tail.postscript.version)
-            _logger.warning("%s is of a later format version, %s; it is read like 0.12", source.url, version)
-        return OrcFile(session, tail, cached, options.times)
+            _logger.warning("%s is of a later format version, %s; it is read like 0.12", url, version)
+        return OrcFile(session, tail, cached, self._options.times, following)
 
+    async def _open_source(self, url: Url | None = None) -> ByteSource:
+        options = self._options
+        return await open_source(
+            self._url if url is None else url,
+            storage_options=options.storage_options,
+            io_options=options.io_options,
+        )
 
-def _known_tail(session: Session, tail: Tail) -> tuple[Tail, RangeBuffer]:
-    """No wave: the source is held to the object that the tail is of."""
-    session.source.pin(tail.file_length, tail.fingerprint)
-    held = tail.held
-    return tail, RangeBuffer(ByteRange(tail.file_length - len(held), tail.file_length), held)
-
-
-async def _read_tail(session: Session) -> tuple[Tail, RangeBuffer]:
-    """The first wave: one suffix read, and one more when the guess was too small."""
-    suffix = await session.fetch_suffix(session.source.cost.tail_bytes)
-    data = memoryview(suffix.data)
-    planned = plan_tail(data, suffix.file_length)
-    while isinstance(planned, Need):
-        (more,) = await session.fetch([planned.range])
-        await session.source.verify()
-        data = memoryview(b"".join([more.view(more.range), data]))
-        planned = plan_tail(data, suffix.file_length)
-    start = suffix.file_length - len(data)
-    planned = replace(planned, fingerprint=session.source.fingerprint)
-    return planned, RangeBuffer(ByteRange(start, suffix.file_length), data)
+    def _growing(self) -> GrowingSource:
+        lengths_url = flush_length_url(self._url)
+        options = self._options.io_options
+        return GrowingSource(
+            strip_credentials(os.fspath(cast("str", self._url))),
+            cost_of(self._url, options),
+            self._open_source,
+            lambda: self._open_source(lengths_url),
+            RetryPolicy.of(options),
+        )

@@ -8,11 +8,11 @@ with`, the end of the rows, closing the file and dropping the stream all stop th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import anyio
 import anyio.abc
@@ -33,7 +33,7 @@ from orcstream.reader.pruning import PrunedRows
 from orcstream.reader.shaping import Shaped, Shaper
 from orcstream.schema import Schema
 
-__all__ = ["BatchStream", "ReadStatistics", "Reading", "ReadingPlan"]
+__all__ = ["BatchStream", "More", "ReadStatistics", "Reading", "ReadingPlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +270,9 @@ class Reading:
         )
 
 
+More: TypeAlias = Callable[[int], Awaitable[bool]]
+
+
 class BatchStream:
     """Batches in row order: ``async for batch in stream``, best inside ``async with ... as stream``.
 
@@ -280,18 +283,23 @@ class BatchStream:
     def __init__(
         self,
         owner: object,
-        make_reading: Callable[[int], Reading],
+        make_reading: Callable[[int], tuple[Reading, int]],
         tasks: anyio.abc.TaskGroup,
         url: str,
-        row_count: int,
+        more: More | None,
     ) -> None:
+        """`make_reading` answers a reading from a row on, and how many rows the file has for it.
+
+        `more` waits for rows from a row on, and answers whether there are any; None where there never are.
+        """
         self._owner = owner  # the file stays open while one of its streams is in use
         self._make_reading = make_reading
-        self._reading = make_reading(0)
+        self._more = more
+        self._is_drained = False
+        self._reading, self._row_count = make_reading(0)
         self._past: list[ReadStatistics] = []
         self._tasks = tasks
         self._url = url
-        self._row_count = row_count
         self._busy = False
         self._ended = self._closed = False
 
@@ -326,8 +334,7 @@ class BatchStream:
             raise StopAsyncIteration
         self._busy = True
         try:
-            self._reading.start(self._tasks)
-            batch = await self._reading.next()
+            batch = await self._next()
         except Exception as error:
             self._reading.fail(error)
             if isinstance(error, OrcError):
@@ -341,6 +348,25 @@ class BatchStream:
             await self._reading.wait_stopped()
             raise StopAsyncIteration
         return batch
+
+    async def _next(self) -> Batch | None:
+        while True:
+            if not self._is_drained:
+                self._reading.start(self._tasks)
+                batch = await self._reading.next()
+                if batch is not None or self._more is None:
+                    return batch
+                self._is_drained = True
+            if self._more is None or not await self._more(self._row_count):
+                return None
+            await self._restart(self._row_count)
+
+    async def _restart(self, row: int) -> None:
+        self._reading.stop()
+        await self._reading.wait_stopped()
+        self._past.append(self._reading.statistics())
+        self._reading, self._row_count = self._make_reading(row)
+        self._is_drained = False
 
     async def seek(self, row: int) -> None:
         """Go on with row `row` of the file, backwards too; with the first one after it that the read wants.
@@ -356,10 +382,7 @@ class BatchStream:
             raise UsageError(f"no row {row!r}: the file has {self._row_count}", url=self._url)
         self._busy = True
         try:
-            self._reading.stop()
-            await self._reading.wait_stopped()
-            self._past.append(self._reading.statistics())
-            self._reading = self._make_reading(row)
+            await self._restart(row)
             self._ended = False
         finally:
             self._busy = False

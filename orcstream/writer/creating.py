@@ -8,15 +8,19 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from orcstream.codec.arrow_schema import schema_of
-from orcstream.errors import CommitUnknown, SinkError
+from orcstream.errors import Unsupported
+from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.sink import open_sink
 from orcstream.schema import Schema
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, WriteOptions
+from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
+from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter, metadata_of
 
 __all__ = ["Creating", "Target", "create"]
@@ -45,6 +49,7 @@ def create(
     memory_limit: int = DEFAULT_MEMORY_LIMIT,
     encode_threads: int | None = None,
     overwrite: bool = True,
+    growing: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> Creating:
@@ -74,6 +79,9 @@ def create(
       same values back; times that the zone or calendar skips are refused, and so are those of the last
       second before 1970, which no reader gives back right, unless `lossy_timestamps` (see `write`).
     - `encode_threads`: as many as there are cores, at most 4.
+    - `growing`: the file is there from the start and can be read while it is written: each `flush` lets
+      readers have what was written up to it (`open` with ``follow=True``). For local paths and ``memory://``,
+      where no file of that name may be yet; `Unsupported` elsewhere.
 
     Raises `UsageError` for options that cannot be, `SchemaMismatch` for a schema that is none, and the
     errors of the store.
@@ -99,79 +107,66 @@ def create(
     if found is not None:
         options.encode_options(found)
     metadata = metadata_of(user_metadata or {})
-    return Creating(
-        url, found, options, metadata, overwrite, storage_options, options.sink_options(sink_options)
-    )
+    place = Place(url, overwrite, growing, storage_options, options.sink_options(sink_options))
+    return Creating(place, found, options, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file is to be, and how it comes there."""
+
+    url: Target
+    overwrite: bool
+    growing: bool
+    storage_options: Mapping[str, Any] | None
+    sink_options: SinkOptions
+
+    async def open(self) -> Outlet:
+        if self.growing:
+            if isinstance(self.url, io.BytesIO):
+                raise Unsupported("a buffer cannot be read while it grows", reason="no_append")
+            return GrowingFile(await open_append_sink(self.url, storage_options=self.storage_options))
+        sink = await open_sink(
+            self.url,
+            storage_options=self.storage_options,
+            sink_options=self.sink_options,
+            overwrite=self.overwrite,
+        )
+        return WholeFile(sink, self.storage_options)
 
 
 class Creating:
-    """A file about to be written: await it, or enter it."""
+    """A file about to be written: await it, or enter it. `options` are those of the writer."""
 
     def __init__(
         self,
-        url: Target,
+        place: Place,
         schema: Schema | None,
         options: WriteOptions,
         user_metadata: Mapping[str, bytes],
-        overwrite: bool,
-        storage_options: Mapping[str, Any] | None,
-        sink_options: SinkOptions,
     ) -> None:
-        self._url = url
+        self._place = place
         self._schema = schema
-        self._options = options
+        self.options = options
         self._user_metadata = user_metadata
-        self._overwrite = overwrite
-        self._storage_options = storage_options
-        self._sink_options = sink_options
         self._writer: OrcWriter | None = None
 
     def __await__(self) -> Generator[Any, None, OrcWriter]:
-        return self._create().__await__()
+        return self.create().__await__()
 
     async def __aenter__(self) -> OrcWriter:
-        self._writer = await self._create()
+        self._writer = await self.create()
         return self._writer
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        writer = self._writer
-        assert writer is not None
-        if error is not None:
-            await _abort(writer, error)
-            return
-        try:
-            if not writer.is_ended:
-                await writer.commit()
-        except CommitUnknown:
-            # It may have appeared, or do so yet: whoever catches this can ask again.
-            await writer.aclose()
-            raise
-        except BaseException as failure:
-            await _abort(writer, failure)
-            raise
-        await writer.aclose()
+        if self._writer is not None:
+            await self._writer.__aexit__(kind, error, trace)
 
-    async def _create(self) -> OrcWriter:
-        sink = await open_sink(
-            self._url,
-            storage_options=self._storage_options,
-            sink_options=self._sink_options,
-            overwrite=self._overwrite,
-        )
+    async def create(self, workers: Workers | None = None) -> OrcWriter:
+        """The writer; several may share `workers`."""
+        outlet = await self._place.open()
         return OrcWriter(
-            sink,
-            self._schema,
-            self._options,
-            storage_options=self._storage_options,
-            user_metadata=self._user_metadata,
+            outlet, self._schema, self.options, user_metadata=self._user_metadata, workers=workers
         )
-
-
-async def _abort(writer: OrcWriter, error: BaseException) -> None:
-    """Abort because of an error, which says so where something had to be left behind."""
-    try:
-        await writer.abort()
-    except SinkError as failure:
-        error.add_note(str(failure))

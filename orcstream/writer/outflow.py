@@ -1,19 +1,18 @@
 """Finished stripes on their way to the sink, while the next one is encoded.
 
-Knows pieces of bytes and one sink. Must not know stripes. The pieces are written by a task of its own, one
-after the other, and let go as they are written; a failure is told to whoever waits next.
+Knows pieces of bytes and a function that writes one. Must not know stripes. The pieces are written by a task
+of its own, one after the other, and let go as they are written; a failure is told to whoever waits next.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import anyio
 
 from orcstream.errors import UsageError
-from orcstream.io.byte_sink import ByteSink
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -24,8 +23,8 @@ __all__ = ["Outflow"]
 class Outflow:
     """`left_bytes` are those that were handed over and not written yet. For one task at a time."""
 
-    def __init__(self, sink: ByteSink) -> None:
-        self._sink = sink
+    def __init__(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
+        self._write_piece = write
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._progress = anyio.Event()
@@ -58,7 +57,7 @@ class Outflow:
         try:
             for piece in pieces:
                 data = memoryview(piece)
-                await self._sink.write(data)
+                await self._write_piece(data)
                 self.left_bytes -= data.nbytes
                 self._progress.set()
         except BaseException as error:

@@ -25,18 +25,19 @@ T = TypeVar("T")
 
 
 class Workers:
-    """At most `count` threads at once. `busy_s` is the time of all of them together."""
+    """At most `count` threads at once. `busy_s` is the time of all of them together.
+
+    Several writers of one loop may share them: their rounds follow one another.
+    """
 
     def __init__(self, count: int, new_compressor: Callable[[], Compressor | None]) -> None:
         self._limiter = anyio.CapacityLimiter(count)
+        self._lock = anyio.Lock()
+        # For what is not done on a thread; no round uses it.
+        self.compressor = new_compressor()
         self._compressors = [new_compressor() for _ in range(count)]
         self._costs: list[float] = []
         self.busy_s = 0.0
-
-    @property
-    def compressor(self) -> Compressor | None:
-        """The one of the first worker, for use between rounds."""
-        return self._compressors[0]
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function on a thread; it is waited for, cancelled or not."""
@@ -47,6 +48,10 @@ class Workers:
 
         The first failure is raised once all threads have stopped.
         """
+        async with self._lock:
+            return await self._round(function, count)
+
+    async def _round(self, function: Callable[[int, Compressor | None], T], count: int) -> list[T]:
         if len(self._costs) != count:
             self._costs = [0.0] * count
         waiting = deque(sorted(range(count), key=self._costs.__getitem__, reverse=True))

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 
 import anyio
 
@@ -23,12 +24,12 @@ from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.codec.writable import check_writable
-from orcstream.errors import OrcError, UsageError
-from orcstream.io.byte_sink import ByteSink, Prepared
-from orcstream.io.sink import commit, discard
+from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
+from orcstream.io.byte_sink import Prepared
 from orcstream.schema import Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
+from orcstream.writer.outlets import Outlet
 from orcstream.writer.workers import Workers
 
 __all__ = ["OrcWriter", "WriteResult"]
@@ -52,24 +53,24 @@ class OrcWriter:
 
     def __init__(
         self,
-        sink: ByteSink,
+        outlet: Outlet,
         schema: Schema | None,
         options: WriteOptions,
         *,
-        storage_options: Mapping[str, Any] | None,
         user_metadata: Mapping[str, bytes],
+        workers: Workers | None = None,
     ) -> None:
-        self._sink = sink
+        self._outlet = outlet
         self._options = options
-        self._storage_options = storage_options
         self._user_metadata = dict(user_metadata)
-        self._workers = Workers(options.threads, options.new_compressor)
-        self._outflow = Outflow(sink)
+        self._workers = workers or Workers(options.threads, options.new_compressor)
+        self._outflow = Outflow(outlet.write)
         self._encoder: FileEncoder | None = None
         self._stripe: StripeEncoder | None = None
         self._state: _State = "open"
         self._busy = False
-        self._prepared: Prepared | None = None
+        # Where the last footer ended, and the user metadata it has.
+        self._footer: tuple[int, dict[str, bytes]] | None = None
         self._result: WriteResult | None = None
         if schema is not None:
             self._encoder = self._new_encoder(schema, options.encode_options(schema))
@@ -79,7 +80,7 @@ class OrcWriter:
     @property
     def url(self) -> str:
         """Where the file will be, without credentials."""
-        return self._sink.url
+        return self._outlet.url
 
     @property
     def schema(self) -> Schema | None:
@@ -96,6 +97,18 @@ class OrcWriter:
     def stripe_count(self) -> int:
         """Stripes that are complete."""
         return 0 if self._encoder is None else self._encoder.stripe_count
+
+    @property
+    def size_bytes(self) -> int:
+        """About how long the file is with the rows written so far; the footer not counted."""
+        done = 0 if self._encoder is None else self._encoder.position
+        return done + (0 if self._stripe is None else self._stripe.size_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the writer holds: the stripe under construction, and bytes on their way."""
+        stripe = 0 if self._stripe is None else self._stripe.held_bytes
+        return stripe + self._outflow.left_bytes + self._outlet.held_bytes
 
     @property
     def is_ended(self) -> bool:
@@ -124,7 +137,10 @@ class OrcWriter:
         cancellation leaves only `abort`.
         """
         async with self._use("write to"):
-            source = await self._workers.run(lambda: UserData(data))
+            if isinstance(data, UserData):
+                source = data
+            else:
+                source = await self._workers.run(lambda: UserData(data))
             encoder = self._encoder or await self._first(source)
             count = 0
             batches = source.vectors(encoder.schema)
@@ -215,21 +231,27 @@ class OrcWriter:
         The answer is a plain value that can be pickled and committed, or discarded, elsewhere. Raises
         `UsageError` where nothing said what the schema is, and the errors of the store.
         """
-        if self._prepared is not None and self._state == "prepared":
-            return self._prepared
+        if self._state == "prepared":
+            return await self._outlet.prepare()
         async with self._use("prepare"):
-            encoder = self._encoder
-            if encoder is None:
-                raise UsageError("the file has no schema: give create() one, or write a batch", url=self.url)
             with self._failing():
-                await self._end_stripe()
-                await self._outflow.wait()
-                begin = b"" if encoder.position else encoder.header()
-                tail = encoder.tail(self._user_metadata, self._workers.compressor)
-                await self._sink.write(begin + tail)
-                self._prepared = await self._sink.prepare()
+                await self._complete()
+                prepared = await self._outlet.prepare()
             self._state = "prepared"
-            return self._prepared
+            return prepared
+
+    async def flush(self) -> None:
+        """Let readers have everything that was written so far: it is durable, with a footer behind it.
+
+        For files made with ``growing=True``; of others it is a `UsageError`. Ends the stripe. Raises what
+        `prepare` raises.
+        """
+        if not self._outlet.grows:
+            raise UsageError("only a file made with growing=True can be flushed", url=self.url)
+        async with self._use("flush"):
+            with self._failing():
+                await self._complete()
+                await self._outlet.flush()
 
     async def commit(self) -> WriteResult:
         """Complete the file and make it appear, whole, in place of any earlier one of that name.
@@ -239,26 +261,44 @@ class OrcWriter:
         """
         if self._result is not None:
             return self._result
-        prepared = await self.prepare()
-        self._begin()
-        try:
-            await commit(prepared, storage_options=self._storage_options)
-        finally:
-            self._busy = False
+        if not self._outlet.grows:
+            await self.prepare()
+            self._begin()
+            try:
+                await self._outlet.commit()
+            finally:
+                self._busy = False
+        else:
+            async with self._use("commit"):
+                with self._failing():
+                    await self._complete()
+                    await self._outlet.commit()
         encoder = self._encoder
         assert encoder is not None
         self._result = WriteResult(
-            self.url, encoder.schema, encoder.row_count, encoder.stripe_count, prepared.length
+            self.url, encoder.schema, encoder.row_count, encoder.stripe_count, encoder.position
         )
         self._state = "committed"
-        await self._sink.aclose()
         return self._result
+
+    async def _complete(self) -> None:
+        """Everything is written, with a footer behind it: what there is, is a complete file."""
+        encoder = self._encoder
+        if encoder is None:
+            raise UsageError("the file has no schema: give create() one, or write a batch", url=self.url)
+        await self._end_stripe()
+        await self._outflow.wait()
+        if self._footer != (encoder.position, self._user_metadata):
+            begin = b"" if encoder.position else encoder.header()
+            await self._outlet.write(begin + encoder.tail(self._user_metadata, self._workers.compressor))
+            self._footer = (encoder.position, dict(self._user_metadata))
 
     async def abort(self) -> None:
         """Leave nothing of the file; an earlier one of that name stays. May be called again.
 
-        Not cancelled, and bounded in time. Raises `SinkError` where the store would not let go; its message
-        says what was left. A file that was committed stays.
+        A growing file ends at its last flush, since readers may have seen it; nothing stays of one that was
+        never flushed. Not cancelled, and bounded in time. Raises `SinkError` where the store would not let
+        go; its message says what was left. A file that was committed stays.
         """
         if self._state in ("committed", "aborted"):
             return
@@ -268,18 +308,43 @@ class OrcWriter:
             self._state = "aborted"
             await self._outflow.stop()
             self._stripe = None
-            if self._prepared is not None:
-                await self._sink.aclose()
-                await discard(self._prepared, storage_options=self._storage_options)
-            else:
-                await self._sink.abort()
+            await self._outlet.abort()
 
     async def aclose(self) -> None:
         """Give back what the writer holds; aborts what was neither committed nor prepared."""
         if self._state == "prepared":
-            await self._sink.aclose()
+            await self._outlet.aclose()
         else:
             await self.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit, or abort because of an error; a file that was prepared in the block stays prepared."""
+        if error is not None:
+            await self._abort_because(error)
+            return
+        try:
+            if not self.is_ended:
+                await self.commit()
+        except CommitUnknown:
+            # It may have appeared, or do so yet: whoever catches this can ask again.
+            await self.aclose()
+            raise
+        except BaseException as failure:
+            await self._abort_because(failure)
+            raise
+        await self.aclose()
+
+    async def _abort_because(self, error: BaseException) -> None:
+        """Abort because of an error, which says so where something had to be left behind."""
+        try:
+            await self.abort()
+        except SinkError as failure:
+            error.add_note(str(failure))
 
     # --- who may do what when
 

@@ -88,6 +88,29 @@ def test_connections_do_not_wait_for_each_other(distance: servers.Distance) -> N
     assert servers.busy_periods(log) == 1
 
 
+def test_requests_are_paced() -> None:
+    size = 2_000_000
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            assert len(connection.recv(size, socket.MSG_WAITALL)) == size
+            connection.sendall(b"k")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        near = servers.Store(listener.getsockname()[1])
+        with (
+            servers.distant(near, DELAY_S * 1e3, RATE / 1e6) as distance,
+            socket.create_connection(("127.0.0.1", distance.store.port)) as connection,
+        ):
+            start = time.perf_counter()
+            connection.sendall(os.urandom(size))
+            assert connection.recv(1) == b"k"
+            took = time.perf_counter() - start
+    assert DELAY_S + 0.8 * size / RATE < took < DELAY_S + 5 * size / RATE
+
+
 def test_it_ends_with_its_input() -> None:
     command = [sys.executable, "-m", "bench.proxy", "0", "1"]
     run = subprocess.run(

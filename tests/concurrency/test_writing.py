@@ -195,7 +195,8 @@ def stream() -> pa.RecordBatchReader:
     schema = pa.schema({"a": pa.int32(), "s": pa.string(), "d": pa.float64()})
     columns = [list(zip(*batch, strict=True)) for batch in BATCHES]
     return pa.RecordBatchReader.from_batches(
-        schema, [pa.record_batch(list(map(pa.array, held)), names=schema.names).cast(schema) for held in columns]
+        schema,
+        [pa.record_batch(list(map(pa.array, held)), names=schema.names).cast(schema) for held in columns],
     )
 
 

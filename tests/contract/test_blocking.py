@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import io
 import os
 import signal
 import subprocess
@@ -38,11 +39,17 @@ def members_of(cls: type) -> set[str]:
 # --- the same names ---
 
 
-@pytest.mark.parametrize("name", ["OrcFile", "BatchStream", "FileStream"])
+@pytest.mark.parametrize("name", ["OrcFile", "BatchStream", "FileStream", "OrcWriter"])
 def test_every_name_of_a_class_is_there(name: str) -> None:
     ours, theirs = getattr(blocking, name), getattr(orcstream, name)
-    with blocking.open(DATA) as file, file.batches() as batches, blocking.open_many([]) as files:
-        made = {"OrcFile": file, "BatchStream": batches, "FileStream": files}[name]
+    with (
+        blocking.open(DATA) as file,
+        file.batches() as batches,
+        blocking.open_many([]) as files,
+        blocking.create(io.BytesIO(), "struct<a:int>") as out,
+    ):
+        out.commit()
+        made = {"OrcFile": file, "BatchStream": batches, "FileStream": files, "OrcWriter": out}[name]
         assert type(made) is ours
         for member in members_of(theirs):
             assert hasattr(made, member), member
@@ -52,7 +59,7 @@ def test_every_name_of_a_class_is_there(name: str) -> None:
         assert not hasattr(made, "nothing_of_the_kind")
 
 
-@pytest.mark.parametrize("name", ["OrcFile", "BatchStream", "FileStream"])
+@pytest.mark.parametrize("name", ["OrcFile", "BatchStream", "FileStream", "OrcWriter"])
 def test_nothing_has_to_be_awaited(name: str) -> None:
     ours = getattr(blocking, name)
     for member in members_of(ours):
@@ -352,3 +359,32 @@ def test_what_is_awaited_elsewhere_is_no_blocking_url(tmp_path: Path) -> None:
         with file:
             counts.append(file.row_count)
     assert counts == [200] * 3
+
+
+# --- writing ---
+
+
+def test_a_file_is_written_and_read(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2, None], "s": ["x", None, "z"]})
+    result = blocking.write(tmp_path / "a.orc", table, compression="zlib")
+    assert (result.row_count, result.length) == (3, (tmp_path / "a.orc").stat().st_size)
+    with blocking.create(tmp_path / "b.orc") as out:
+        assert out.write(blocking.read(tmp_path / "a.orc")) == 3
+        assert out.write([(4, "v")]) == 1
+        assert not (tmp_path / "b.orc").exists()
+    assert out.result.row_count == 4
+    assert pa.table(blocking.read(tmp_path / "b.orc")).to_pylist() == [
+        *table.to_pylist(),
+        {"a": 4, "s": "v"},
+    ]
+
+
+def test_an_exception_in_the_block_leaves_nothing(tmp_path: Path) -> None:
+    def write() -> None:
+        with blocking.create(tmp_path / "a.orc", "struct<a:int>") as out:
+            out.write([(1,)])
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        write()
+    assert list(tmp_path.iterdir()) == []

@@ -20,9 +20,10 @@ from orcstream.io.byte_source import ByteSource
 from orcstream.io.clients import leased_clients
 from orcstream.io.source import open_source
 from tests.support.filesystems import FILES
+from tests.support.hdfs import HdfsServer, hdfs_server
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 
-__all__ = ["moto_server", "range_server"]  # fixtures
+__all__ = ["hdfs_server", "moto_server", "range_server"]  # fixtures
 
 DATA = bytes(os.urandom(50_000))
 
@@ -57,7 +58,7 @@ KINDS = [
         "http_no_suffix",
         "http_whole",
     ),
-    *("s3", "s3_called", "loop_filesystem", "thread_filesystem", "chain"),
+    *("s3", "s3_called", "loop_filesystem", "thread_filesystem", "chain", "hdfs"),
 ]
 
 
@@ -112,6 +113,15 @@ def filesystem_store(prefix: str) -> Store:
     return Store(put)
 
 
+def hdfs_store(server: HdfsServer, folder: str) -> Store:
+    def put(name: str, data: bytes) -> str:
+        path = f"/sources/{folder}/a b%20c;ü+&=?#/{name}"
+        server.put(path, data)
+        return server.url(path)
+
+    return Store(put, server.options)
+
+
 FILESYSTEMS = {
     "loop_filesystem": "looptest://",
     "thread_filesystem": "threadtest://",
@@ -126,6 +136,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return http_store(request.getfixturevalue("range_server"), kind)
     if kind.startswith("s3"):
         return s3_store(request.getfixturevalue("moto_server"), kind)
+    if kind == "hdfs":
+        return hdfs_store(request.getfixturevalue("hdfs_server"), tmp_path.name)
     if kind in FILESYSTEMS:
         return filesystem_store(FILESYSTEMS[kind])
     return memory_store() if kind == "memory" else local_store(tmp_path, kind)

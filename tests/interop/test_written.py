@@ -85,9 +85,7 @@ def test_brotli(
     judging.run(path, table.type_, table.rows)
 
 
-TIMES = strategies.structs(
-    st.sampled_from(("timestamp", "date", "timestamp with local time zone")).map(T)
-)
+TIMES = strategies.structs(st.sampled_from(("timestamp", "date", "timestamp with local time zone")).map(T))
 
 
 @pytest.mark.parametrize("calendar", ["proleptic", "hybrid"])
@@ -102,7 +100,9 @@ def test_clocks(
         rng = random.Random(seed)
         limits = strategies.Limits(zone=zone, first_day=rng.choice((-719_162, -200_000, -141_427)))
     table = strategies.make_table(type_, count, seed, limits)
-    rows = [row for row in table.rows if calendar == "proleptic" or not any(map(_skipped, type_.children, row))]
+    rows = [
+        row for row in table.rows if calendar == "proleptic" or not any(map(_skipped, type_.children, row))
+    ]
     table = strategies.Table(type_, rows, seed)
     options = {"timezone": zone, "calendar": calendar, "row_index_stride": 100}
     path, type_, rows = write(tmp_path_factory.mktemp("written"), table, options)

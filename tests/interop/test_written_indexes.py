@@ -107,10 +107,10 @@ def test_java_prunes_by_blooms(tmp_path: Path, text: str, options: dict[str, Any
     places = range(0, COUNT, 397)
     for place in places:
         literal = literal_of(type_.children[1], values[place])
-        found = java_orc.read_groups_with(path, type_, "x", TYPES[text][0], literal) if TYPES[text][
-            0
-        ] not in ("DATE", "TIMESTAMP") else java_orc.read_groups(
-            path, type_, "x", TYPES[text][0], "EQUALS", [literal]
+        found = (
+            java_orc.read_groups_with(path, type_, "x", TYPES[text][0], literal)
+            if TYPES[text][0] not in ("DATE", "TIMESTAMP")
+            else java_orc.read_groups(path, type_, "x", TYPES[text][0], "EQUALS", [literal])
         )
         numbers_found = {row[0] for row in found}  # type: ignore[index]
         assert rows[place][1] is None or place in numbers_found, place

@@ -160,7 +160,9 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @hypothesis.settings(max_examples=80)
-@hypothesis.given(table=strategies.tables(UNIONS, strategies.Limits(zone=ZONE, first_day=-141_427)), options=OPTIONS)
+@hypothesis.given(
+    table=strategies.tables(UNIONS, strategies.Limits(zone=ZONE, first_day=-141_427)), options=OPTIONS
+)
 def test_java_shows_what_the_values_say(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]
 ) -> None:
@@ -217,7 +219,10 @@ def test_days_and_times_of_the_hybrid_calendar(tmp_path: Path) -> None:
     rows = [(day, day * day_us, day * day_us) for day in (-719_162, -700_000, -141_427, 0)]
     path = tmp_path / "hybrid.orc"
     columns = zip(type_.names, zip(*rows, strict=True), ("M8[D]", "M8[us]", "M8[us]"), strict=True)
-    arrays = {name: np.array(values, "i8").view("M8[us]") if dtype != "M8[D]" else np.array(values, dtype) for name, values, dtype in columns}
+    arrays = {
+        name: np.array(values, "i8").view("M8[us]") if dtype != "M8[D]" else np.array(values, dtype)
+        for name, values, dtype in columns
+    }
     writing.write(path, type_, [arrays], calendar="hybrid")
     expected = [(day, time * 1000, instant * 1000) for day, time, instant in rows]
     assert java_orc.read(path, type_) == expected

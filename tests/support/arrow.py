@@ -66,7 +66,9 @@ def array_of(type_: T, values: Sequence[Any], relaid: Relaid = _as_is) -> pa.Arr
             fields=[pa.field("key", keys.type, nullable=False), pa.field("value", things.type)],
         )
         buffers = [_bitmap(values), offsets.buffers()[1]]
-        return pa.Array.from_buffers(pa.map_(keys.type, things.type), len(values), buffers, children=[entries])
+        return pa.Array.from_buffers(
+            pa.map_(keys.type, things.type), len(values), buffers, children=[entries]
+        )
     if kind == "uniontype":
         return _union_of(type_, values, relaid)
     if kind == "decimal":

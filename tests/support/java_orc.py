@@ -156,13 +156,67 @@ def bloom_filter(entries: int, share: float) -> Any:
 def merge(path: Path, files: Sequence[Path]) -> list[str]:
     """Joins files stripe by stripe, as Hive's CONCATENATE does; answers those that Java took."""
     jvm = _gateway().jvm
-    hadoop = jvm.org.apache.hadoop
-    conf = hadoop.conf.Configuration(False)
-    conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+    hadoop, conf = jvm.org.apache.hadoop, _local()
     orc = jvm.org.apache.orc.OrcFile
     paths = [hadoop.fs.Path(str(file)) for file in files]
     taken = orc.mergeFiles(hadoop.fs.Path(str(path)), orc.writerOptions(conf), paths)
     return [str(one) for one in taken]
+
+
+def longs_up_to(path: Path, length: int) -> list[int]:
+    """The first column, of BIGINT, of a file that Java takes to end at `length`."""
+    orc, hadoop = _gateway().jvm.org.apache.orc.OrcFile, _gateway().jvm.org.apache.hadoop
+    options = orc.readerOptions(_local()).maxLength(length)
+    reader = orc.createReader(hadoop.fs.Path(str(path)), options)
+    rows, batch = reader.rows(), reader.getSchema().createRowBatch()
+    found: list[int] = []
+    while rows.nextBatch(batch):
+        found += list(_field(_field(batch, "cols")[0], "vector"))[: _field(batch, "size")]
+    rows.close()
+    return found
+
+
+class GrowingFile:
+    """A file of one BIGINT column that Java writes, with its own intermediate footers."""
+
+    def __init__(self, path: Path) -> None:
+        jvm = _gateway().jvm
+        self._schema = jvm.org.apache.orc.TypeDescription.fromString("struct<n:bigint>")
+        options = jvm.org.apache.orc.OrcFile.writerOptions(_local()).setSchema(self._schema)
+        self._writer = jvm.org.apache.orc.OrcFile.createWriter(
+            jvm.org.apache.hadoop.fs.Path(str(path)), options
+        )
+
+    def add(self, numbers: Sequence[int]) -> int:
+        """Write numbers and a footer; answers the length that is valid now."""
+        batch = self._schema.createRowBatch()
+        vector = _field(_field(batch, "cols")[0], "vector")
+        for row, number in enumerate(numbers):
+            vector[row] = number
+        _set_field(batch, "size", len(numbers))
+        self._writer.addRowBatch(batch)
+        return int(self._writer.writeIntermediateFooter())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _field(owner: Any, name: str) -> Any:
+    from py4j.java_gateway import get_field
+
+    return get_field(owner, name)
+
+
+def _set_field(owner: Any, name: str, value: object) -> None:
+    from py4j.java_gateway import set_field
+
+    set_field(owner, name, value)
+
+
+def _local() -> Any:
+    conf = _gateway().jvm.org.apache.hadoop.conf.Configuration(False)
+    conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+    return conf
 
 
 def _rows(type_: T, text: str) -> list[object]:

@@ -26,8 +26,8 @@ from tests.support.servers import MotoServer
 __all__ = ["Asked", "S3Proxy", "run_s3_proxy", "s3_proxies", "start_versitygw", "versitygw_path"]
 
 # Before the server sees it; after it was carried out; with an answer that is no answer; not until released,
-# and then let through or dropped.
-Fault = Literal["refuse", "lose", "500", "lose_500", "hold", "stall"]
+# and then let through or dropped; with a byte of the body changed.
+Fault = Literal["refuse", "lose", "500", "lose_500", "hold", "stall", "damage", "403"]
 HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding"}
 
 
@@ -84,9 +84,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in ("refuse", "stall"):
             self.close_connection = True
             return
-        if fault == "500":
-            self._answer(500, [], b"")
+        if fault in ("500", "403"):
+            self._answer(int(fault), [], b"")
             return
+        if fault == "damage":
+            body = bytes([body[0] ^ 1]) + body[1:]
         status, headers, answer = self._forward(body)
         if fault == "lose":
             self.close_connection = True

@@ -19,6 +19,7 @@ from fsspec.spec import AbstractFileSystem
 
 from orcstream.io.byte_sink import ByteSink, Prepared
 from orcstream.io.sink import commit, discard, open_sink
+from tests.support.hdfs import start_hdfs
 from tests.support.s3_proxy import start_s3
 from tests.support.servers import MotoServer, start_moto
 
@@ -230,7 +231,35 @@ def s3_store(server: MotoServer, folder: str, endpoint: str | None = None) -> Si
     )
 
 
+def hdfs_store(name: str) -> SinkStore:
+    server, names = start_hdfs(), set()
+    # Letters that mean something in URLs, queries and forms, and none of it in a path.
+    folder = f"/sinks/{name}/a b%20c;ü+&=?#"
+    server.call("PUT", "MKDIRS", folder)
+
+    def url_of(name: str) -> str:
+        names.add(name)
+        return server.url(f"{folder}/{name}")
+
+    def put(name: str, data: bytes) -> None:
+        names.add(name)
+        server.put(f"{folder}/{name}", data)
+
+    def seen(name: str) -> bytes | None:
+        try:
+            return server.get(f"{folder}/{name}")
+        except FileNotFoundError:
+            return None
+
+    def left() -> list[str]:
+        return [name for name in server.names(folder) if name not in names]
+
+    return SinkStore(url_of, put, seen, left, options=server.options, part_bytes=70_000)
+
+
 def make_store(kind: str, folder: Path) -> SinkStore:
+    if kind == "hdfs":
+        return hdfs_store(folder.name)
     if kind in ("local", "file_url"):
         return local_store(folder, as_url=kind == "file_url")
     if kind == "memory":

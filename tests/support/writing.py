@@ -76,8 +76,9 @@ def with_blooms(type_: T, options: Mapping[str, Any]) -> dict[str, Any]:
     if chosen.pop("bloom", False) and chosen.get("row_index_stride") != 0:
         leaves = zip(type_.names, type_.children, strict=True)
         chosen["blooms"] = [
-            name for name, child in leaves if not child.children and child.kind not in ("boolean", "struct")
-            and name.isidentifier()
+            name
+            for name, child in leaves
+            if not child.children and child.kind not in ("boolean", "struct") and name.isidentifier()
         ]
     return chosen
 
@@ -211,10 +212,12 @@ def _numpy_column(type_: T, values: list[Any]) -> Any:
             found[index] = python_value(type_, value)
         return found
     if dtype[0] == "M":
-        return np.array(["NaT" if value is None else value for value in values], dtype) if not any(
-            value is not None for value in values
-        ) else np.array([np.iinfo("i8").min if value is None else value for value in values], "i8").view(
-            dtype
+        return (
+            np.array(["NaT" if value is None else value for value in values], dtype)
+            if not any(value is not None for value in values)
+            else np.array([np.iinfo("i8").min if value is None else value for value in values], "i8").view(
+                dtype
+            )
         )
     plain = np.array([0 if value is None else value for value in values], dtype)
     if None in values:

@@ -1,0 +1,341 @@
+"""The command `orcstream convert`: CSV, JSON, Parquet and ORC into one ORC file.
+
+Knows the sources' formats by name, and `orcstream.create`. Must not know how rows lie in files (`cli_rows`,
+`cli_arrow`). Contract: the target appears whole or not at all, whatever goes wrong; rows flow, so that memory
+does not grow with the source; what was done is one line on standard error, where a terminal sees progress.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+import orcstream
+from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
+from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
+from orcstream.cli_progress import Progress, bytes_text
+from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
+from orcstream.io.urls import protocol_of, strip_credentials
+
+__all__ = ["CONVERT_HELP", "add_convert_options", "convert"]
+
+CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is that
+of its name: .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .orc; text with .gz, .bz2, .xz, .zst or .lz4 after
+that is decompressed.
+
+In CSV, an empty field is null and "" the empty text; the first line has the names. Types come from the first
+rows, or from --schema, such as 'struct<id:bigint,zip:string,price:decimal(10,2)>': columns that it leaves out
+are not read. Parquet needs pyarrow; CSV and JSON are read faster with it.
+
+The target appears whole or not at all. Options that say how it is written are those of orcstream.create."""
+_FORMATS = {
+    "csv": "csv",
+    "tsv": "csv",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "parquet": "parquet",
+    "orc": "orc",
+}
+# What only some sources take, by the names of the options.
+_ONLY_CSV = ("delimiter", "no_header", "column_names", "null")
+_ONLY_ORC = ("columns", "where", "rows", "timestamp_unit")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_DEFAULT_MEMORY = 512 << 20
+_LEAST_MEMORY = 32 << 20
+_LOCAL = ("file", "local")
+
+T = TypeVar("T")
+
+
+# --- what was asked for ------------------------------------------------------------------------------------
+
+
+def add_convert_options(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
+    """The options of the command, but those that choose rows of ORC files."""
+    command.add_argument("source", metavar="SOURCE", help="what to convert: a path, a URL, or -")
+    command.add_argument(
+        "target", metavar="TARGET", help="the ORC file: a path, or a URL that can be written"
+    )
+    command.add_argument("--from", dest="format", choices=sorted(_FORMATS), help="the format of SOURCE")
+    source = command.add_argument_group("CSV")
+    source.add_argument(
+        "--delimiter", type=_delimiter, metavar="C", help="between fields (default: , or tab for .tsv)"
+    )
+    source.add_argument("--no-header", action="store_true", default=None, help="the first line is a row")
+    source.add_argument("--column-names", type=_names, metavar="a,b", help="in place of those of the header")
+    source.add_argument(
+        "--null", action="append", metavar="TEXT", help="what null is in place of the empty field; repeatable"
+    )
+    target = command.add_argument_group("the file that is written")
+    target.add_argument(
+        "--compression", default="zstd", metavar="NAME", help="none, zlib, snappy, lz4, zstd, …"
+    )
+    target.add_argument("--compression-level", type=int, metavar="N", help="on the codec's own scale")
+    target.add_argument(
+        "--stripe-bytes", type=_size, default=64 << 20, metavar="SIZE", help="(default: 64MB)"
+    )
+    target.add_argument(
+        "--bloom", action="append", metavar="COLUMN", help="a column that gets bloom filters; repeatable"
+    )
+    target.add_argument("--timezone", default="UTC", help="in which timestamps are stored; their values stay")
+    target.add_argument(
+        "--lossy-timestamps",
+        action="store_true",
+        help="take times that every reader moves by a second (1969)",
+    )
+    target.add_argument(
+        "--meta", action="append", type=_pair, metavar="KEY=VALUE", help="user metadata; repeatable"
+    )
+    target.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
+    command.add_argument(
+        "--memory-limit",
+        type=_size,
+        default=_DEFAULT_MEMORY,
+        metavar="SIZE",
+        help="half for reading and half for writing (default: 512MB; the least is 32MB)",
+    )
+    command.add_argument(
+        "--target-storage-options",
+        type=json_object,
+        metavar="JSON",
+        help="where TARGET needs others than SOURCE",
+    )
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(?:i?b)?", text.strip().lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 64MB or 1.5GB (units of 1024)")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _delimiter(text: str) -> str:
+    text = {"\\t": "\t", "tab": "\t"}.get(text, text)
+    if len(text) != 1 or not text.isascii() or text in '"\r\n':
+        raise argparse.ArgumentTypeError(f"{text!r} is no single character that can stand between fields")
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE")
+    return key, value
+
+
+def _format(options: argparse.Namespace) -> str:
+    found: str | None = _FORMATS.get(options.format or suffixes(options.source)[0])
+    shown = strip_credentials(options.source)
+    if found is None:
+        raise orcstream.UsageError("the name does not say what this is; give --from", url=shown)
+    for only, names in (("csv", _ONLY_CSV), ("orc", _ONLY_ORC)):
+        given = next((name for name in names if getattr(options, name) is not None), None)
+        if given is not None and found != only:
+            option = given.replace("_", "-")
+            raise orcstream.UsageError(f"--{option} is for {only.upper()} and not for {found}", url=shown)
+    if found in ("parquet", "orc") and (options.source == STANDARD_INPUT or suffixes(options.source)[1]):
+        raise orcstream.UsageError(
+            f"{found} is read from several places at once: give a file that is not compressed as a whole",
+            url=shown,
+        )
+    if options.memory_limit < _LEAST_MEMORY:
+        raise orcstream.UsageError("--memory-limit must be at least 32MB")
+    return found
+
+
+# --- the work ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A source that is open: `next` answers rows for `OrcWriter.write`, or None at the end."""
+
+    schema: Any
+    next: Callable[[], Any]
+    done: Callable[[], tuple[int, int | None]]
+    metadata: Mapping[str, bytes]
+    shown: str
+
+
+async def convert(options: argparse.Namespace) -> None:
+    """Convert as asked. Raises what reading and `create` raise."""
+    format_ = _format(options)
+    target_options = options.target_storage_options
+    progress = Progress()
+    try:
+        async with (
+            (_reading_orc if format_ == "orc" else _reading_other)(options, format_) as reading,
+            orcstream.create(
+                options.target,
+                reading.schema,
+                compression=options.compression,
+                compression_level=options.compression_level,
+                stripe_bytes=options.stripe_bytes,
+                blooms=options.bloom,
+                timezone=options.timezone,
+                lossy_timestamps=options.lossy_timestamps,
+                user_metadata={**reading.metadata, **dict(options.meta or ())},
+                memory_limit=options.memory_limit // 2,
+                overwrite=not options.no_overwrite,
+                storage_options=options.storage_options if target_options is None else target_options,
+            ) as out,
+        ):
+            await _copy(reading, out, progress)
+    finally:
+        progress.close()
+    result = out.result
+    sys.stderr.write(
+        f"{result.url}: {_counted(result.row_count, 'row')} in {_counted(result.stripe_count, 'stripe')}, "
+        f"{_counted(result.length, 'byte')}, {progress.elapsed_s:.1f} s\n"
+    )
+
+
+async def _copy(reading: _Reading, out: orcstream.OrcWriter, progress: Progress) -> None:
+    def text() -> str:
+        done, total = reading.done()
+        share = f" of {bytes_text(total)} ({done / total:.0%})" if total else ""
+        rate = bytes_text(done / progress.elapsed_s)
+        return f"{out.row_count:,} rows, {bytes_text(done)}{share}, {rate}/s"
+
+    while (rows := await reading.next()) is not None:
+        try:
+            await out.write(rows)
+        except orcstream.SchemaMismatch as error:
+            # Rows of the data become rows of the source, whose fault it is.
+            error.row = None if error.row is None else error.row + out.row_count
+            error.url, error.column = reading.shown, None
+            error.message += f"; {ADVICE}"
+            raise
+        progress(text)
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+# --- sources -----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _reading_orc(options: argparse.Namespace, _: str) -> AsyncIterator[_Reading]:
+    async with (
+        orcstream.open(options.source, storage_options=options.storage_options) as file,
+        file.batches(
+            columns=options.columns,
+            where=options.where,
+            rows=options.rows,
+            schema=options.schema,
+            timestamp_unit=options.timestamp_unit or "ns",
+            memory_limit=options.memory_limit // 2,
+        ) as stream,
+    ):
+        whole = options.columns is None and options.where is None and options.rows is None
+        total = file.tail.file_length if whole and options.schema is None else None
+        yield _Reading(
+            stream.schema,
+            lambda: anext(stream, None),
+            lambda: (stream.stats.bytes_read, total),
+            file.user_metadata,
+            file.url,
+        )
+
+
+@asynccontextmanager
+async def _reading_other(options: argparse.Namespace, format_: str) -> AsyncIterator[_Reading]:
+    storage_options = options.storage_options or {}
+    if format_ == "parquet":
+        async with _reading_parquet(options, storage_options) as parquet:
+            yield parquet
+        return
+    source = await _on_thread(partial(open_input, options.source, storage_options))
+    with _closed(source):
+        rows = await _on_thread(partial(_text_rows, source, options, format_), source.stop)
+        yield _Reading(
+            rows.schema,
+            lambda: _on_thread(lambda: next(rows.batches, None), source.stop),
+            lambda: (source.bytes_read, source.total_bytes),
+            {},
+            source.shown,
+        )
+
+
+@asynccontextmanager
+async def _reading_parquet(
+    options: argparse.Namespace, storage_options: Mapping[str, Any]
+) -> AsyncIterator[_Reading]:
+    shown = strip_credentials(options.source)
+    if not has_pyarrow():
+        raise orcstream.UsageError(
+            "Parquet is read by pyarrow, which is not installed: pip install pyarrow", url=shown
+        )
+    file = await _on_thread(partial(open_seekable, options.source, storage_options))
+    is_local = protocol_of(options.source) in _LOCAL
+    memory_bytes = options.memory_limit // 16
+    with _closed(file):
+        rows = await _on_thread(
+            partial(parquet_rows, file, options.schema, shown, memory_bytes, is_local=is_local)
+        )
+        total = getattr(file, "size", None)
+        yield _Reading(
+            rows.schema,
+            lambda: _on_thread(lambda: next(rows.batches, None)),
+            lambda: (file.tell(), total),
+            {},
+            shown,
+        )
+
+
+@contextmanager
+def _closed(file: Any) -> Iterator[None]:
+    """Close the file in the end, unless a thread that nobody waits for may be at it."""
+    try:
+        yield
+    except anyio.get_cancelled_exc_class():
+        raise
+    except BaseException:
+        file.close()
+        raise
+    file.close()
+
+
+def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows:
+    block_bytes = options.memory_limit // 64
+    rows: Rows | None = None
+    if format_ == "csv":
+        is_tsv = (options.format or suffixes(options.source)[0]) == "tsv"
+        layout = CsvOptions(
+            options.delimiter or ("\t" if is_tsv else ","),
+            not options.no_header,
+            options.column_names or (),
+            ("",) if options.null is None else tuple(options.null),
+        )
+        if has_pyarrow():
+            rows = arrow_csv_rows(source, layout, options.schema, block_bytes)
+        return rows or csv_rows(source, layout, options.schema)
+    if has_pyarrow() and reads_json(options.schema) and not source.head(1 << 10).lstrip().startswith(b"["):
+        rows = arrow_json_rows(source, options.schema, block_bytes)
+    return rows or json_rows(source, options.schema)
+
+
+async def _on_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
+    """The answer of something that blocks. Who is cancelled does not wait for bytes that never come."""
+    try:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    except BaseException:
+        if stop is not None:
+            stop()
+        raise

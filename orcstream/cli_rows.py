@@ -1,0 +1,325 @@
+"""Rows of CSV and JSON, without pyarrow: Python's own modules, some thousand rows at a time.
+
+Knows how rows lie in texts. Must not know what becomes of them. Contract: as `cli_arrow`'s of the same, only
+slower: `Rows` with the schema, and batches for `OrcWriter.write`. Without a schema the first batch decides; a
+later row that does not fit is SchemaMismatch with its number.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain
+from typing import Any, TypeVar
+
+import orcstream
+from orcstream.cli_input import Input
+from orcstream.cli_values import FLAT_TEXTS, from_json, from_text, json_type, quoted, text_type
+from orcstream.schema import Kind, Schema
+
+__all__ = ["ADVICE", "CsvOptions", "Rows", "check_csv_schema", "csv_rows", "json_rows", "unique_names"]
+
+ADVICE = "give --schema with types that take every row"
+_BATCH_ROWS = 10_000
+_BATCH_CHARACTERS = 4 << 20
+_READ_CHARACTERS = 1 << 20
+# A field of CSV and what ends it, as Python's csv reads them, which does not say what was quoted.
+_MOST_FIELD_CHARACTERS = 1 << 30
+
+T = TypeVar("T")
+_Sized = tuple[T, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`schema` is anything that `create` takes; `batches` are for `OrcWriter.write`."""
+
+    schema: Any
+    batches: Iterator[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """How a CSV file is written."""
+
+    delimiter: str = ","
+    has_header: bool = True
+    names: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = field(default=("",))
+
+
+def unique_names(names: Iterable[str], shown: str) -> list[str]:
+    """The names of columns. Raises UsageError where one comes twice."""
+    found = list(names)
+    twice = next((name for index, name in enumerate(found) if name in found[:index]), None)
+    if twice is not None:
+        raise orcstream.UsageError(f"two columns are named {twice!r}: give --column-names", url=shown)
+    return found
+
+
+def check_csv_schema(schema: Schema, names: list[str], shown: str) -> None:
+    """Raises where a schema cannot be that of a CSV file with these columns."""
+    root = schema.root
+    if root.kind is not Kind.STRUCT:
+        raise orcstream.UsageError(f"the schema has no columns: {schema}", url=shown)
+    for name, type_ in zip(root.field_names, root.children, strict=True):
+        if type_.kind not in FLAT_TEXTS:
+            raise orcstream.UsageError(f"CSV holds no {type_} (the column {name!r})", url=shown)
+        if name not in names:
+            known = ", ".join(names[:20])
+            raise orcstream.ColumnNotFound(f"the file has no column {name!r}, only {known}", url=shown)
+
+
+def _text_of(source: Input) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedReader(source, 1 << 18), encoding="utf-8", newline="")
+
+
+def _chunks(rows: Iterator[_Sized[T]]) -> Iterator[list[T]]:
+    """Some rows at a time, of those that come with the number of their characters."""
+    chunk: list[T] = []
+    size = 0
+    for row, characters in rows:
+        chunk.append(row)
+        size += characters
+        if len(chunk) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _guarded(rows: Iterator[T], shown: str) -> Iterator[T]:
+    try:
+        yield from rows
+    except UnicodeDecodeError as error:
+        raise orcstream.OrcError(f"the text is not UTF-8: {error}", url=shown) from error
+
+
+# --- CSV ---------------------------------------------------------------------------------------------------
+
+
+def csv_rows(source: Input, options: CsvOptions, schema: Schema | None) -> Rows:
+    """The rows of a CSV file, by Python's csv."""
+    records = _guarded(_records(source, options), source.shown)
+    first = next(records, None)
+    if first is None:
+        return _no_rows(source, schema)
+    names = list(options.names) or (
+        [text or "" for text in first[0]] if options.has_header else [f"f{n}" for n in range(len(first[0]))]
+    )
+    names = unique_names(names, source.shown)
+    if not options.has_header:
+        records = chain([first], records)
+    elif len(first[0]) != len(names):
+        _wrong_width(first[0], names, source.shown, None)
+    lists = _columns(records, names, source.shown)
+    head: list[list[str | None]] = next(lists, [[] for _ in names])
+    if schema is None:
+        types = [text_type(text for text in column if text is not None) for column in head]
+        parts = [f"{quoted(name)}:{type_}" for name, type_ in zip(names, types, strict=True)]
+        schema = Schema.parse(f"struct<{','.join(parts)}>")
+    check_csv_schema(schema, names, source.shown)
+    return Rows(schema, _converted(chain([head], lists), names, schema, source.shown))
+
+
+def _no_rows(source: Input, schema: Schema | None) -> Rows:
+    if schema is None:
+        raise orcstream.UsageError(
+            "the file is empty: nothing says what its columns are; give --schema", url=source.shown
+        )
+    return Rows(schema, iter(()))
+
+
+def _records(source: Input, options: CsvOptions) -> Iterator[_Sized[list[str | None]]]:
+    """The fields of each record, None for nulls."""
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in _text_of(source):
+            taken.append(line)
+            yield line
+
+    csv.field_size_limit(_MOST_FIELD_CHARACTERS)
+    nulls = frozenset(options.nulls)
+    narrow: bool | None = None
+    number = 0
+    try:
+        for record in csv.reader(lines(), delimiter=options.delimiter, strict=True):
+            number += 1
+            text = "".join(taken)
+            taken.clear()
+            if narrow is None:
+                narrow = len(options.names or record) == 1
+            if not record and not narrow:
+                continue  # an empty line, which is a record where there is one column
+            yield _with_nulls(record or [""], text, nulls, options.delimiter), len(text)
+    except csv.Error as error:
+        raise orcstream.OrcError(f"record {number + 1} is no CSV: {error}", url=source.shown) from error
+
+
+def _with_nulls(record: list[str], text: str, nulls: frozenset[str], delimiter: str) -> list[str | None]:
+    """A field is null where it says so without quotes."""
+    if nulls.isdisjoint(record):
+        return list(record)
+    plain = [True] * len(record)
+    if '"' in text:
+        end = re.escape(delimiter)
+        field_ = re.compile(rf'("(?:[^"]|"")*"[^{end}\r\n]*|[^{end}\r\n]*)(?:{end}|\r?\n|\r|$)')
+        starts = [found[1].startswith('"') for found in field_.finditer(text)]
+        plain = [not start for start in starts[: len(record)]]
+    return [None if alone and value in nulls else value for value, alone in zip(record, plain, strict=True)]
+
+
+def _columns(
+    records: Iterator[_Sized[list[str | None]]], names: list[str], shown: str
+) -> Iterator[list[list[str | None]]]:
+    first_row = 0
+    for chunk in _chunks(records):
+        for row, record in enumerate(chunk, first_row):
+            if len(record) != len(names):
+                _wrong_width(record, names, shown, row)
+        yield [list(column) for column in zip(*chunk, strict=True)]
+        first_row += len(chunk)
+
+
+def _wrong_width(record: list[Any], names: list[str], shown: str, row: int | None) -> None:
+    text = f"there are {len(record)} fields and {len(names)} columns"
+    raise orcstream.OrcError(text, url=shown, row=row)
+
+
+def _converted(
+    lists: Iterator[list[list[str | None]]], names: list[str], schema: Schema, shown: str
+) -> Iterator[dict[str, list[Any]]]:
+    wanted = list(zip(schema.root.field_names, schema.root.children, strict=True))
+    converts = [(name, names.index(name), from_text(type_), type_) for name, type_ in wanted]
+    first_row = 0
+    for columns in lists:
+        batch: dict[str, list[Any]] = {}
+        for name, index, convert, type_ in converts:
+            texts = columns[index]
+            try:
+                batch[name] = [None if text is None else convert(text) for text in texts]
+            except ValueError:
+                row, text, why = _culprit(texts, convert)
+                problem = f"the column {name!r} holds {text!r:.60} and is {type_}: {why}; {ADVICE}"
+                raise orcstream.SchemaMismatch(problem, url=shown, row=first_row + row) from None
+        yield batch
+        first_row += len(columns[0]) if columns else 0
+
+
+def _culprit(values: list[Any], convert: Callable[[Any], Any]) -> tuple[int, Any, str]:
+    for row, value in enumerate(values):
+        try:
+            if value is not None:
+                convert(value)
+        except ValueError as error:
+            return row, value, str(error)
+    raise AssertionError("all of them fit")
+
+
+# --- JSON --------------------------------------------------------------------------------------------------
+
+
+def json_rows(source: Input, schema: Schema | None) -> Rows:
+    """The objects of a JSON file, by Python's json: one on each line, or all of them in one array."""
+    exact = schema is not None and any(type_.kind is Kind.DECIMAL for type_ in schema.types)
+    decoder = json.JSONDecoder(parse_float=Decimal if exact else None)
+    is_array = source.head(_READ_CHARACTERS).lstrip().startswith(b"[")
+    objects = (_of_array if is_array else _of_lines)(_text_of(source), decoder, source.shown)
+    chunks = _chunks(_guarded(objects, source.shown))
+    first = next(chunks, None)
+    if first is None:
+        return _no_rows(source, schema)
+    chunks = chain([first], chunks)
+    if schema is not None:
+        return Rows(schema, _fitted(chunks, schema, source.shown))
+    try:
+        return Rows(Schema.parse(json_type(first, "")), chunks)
+    except ValueError as error:
+        raise orcstream.SchemaMismatch(f"{error}: {ADVICE}", url=source.shown) from None
+
+
+def _fitted(chunks: Iterator[list[Any]], schema: Schema, shown: str) -> Iterator[list[Any]]:
+    try:
+        convert = from_json(schema.root)
+    except ValueError as error:
+        raise orcstream.UsageError(str(error), url=shown) from None
+    first_row = 0
+    for chunk in chunks:
+        try:
+            found = [convert(value) for value in chunk]
+        except ValueError:
+            row, _, why = _culprit(chunk, convert)
+            raise orcstream.SchemaMismatch(f"{why}; {ADVICE}", url=shown, row=first_row + row) from None
+        yield found
+        first_row += len(chunk)
+
+
+def _of_lines(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> Iterator[_Sized[Any]]:
+    for number, line in enumerate(text, 1):
+        if not line.strip():
+            continue
+        try:
+            value = decoder.decode(line)
+        except (ValueError, RecursionError) as error:
+            raise orcstream.OrcError(f"line {number} is no JSON: {error}", url=shown) from error
+        yield _object(value, f"line {number}", shown), len(line)
+
+
+def _of_array(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> Iterator[_Sized[Any]]:
+    """The items of an array, of which no more than the next is in memory."""
+    space = re.compile(r"\s*")
+    data, place, count = _sure(text, "", 0), 0, 0
+    place = space.match(data).end() + 1  # type: ignore[union-attr]  # it matches nothing, too
+    while True:
+        data, place = _skipped(text, data, place, space)
+        if data.startswith("]", place):
+            data, place = _skipped(text, data, place + 1, space)
+            if place < len(data):
+                raise orcstream.OrcError("something follows the array", url=shown)
+            return
+        if count:
+            if not data.startswith(",", place):
+                raise orcstream.OrcError(f"item {count} is not followed by a comma or ]", url=shown)
+            data, place = _skipped(text, data, place + 1, space)
+        step = _READ_CHARACTERS
+        while True:
+            try:
+                value, end = decoder.raw_decode(data, place)
+                break
+            except RecursionError as error:
+                raise orcstream.OrcError(f"item {count + 1} is nested too deep", url=shown) from error
+            except ValueError as error:
+                more = text.read(step)
+                if not more:
+                    raise orcstream.OrcError(f"item {count + 1} is no JSON: {error}", url=shown) from error
+                data, place, step = data[place:] + more, 0, step * 2
+        count += 1
+        yield _object(value, f"item {count}", shown), end - place
+        place = end
+
+
+def _skipped(text: io.TextIOWrapper, data: str, place: int, space: re.Pattern[str]) -> tuple[str, int]:
+    """What comes after blanks; more is read where nothing is left."""
+    while (place := space.match(data, place).end()) == len(data):  # type: ignore[union-attr]
+        data, place = text.read(_READ_CHARACTERS), 0
+        if not data:
+            break
+    return data, place
+
+
+def _sure(text: io.TextIOWrapper, data: str, place: int) -> str:
+    while not data[place:].strip() and (more := text.read(_READ_CHARACTERS)):
+        data += more
+    return data
+
+
+def _object(value: Any, where: str, shown: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise orcstream.OrcError(f"{where} is no object", url=shown)
+    return value

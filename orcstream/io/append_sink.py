@@ -1,0 +1,284 @@
+"""Files that grow where everybody sees them, and say how far they may be read.
+
+Knows local paths and fsspec's ``memory://``. Must not know what the bytes mean.
+
+Beside the file lies ``NAME_flush_length``, as Hive's streaming ingest keeps it: lengths of the file, 8 bytes
+each, big-endian, the last of them valid. `flush` makes the bytes durable first and then adds their length, so
+that a reader who goes by the last whole entry never sees what a crash could take back. `finish` removes it:
+from then on the file counts as it is.
+
+A writer that is killed leaves both as they are: up to the last flush the file can be read. `cut` ends a file
+there: it is shortened to what was flushed, or removed where nothing was.
+"""
+# ruff: noqa: SLF001 - fsspec has no public name for the path of a URL
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio.lowlevel
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+from orcstream.byterange import BytesLike
+from orcstream.errors import Unsupported, UsageError
+from orcstream.io.byte_sink import already_there
+from orcstream.io.sink_local import in_thread, sync_folder, write_at
+from orcstream.io.urls import local_path, protocol_of, strip_credentials
+
+__all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
+
+FLUSH_LENGTH = "_flush_length"
+# Short writes are gathered up to this many bytes: each costs a hop to a thread.
+GATHERED_BYTES = 1 << 20
+_CLOSED = "the sink is closed"
+
+
+class _File(Protocol):
+    """A growing file and its lengths, in one store."""
+
+    async def append(self, data: bytes, offset: int) -> None: ...
+
+    async def flush(self, length: int) -> None:
+        """Make what was appended durable, and then add the length."""
+
+    async def finish(self) -> None:
+        """Remove the lengths."""
+
+    async def cut(self) -> None:
+        """Shorten the file to its last length and remove the lengths; remove both where there is none."""
+
+    async def aclose(self) -> None: ...
+
+
+class AppendSink:
+    """One growing file, for one task at a time. After an error it can only be cut or closed."""
+
+    def __init__(self, url: str, file: _File) -> None:
+        self.url = url
+        self._file = file
+        self._gathered = bytearray()
+        self._written_bytes = 0
+        self._state = ""  # why nothing can be done any more
+        self._busy = False
+
+    @property
+    def length(self) -> int:
+        """The bytes written so far, flushed or not."""
+        return self._written_bytes + len(self._gathered)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by what was not sent yet."""
+        return len(self._gathered)
+
+    async def write(self, data: BytesLike) -> None:
+        """Append a copy of `data`. Readers may see it before it is flushed, and must not go by it."""
+        await self._run(lambda: self._write(memoryview(data).cast("B")))
+
+    async def flush(self) -> None:
+        """Everything written so far is durable when this returns, and its length is in the side file."""
+        await self._run(self._flush)
+
+    async def finish(self) -> None:
+        """Make everything durable, and remove the side file: the file is complete. Then close."""
+        await self._run(self._finish)
+        await self.aclose()
+
+    async def cut(self) -> None:
+        """End the file at its last flush, whatever failed before, and close. Nothing stays where none was.
+
+        Not cancelled, and may be called again; does nothing to a file that was finished or closed.
+        """
+        if self._state == _CLOSED:
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._file.cut()
+            finally:
+                await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give back what is held; the file stays, perhaps without what was not flushed."""
+        self._state = _CLOSED
+        self._gathered.clear()
+        with anyio.CancelScope(shield=True):
+            await self._file.aclose()
+
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._state or self._busy:
+            raise UsageError(self._state or "two tasks use one sink", url=self.url)
+        self._busy = True
+        try:
+            await work()
+        except BaseException:
+            self._state = "an earlier call failed or was cancelled: what was flushed stays"
+            raise
+        finally:
+            self._busy = False
+
+    async def _write(self, view: memoryview) -> None:
+        self._gathered += view
+        if len(self._gathered) >= GATHERED_BYTES:
+            await self._append()
+        else:
+            await anyio.lowlevel.checkpoint()
+
+    async def _append(self) -> None:
+        data = bytes(self._gathered)
+        self._gathered.clear()
+        offset, self._written_bytes = self._written_bytes, self._written_bytes + len(data)
+        await self._file.append(data, offset)
+
+    async def _flush(self) -> None:
+        if self._gathered:
+            await self._append()
+        await self._file.flush(self._written_bytes)
+
+    async def _finish(self) -> None:
+        await self._flush()
+        await self._file.finish()
+
+
+class _LocalFile:
+    def __init__(self, path: str, url: str) -> None:
+        self._path = os.path.realpath(path)  # the process may change its folder
+        self._lengths_path = self._path + FLUSH_LENGTH
+        self._url = url
+        self._descriptor = -1
+        self._lengths = -1
+        self._lengths_bytes = 0
+        self._flushed_bytes = -1
+
+    async def begin(self) -> None:
+        await in_thread(self._begin, self._url)
+
+    async def append(self, data: bytes, offset: int) -> None:
+        await in_thread(lambda: write_at(self._descriptor, data, offset), self._url)
+
+    async def flush(self, length: int) -> None:
+        def work() -> None:
+            os.fdatasync(self._descriptor)
+            write_at(self._lengths, length.to_bytes(8, "big"), self._lengths_bytes)
+            os.fdatasync(self._lengths)
+            self._lengths_bytes += 8
+            self._flushed_bytes = length
+
+        await in_thread(work, self._url)
+
+    async def finish(self) -> None:
+        def work() -> None:
+            Path(self._lengths_path).unlink(missing_ok=True)
+            sync_folder(self._path)
+
+        await in_thread(work, self._url)
+
+    async def cut(self) -> None:
+        def work() -> None:
+            if self._flushed_bytes < 0:
+                Path(self._path).unlink(missing_ok=True)
+            else:
+                os.ftruncate(self._descriptor, self._flushed_bytes)
+                os.fsync(self._descriptor)
+            Path(self._lengths_path).unlink(missing_ok=True)
+            sync_folder(self._path)
+
+        await in_thread(work, self._url)
+
+    async def aclose(self) -> None:
+        await in_thread(self._close, self._url)
+
+    def _begin(self) -> None:
+        try:
+            # Alone, as the one that made the file, before the lengths are touched.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._descriptor = os.open(self._path, flags, 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self._lengths = os.open(self._lengths_path, flags, 0o666)
+            sync_folder(self._path)
+        except FileExistsError:
+            raise already_there(self._url) from None
+        except BaseException:
+            if self._descriptor >= 0:
+                Path(self._path).unlink(missing_ok=True)
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        for descriptor in (self._descriptor, self._lengths):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._lengths = -1
+
+
+class _MemoryFile:
+    """What was appended is seen from the flush on: a file that somebody reads cannot change its size."""
+
+    def __init__(self, url: str, shown: str) -> None:
+        self._path = MemoryFileSystem._strip_protocol(url)
+        self._url = shown
+        self._content = bytearray()
+        self._lengths = bytearray()
+
+    async def begin(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        if MemoryFileSystem().exists(self._path):
+            raise already_there(self._url)
+        self._show(self._path + FLUSH_LENGTH, self._lengths)
+        self._show(self._path, self._content)
+
+    async def append(self, data: bytes, offset: int) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._content[offset:] = data
+
+    async def flush(self, length: int) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._lengths += length.to_bytes(8, "big")
+        self._show(self._path, self._content)
+        self._show(self._path + FLUSH_LENGTH, self._lengths)
+
+    async def finish(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        MemoryFileSystem.store.pop(self._path + FLUSH_LENGTH, None)
+
+    async def cut(self) -> None:
+        if not self._lengths:
+            MemoryFileSystem.store.pop(self._path, None)
+        await self.finish()
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def _show(self, path: str, content: bytearray) -> None:
+        filesystem = MemoryFileSystem()
+        filesystem.store[path] = MemoryFile(filesystem, path, bytes(content))
+
+
+async def open_append_sink(
+    url: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,  # noqa: ARG001 - paths and memory have none
+) -> AppendSink:
+    """A new file that grows in place, at a path or in ``memory://``.
+
+    `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
+    the reason ``no_append`` for every other store.
+    """
+    text = os.fspath(url)
+    shown = strip_credentials(text)
+    kind = protocol_of(text)
+    file: _LocalFile | _MemoryFile
+    if kind in ("file", "local"):
+        file = _LocalFile(local_path(text), shown)
+    elif kind == "memory":
+        file = _MemoryFile(text, shown)
+    else:
+        raise Unsupported(
+            f"{kind} has no files that grow where they are read: local paths and memory:// have",
+            reason="no_append",
+            url=shown,
+        )
+    await file.begin()
+    return AppendSink(shown, file)

@@ -1,0 +1,205 @@
+"""A file that somebody may still be writing, read up to where its writer says that it is complete.
+
+Knows the lengths that a writer keeps beside its file (`io.append_sink`; Hive's streaming ingest has the
+same): 8 bytes each, big-endian, the last whole one valid; none, or a negative one, when nothing is valid yet;
+no such file when the file itself is complete, whatever its length. Must not know what the bytes mean.
+
+A file that grows is not held to one size and time of modification. What tells it from another one of its
+name is that bytes once valid never change: the last ones before each length are kept and compared with what
+stands there now, when the file is looked at again and when `verify` is called. A file that is complete is
+held to its version as any other source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
+from orcstream.io.append_sink import FLUSH_LENGTH
+from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.retry import RetryPolicy
+from orcstream.io.source import kind_of
+
+__all__ = ["GrowingSource", "flush_length_url"]
+
+_Open: TypeAlias = Callable[[], Awaitable[ByteSource]]
+
+# What is compared; a footer's counts and statistics are in it.
+ENDING_BYTES = 4096
+_ENTRY_BYTES = 8
+
+
+def flush_length_url(url: object) -> str:
+    """Where the lengths of a file are."""
+    if isinstance(url, bytes | bytearray | memoryview):
+        raise UsageError("bytes in memory do not grow; follow a file by its path or URL")
+    text = os.fspath(url) if isinstance(url, os.PathLike) else url
+    if not isinstance(text, str):
+        raise UsageError(f"a URL must be text or a path, not {type(url).__name__}")
+    if kind_of(text) in ("http", "https", "chain"):
+        raise Unsupported("files are followed on file systems, not here", reason="follow")
+    return text + FLUSH_LENGTH
+
+
+class _Opened:
+    """A source that is closed when the last of those who use it is done."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+        self.user_count = 1
+
+    async def leave(self) -> None:
+        self.user_count -= 1
+        if not self.user_count:
+            await self.source.aclose()
+
+
+class GrowingSource:
+    """A `ByteSource` whose `file_length` is where the file is valid up to; `refresh` looks again.
+
+    `open_file` and `open_lengths` open the file and its lengths as they are then. Until the first `refresh`
+    that answers true there is nothing to read.
+    """
+
+    def __init__(
+        self, url: str, cost: CostModel, open_file: _Open, open_lengths: _Open, retry: RetryPolicy
+    ) -> None:
+        self.url = url
+        self.cost = cost
+        self._open_file = open_file
+        self._open_lengths = open_lengths
+        self._retry = retry
+        self._opened: _Opened | None = None
+        self._length: int | None = None
+        self._ending: tuple[ByteRange, bytes] | None = None
+        self._saw_empty = False
+        self._is_closed = False
+        self.is_complete = False
+
+    # --- the file as it is now
+
+    async def refresh(self) -> bool:
+        """Look at the lengths again; true where the file is longer, or complete, since the last time.
+
+        Raises `SourceChanged` where another file has taken its place, `FileNotFoundError` where there is
+        none. A failure changes nothing: it may be called again.
+        """
+        if self.is_complete:
+            return False
+        length = await self._retry.run(self._valid_length, url=self.url)
+        if length is not None and (length < 0 or length == self._length):
+            return False
+        opened = _Opened(await self._open_file())
+        try:
+            is_new = await self._retry.run(lambda: self._take(opened.source, length), url=self.url)
+        except BaseException:
+            await opened.leave()
+            raise
+        if not is_new:
+            await opened.leave()
+            return False
+        if self._is_closed:
+            await opened.leave()
+            raise SourceError("the file was closed", url=self.url)
+        earlier, self._opened = self._opened, opened
+        self._length, self.is_complete = length, length is None
+        if earlier is not None:
+            await earlier.leave()
+        return True
+
+    async def _valid_length(self) -> int | None:
+        """The last length there is, -1 before the first; None where nobody keeps any."""
+        try:
+            lengths = await self._open_lengths()
+        except FileNotFoundError:
+            return None
+        try:
+            suffix = await lengths.fetch_suffix(2 * _ENTRY_BYTES - 1)
+        except FileNotFoundError:
+            return None
+        finally:
+            await lengths.aclose()
+        # An entry that is being written, or was torn by a crash, is none yet.
+        torn_bytes = suffix.file_length % _ENTRY_BYTES
+        entries = bytes(suffix.data)[: len(suffix.data) - torn_bytes]
+        return int.from_bytes(entries[-_ENTRY_BYTES:], "big", signed=True) if entries else -1
+
+    async def _take(self, source: ByteSource, length: int | None) -> bool:
+        """Whether the file can be read up to `length` (None: as it is) from now on."""
+        if length is None and self._ending is None and not self._saw_empty:
+            # A writer makes its file before it makes the lengths: one that is empty may get them yet.
+            suffix = await source.fetch_suffix(1)
+            self._saw_empty = suffix.file_length == 0
+            return not self._saw_empty
+        await self._compare(source)
+        return True
+
+    async def _compare(self, source: ByteSource) -> None:
+        if self._ending is None:
+            return
+        where, ending = self._ending
+        found: BytesLike = b""
+        with suppress(ShortRead):
+            found = await source.fetch(where)
+        if bytes(found) != ending:
+            raise SourceChanged("another file has taken the place of the one that was followed", url=self.url)
+
+    # --- as a source
+
+    @property
+    def file_length(self) -> int | None:
+        if self._length is None and self._opened is not None:
+            return self._opened.source.file_length
+        return self._length
+
+    @property
+    def fingerprint(self) -> str:
+        return self._opened.source.fingerprint if self._opened is not None and self.is_complete else ""
+
+    def pin(self, file_length: int, fingerprint: str) -> None:  # noqa: ARG002 - of the contract
+        raise UsageError("a tail of another time says nothing about a file that grows", url=self.url)
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        opened = self._current()
+        if self.is_complete:
+            return await opened.source.fetch_suffix(length)
+        stop = self._length or 0
+        where = ByteRange(max(0, stop - length), stop)
+        data = await self.fetch(where)
+        start = max(where.start, stop - ENDING_BYTES)
+        self._ending = ByteRange(start, stop), bytes(memoryview(data)[start - where.start :])
+        return Suffix(data, stop, "")
+
+    async def fetch(self, range: ByteRange) -> BytesLike:
+        opened = self._current()
+        opened.user_count += 1
+        try:
+            return await opened.source.fetch(range)
+        finally:
+            await opened.leave()
+
+    async def verify(self) -> None:
+        opened = self._current()
+        if self.is_complete:
+            await opened.source.verify()
+            return
+        opened.user_count += 1
+        try:
+            await self._compare(opened.source)
+        finally:
+            await opened.leave()
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.leave()
+
+    def _current(self) -> _Opened:
+        if self._opened is None:
+            raise SourceError("nothing of the file can be read yet, or any more", url=self.url)
+        return self._opened

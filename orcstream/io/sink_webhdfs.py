@@ -1,0 +1,263 @@
+"""HDFS, through WebHDFS: a temporary beside the target that grows by appends, then renamed over it.
+
+Knows in which order calls may be made and repeated. The file is created empty, then each part is appended,
+one at a time. These are apart because an append to a file that was deleted does nothing: whatever is still
+under way when a writer gives up can bring nothing back.
+
+An append whose answer was lost may have added any beginning of its part, or may do so later. Then
+
+1. the temporary is renamed: an append that has not begun finds no file of that name any more;
+2. nothing is appended to it, which fails while another append still has the file open;
+3. the length of the file is what has arrived, and the part is continued from there.
+
+So no byte is written twice. Parts are durable as HDFS has it: each DataNode that holds a copy has received
+them. The rename replaces a file at once. The file's id stays the same, so it tells a commit whose answer was
+lost from one that never arrived.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from orcstream.byterange import BytesLike
+from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
+from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, is_temporary_of, temporary_name
+from orcstream.io.clients import Lease
+from orcstream.io.part_sink import policy_of
+from orcstream.io.retry import is_transient
+from orcstream.io.webhdfs import FileStatus, HdfsConnection, WebHdfs, lease_webhdfs, place_of
+
+__all__ = ["HdfsFile", "WebHdfsStore", "open_webhdfs_store"]
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsFile:
+    """A prepared file; the id tells it from others, under either name. It is 0 where the server has none."""
+
+    path: str
+    temporary: str
+    file_id: int
+
+    @property
+    def remains(self) -> str:
+        """What lies in the store until the commit."""
+        return self.temporary
+
+
+class WebHdfsStore:
+    """One path of a file system."""
+
+    part_cap = None
+    smallest_part_bytes = 1
+    upload_cap = 1  # a file is written from its first byte to its last
+
+    def __init__(self, lease: Lease[HdfsConnection], path: str, url: str) -> None:
+        self._hdfs = WebHdfs(lease.client, url)
+        self._lease = lease
+        self._path = path
+        self._url = url
+        self._unsettled = False  # whether a rename was sent whose outcome is not known
+
+    def new_upload(self, options: SinkOptions) -> _Upload:
+        return _Upload(self._hdfs, self._path, self._url, min(options.timeout_s, options.abort_timeout_s))
+
+    async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
+        file = _state_of(prepared)
+        self._unsettled = False
+        try:
+            await policy_of(options).run(lambda: self._commit(file, prepared), url=self._url)
+        except RetriesExhausted as error:
+            if not self._unsettled:
+                raise
+            raise CommitUnknown(
+                f"the answer to the rename was lost; the file is there if {file.temporary} is not; "
+                "committing again, or discarding, settles it",
+                url=self._url,
+            ) from error
+
+    async def discard(self, prepared: Prepared) -> None:
+        await self._hdfs.delete(_state_of(prepared).temporary)
+
+    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:
+        status = await self._hdfs.status_or_none(self._path)
+        whole = status is not None and status.is_folder
+        folders, name = [self._path], None
+        if not whole:
+            folder, name = posixpath.split(self._path)
+            folders = [folder]
+        found: list[Leftover] = []
+        while folders:
+            folder = folders.pop()
+            for one in await self._list_folder(folder):
+                path = posixpath.join(folder, one.name)
+                age_s = time.time() - one.modified_ms / 1000
+                if one.is_folder and whole:
+                    folders.append(path)
+                elif not one.is_folder and is_temporary_of(one.name, name) and age_s >= older_than_s:
+                    found.append(
+                        Leftover(url=self._named(path), kind="temporary", identity=path, age_s=age_s)
+                    )
+        found.sort(key=lambda leftover: leftover.identity)
+        if remove:
+            for leftover in found:
+                await self._hdfs.delete(leftover.identity)
+        return found
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+    async def _list_folder(self, path: str) -> list[FileStatus]:
+        try:
+            return await self._hdfs.list_folder(path)
+        except FileNotFoundError:  # deleted meanwhile, or never there
+            return []
+
+    def _named(self, path: str) -> str:
+        """The URL of another path of the same server, spelled as the user spells it."""
+        scheme, _, rest = self._url.partition("://")
+        return f"{scheme}://{rest.partition('/')[0]}{path}"
+
+    async def _commit(self, file: HdfsFile, prepared: Prepared) -> None:
+        if await self._is_committed(file):
+            self._unsettled = False
+            return
+        unsettled, self._unsettled = self._unsettled, True
+        try:
+            await self._hdfs.rename(file.temporary, file.path, overwrite=prepared.overwrite)
+        except (FileNotFoundError, FileExistsError) as error:
+            # An earlier attempt may have been carried out after all.
+            await self._judge(file, error, unsettled)
+        except PermissionError:
+            self._unsettled = unsettled
+            raise
+        self._unsettled = False
+
+    async def _judge(self, file: HdfsFile, error: OSError, unsettled: bool) -> None:
+        """What it means that there was nothing to rename, or something in the way."""
+        if await self._is_committed(file):
+            return
+        self._unsettled = unsettled
+        if isinstance(error, FileExistsError):
+            raise error
+        if await self._hdfs.status_or_none(file.path) is None and not unsettled:
+            raise CommitFailed("what was prepared is gone", url=self._url) from error
+        raise CommitUnknown(
+            "what was prepared is gone: it was discarded, or committed, and the file replaced since",
+            url=self._url,
+        ) from error
+
+    async def _is_committed(self, file: HdfsFile) -> bool:
+        seen = await self._hdfs.status_or_none(file.path)
+        return seen is not None and file.file_id != 0 and seen.file_id == file.file_id
+
+
+class _Upload:
+    retries_parts = True
+
+    def __init__(self, hdfs: WebHdfs, path: str, url: str, create_timeout_s: float) -> None:
+        self._hdfs = hdfs
+        self._path = path
+        self._url = url
+        self._create_timeout_s = create_timeout_s
+        self._created: list[str] = []  # every name under which a file was asked to be created
+        self._names: list[str] = []  # that our file had, has, or may have, in this order
+        self._stored_bytes = 0
+        self._in_doubt = False  # whether an append was sent that was not answered
+
+    async def begin(self) -> None:
+        earlier = await self._hdfs.status_or_none(self._path)
+        if earlier is not None and earlier.is_folder:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._url)
+        # A name of its own for each attempt: an earlier one may be carried out later.
+        temporary = self._new_name()
+        self._created.append(temporary)
+        try:
+            # What is created after we gave up would stay, so the request is not cancelled.
+            with anyio.fail_after(self._create_timeout_s, shield=True):
+                await self._hdfs.create(temporary, permission=earlier.permission if earlier else "")
+        except FileExistsError:
+            pass  # nobody else knows the name: aiohttp sent the request a second time
+        except Exception as error:
+            if not is_transient(error):
+                self._created.remove(temporary)
+            raise
+        self._names = [temporary]
+
+    async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
+        if self._in_doubt:
+            await self._settle()
+        done = self._stored_bytes - offset
+        if not 0 <= done <= len(data):
+            raise SinkError(
+                f"{offset} bytes were stored, and the file has {self._stored_bytes}", url=self._url
+            )
+        rest: BytesLike = memoryview(data)[done:] if done else data
+        if len(rest):
+            self._in_doubt = True
+            await self._hdfs.append(self._names[-1], rest)
+            self._in_doubt = False
+            self._stored_bytes = offset + len(data)
+
+    async def finish(self, length: int) -> HdfsFile:
+        temporary = self._names[-1]
+        for name in dict.fromkeys([*self._created, *self._names[:-1]]):
+            if name != temporary:
+                await self._hdfs.delete(name)
+        status = await self._hdfs.status(temporary)
+        if status.length != length:
+            raise SinkError(f"{length} bytes were written, the file has {status.length}", url=self._url)
+        return HdfsFile(self._path, temporary, status.file_id)
+
+    async def discard(self) -> None:
+        # Older names first: what is renamed meanwhile is met under its next one.
+        for name in dict.fromkeys([*self._created, *self._names]):
+            await self._hdfs.delete(name)
+
+    @property
+    def remains(self) -> str:
+        """What a discard has to remove, of which all but one may not be there."""
+        return ", ".join(dict.fromkeys([*self._created, *self._names]))
+
+    def _new_name(self) -> str:
+        folder, name = posixpath.split(self._path)
+        return posixpath.join(folder, temporary_name(name))
+
+    async def _settle(self) -> None:
+        """Find out what has arrived of an append that was not answered."""
+        name = self._new_name()
+        # Before it is sent: a rename whose answer is lost has given the file this name.
+        self._names.append(name)
+        for earlier in self._names[:-1]:  # older names first, as when they are deleted
+            if await self._renamed(earlier, name):
+                break
+        # Also where nothing was renamed: aiohttp may have sent a request a second time.
+        await self._hdfs.append(name, b"")
+        self._stored_bytes = (await self._hdfs.status(name)).length
+        self._in_doubt = False
+
+    async def _renamed(self, name: str, target: str) -> bool:
+        try:
+            await self._hdfs.rename(name, target, overwrite=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+
+async def open_webhdfs_store(url: str, options: Mapping[str, Any], shown: str) -> WebHdfsStore:
+    place = place_of(url, shown)
+    lease = await lease_webhdfs({**place.options, **options}, shown)
+    return WebHdfsStore(lease, place.path, shown)
+
+
+def _state_of(prepared: Prepared) -> HdfsFile:
+    if not isinstance(prepared.state, HdfsFile):
+        raise UsageError("this was not prepared on HDFS", url=prepared.shown)
+    return prepared.state

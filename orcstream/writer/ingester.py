@@ -1,0 +1,597 @@
+"""Rows that arrive over time, as files that are rolled by size, rows and age.
+
+Knows queues, open files and the clock of the loop. Must not know how a file is written (`writer.writer`).
+
+`write` only checks rows and puts them into a queue, as a whole or not at all; so a caller that is cancelled
+or fails leaves nothing half done. One task, the ingester's own, takes them from there, sorts them by
+partition, encodes them, and begins commits, several of which go on side by side; it also wakes when a file or
+a row becomes too old. While the queue is full, because encoding or the store is behind, `write` waits. A
+failure of any of it ends the task: it aborts what is open, and whoever calls next is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from orcstream.codec.grouping import joined, keeps_little
+from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
+from orcstream.codec.row_gathering import RowGatherer
+from orcstream.codec.writable import check_writable
+from orcstream.errors import CommitUnknown, SinkError, UsageError
+from orcstream.io.folders import make_folder_of
+from orcstream.schema import Schema
+from orcstream.writer.creating import Creating
+from orcstream.writer.partitions import Partition, Partitioner
+from orcstream.writer.template import UrlTemplate, longest_text
+from orcstream.writer.workers import Workers
+from orcstream.writer.writer import OrcWriter
+
+__all__ = ["IngestOptions", "IngestedFile", "Ingester"]
+
+_State = Literal["open", "ending", "committed", "aborted"]
+_Pieces = list[tuple[Partition, IngestedRows]]
+
+# Rows of a partition wait until there are so many bytes of them, and single rows until there are so many.
+HELD_BYTES = 1 << 20
+GATHERED_ROWS = 4096
+# Rows that are encoded before the size of the file is looked at again.
+PIECE_BYTES = 4 << 20
+COMMITS_AT_ONCE = 8
+# A store that lost the answer to a commit is asked so often what became of it.
+COMMIT_ATTEMPTS = 3
+# Single rows are taken without a pause; every so many of them other tasks get their turn.
+ROWS_WITHOUT_PAUSE = 64
+# Bytes on their way become fewer without anybody being told.
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedFile:
+    """A file that was committed: `partition` has the values of its partition columns; `length` in bytes."""
+
+    url: str
+    partition: Mapping[str, Any]
+    row_count: int
+    stripe_count: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """What `ingest` was told, checked. `new_file` makes a file of a URL and a schema."""
+
+    template: UrlTemplate
+    keep_partition_columns: bool
+    max_bytes: int
+    max_rows: int | None
+    max_age_s: float | None
+    flush_deadline_s: float | None
+    memory_limit: int
+    max_open_files: int
+    on_file: Callable[[IngestedFile], object] | None
+    new_file: Callable[[str, Schema], Creating]
+    growing: bool
+
+
+@dataclass(slots=True)
+class _Item:
+    """What the queue holds: rows, sorted already or single ones, or the wish for a flush."""
+
+    since: float
+    size_bytes: int = 0
+    pieces: _Pieces | None = None
+    rows: Any = None
+    flushed: anyio.Event | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _OpenFile:
+    """A file under construction. Rows came first at `since`, and those not flushed at `unflushed_since`."""
+
+    partition: Partition
+    since: float
+    writer: OrcWriter | None = None
+    pieces: list[IngestedRows] = field(default_factory=list)
+    row_count: int = 0
+    waiting_bytes: int = 0
+    unflushed_since: float | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        return self.waiting_bytes + (self.writer.held_bytes if self.writer is not None else 0)
+
+
+class Ingester:
+    """Takes rows for as long as there are any; made by `orcstream.ingest`. Several tasks may write."""
+
+    def __init__(self, options: IngestOptions, schema: Schema | None) -> None:
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._state: _State = "open"
+        self._partitioner: Partitioner | None = None
+        self._gatherer: RowGatherer | None = None
+        self._gathered_since: float | None = None
+        self._row_count = 0
+        self._queue: deque[_Item] = deque()
+        self._queued_bytes = 0
+        self._changed = anyio.Event()
+        self._first = anyio.Lock()
+        self._open: OrderedDict[Partition, _OpenFile] = OrderedDict()
+        self._committing: set[_OpenFile] = set()
+        self._files: list[IngestedFile] = []
+        self._next_number = 0
+        self._failure: BaseException | None = None
+        self._left_behind: SinkError | None = None
+        self._scope = anyio.CancelScope()
+        if schema is not None:
+            self._set_schema(schema)
+        self._task = asyncio.create_task(self._run(), name="orcstream ingest")
+
+    # --- what is known
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema of the data, partition columns included; None before the first, if none was given."""
+        return None if self._partitioner is None else self._partitioner.schema
+
+    @property
+    def row_count(self) -> int:
+        """Rows taken so far, whether their files are committed or not."""
+        return self._row_count
+
+    @property
+    def files(self) -> tuple[IngestedFile, ...]:
+        """The files that were committed so far, in the order of their commits."""
+        return tuple(self._files)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory held by rows that wait, by open files and by bytes on their way."""
+        gathered = 0 if self._gatherer is None else self._gatherer.size_bytes
+        return gathered + self._queued_bytes + self._open_bytes() + self._committing_bytes()
+
+    # --- rows
+
+    async def write(self, data: object) -> int:
+        """Take rows, all or none; answers how many. Takes what `OrcWriter.write` takes.
+
+        Waits while what was written before is not encoded and sent yet. Raises `SchemaMismatch` for data that
+        does not fit, and what ended the ingest, if something did. Data of more than an eighth of the memory
+        limit, and the batches of a stream, are taken part by part: an error or a cancellation may come
+        between. Lists of a few rows are cheap, and kept together until they are enough.
+        """
+        self._check_open()
+        gatherer = self._gatherer
+        if gatherer is None:
+            return await self._write_vectors(data)
+        # All waiting comes before anything is taken: a write that is cancelled has taken nothing.
+        if len(gatherer.rows) >= GATHERED_ROWS or gatherer.size_bytes >= HELD_BYTES:
+            self._queue_gathered()
+            await self._wait_for_room()
+        elif len(gatherer.rows) % ROWS_WITHOUT_PAUSE == ROWS_WITHOUT_PAUSE - 1:
+            await anyio.lowlevel.checkpoint()
+        self._check_open()
+        if not gatherer.add(data):
+            return await self._write_vectors(data)
+        count = len(data)  # type: ignore[arg-type]  # a list
+        self._row_count += count
+        if self._gathered_since is None:
+            self._gathered_since = self._loop.time()
+            self._tell()  # there is another row that grows old
+        return count
+
+    async def _write_vectors(self, data: object) -> int:
+        source = await anyio.to_thread.run_sync(lambda: UserData(data))
+        partitioner = self._partitioner or await self._first_schema(source)
+        count = 0
+        batches = source.vectors(partitioner.schema)
+
+        def check() -> IngestedRows | None:
+            rows = next(batches, None)
+            if rows is not None:
+                check_writable(rows, self._encode_options, lossy_timestamps=self._lossy_timestamps)
+            return rows
+
+        rows = await anyio.to_thread.run_sync(check)
+        while rows is not None:
+            following = await anyio.to_thread.run_sync(check)
+            for start, stop in self._cuts(rows):
+                part = _slice(rows, start, stop)
+                pieces = await anyio.to_thread.run_sync(partitioner.split, part)
+                await self._wait_for_room()
+                self._check_open()
+                self._queue_gathered()
+                self._put(_Item(self._loop.time(), part.size_bytes, pieces))
+                self._row_count += part.row_count
+                count += part.row_count
+            rows = following
+        return count
+
+    def _cuts(self, rows: IngestedRows) -> Iterator[tuple[int, int]]:
+        """Parts of the rows that the queue has room for several of."""
+        each = max(1, rows.size_bytes // max(1, rows.row_count))
+        count = max(1, self._options.memory_limit // 8 // each)
+        for start in range(0, rows.row_count, count):
+            yield start, min(start + count, rows.row_count)
+
+    async def _first_schema(self, source: UserData) -> Partitioner:
+        async with self._first:
+            if self._partitioner is None:
+                self._set_schema(await anyio.to_thread.run_sync(source.schema))
+        assert self._partitioner is not None
+        return self._partitioner
+
+    def _set_schema(self, schema: Schema) -> None:
+        options = self._options
+        template = options.template
+        partitioner = Partitioner(schema, template.columns, keep=options.keep_partition_columns)
+        # Raises for a schema that the other options do not fit.
+        creating = options.new_file("file:///", partitioner.file_schema)
+        self._encode_options = creating.options.encode_options(partitioner.file_schema)
+        self._lossy_timestamps = creating.options.lossy_timestamps
+        self._workers = Workers(creating.options.threads, creating.options.new_compressor)
+        # A character may take so many bytes in a path.
+        longest = {name: longest_text(name) // 4 for name in template.columns}
+        self._gatherer = RowGatherer(schema, self._encode_options, longest)
+        self._partitioner = partitioner
+
+    def _queue_gathered(self) -> None:
+        """Single rows go before what comes after them."""
+        if self._gathered_since is None or self._gatherer is None:
+            return
+        since, self._gathered_since = self._gathered_since, None
+        rows, size_bytes = self._gatherer.take()
+        self._put(_Item(since, size_bytes, rows=rows))
+
+    def _put(self, item: _Item) -> None:
+        self._queue.append(item)
+        self._queued_bytes += item.size_bytes
+        self._tell()
+
+    async def _wait_for_room(self) -> None:
+        while self._queued_bytes >= self._options.memory_limit // 4:
+            await self._change()
+        if self._failure is not None:
+            raise self._failure
+
+    # --- the end, and what is between
+
+    async def flush(self) -> None:
+        """Commit everything written so far, and wait for it; growing files are flushed and stay open."""
+        self._check_open()
+        self._queue_gathered()
+        flushed = anyio.Event()
+        self._put(_Item(self._loop.time(), flushed=flushed))
+        while not flushed.is_set():
+            await self._change()
+
+    async def commit(self) -> tuple[IngestedFile, ...]:
+        """Commit everything and end; answers all files. May be called again if it was cancelled."""
+        if self._state == "open":
+            self._check_open()
+            self._queue_gathered()
+            self._state = "ending"
+            self._tell()
+        if self._state == "aborted":
+            raise UsageError("the ingest was aborted")
+        while not self._task.done():
+            await self._change()
+        if self._failure is not None:
+            raise self._failure
+        self._state = "committed"
+        return self.files
+
+    async def abort(self) -> None:
+        """End without the rows that are not committed yet; files that are committed stay.
+
+        A commit that has begun is let finish. Growing files end at their last flush. Not cancelled, and
+        bounded in time; may be called again. Raises `SinkError` where a store would not let go.
+        """
+        if self._state == "committed":
+            return
+        self._state = "aborted"
+        self._scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._task])
+        left, self._left_behind = self._left_behind, None
+        if left is not None:
+            raise left
+
+    async def aclose(self) -> None:
+        """Abort what was not committed."""
+        await self.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit, or abort because of an error."""
+        if error is None and self._state != "aborted":
+            try:
+                await self.commit()
+            except BaseException as failure:
+                await self._abort_because(failure)
+                raise
+        elif error is not None:
+            await self._abort_because(error)
+
+    async def _abort_because(self, error: BaseException) -> None:
+        try:
+            await self.abort()
+        except SinkError as failure:
+            error.add_note(str(failure))
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._state != "open":
+            raise UsageError(f"nothing can be written any more: the ingest is {self._state}")
+
+    def _tell(self) -> None:
+        """Something changed that somebody may wait for."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _change(self) -> None:
+        """Wait for the next change; raises what ended the ingest."""
+        if not self._task.done():
+            await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
+        if self._task.done() and self._state == "aborted":
+            raise UsageError("the ingest was aborted")
+
+    # --- the ingester's own task
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as self._commits:
+                    await self._work()
+        except asyncio.CancelledError:  # not by `abort`: the loop is ending
+            self._failure = UsageError("the event loop of the ingest was ended")
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised to whoever calls next
+            self._failure = _first_of(error)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._abort_open()
+            # After the last await: who waits finds the task done.
+            self._loop.call_soon(self._tell)
+
+    async def _work(self) -> None:
+        while self._queue or self._state != "ending":
+            changed = self._changed
+            self._queue_old_rows()
+            if self._queue:
+                item = self._queue.popleft()
+                await self._take(item)
+                del item
+            else:
+                due = self._next_due()
+                with anyio.move_on_after(None if due is None else max(0.0, due - self._loop.time())):
+                    await changed.wait()
+            await self._flush_due()
+        for file in list(self._open.values()):
+            await self._roll(file)
+
+    async def _take(self, item: _Item) -> None:
+        if item.flushed is not None:
+            await self._flush_all()
+            item.flushed.set()
+        else:
+            pieces = item.pieces
+            if pieces is None:
+                pieces = await anyio.to_thread.run_sync(self._pieces_of, item.rows)
+            for partition, rows in pieces:
+                await self._add(partition, rows, item.since)
+        self._queued_bytes -= item.size_bytes
+        self._tell()
+
+    def _pieces_of(self, rows: Any) -> _Pieces:
+        partitioner = self._partitioner
+        assert partitioner is not None
+        found = UserData(rows).vectors(partitioner.schema)
+        return [piece for some in found for piece in partitioner.split(some)]
+
+    async def _add(self, partition: Partition, rows: IngestedRows, since: float) -> None:
+        """Give rows to their file, and to the next one where it is full."""
+        at = 0
+        row_bytes = max(1, rows.size_bytes // max(1, rows.row_count))
+        most_rows = max(1, min(PIECE_BYTES, self._options.max_bytes) // row_bytes)
+        while at < rows.row_count:
+            file = await self._file_of(partition, since)
+            room = rows.row_count - at
+            if self._options.max_rows is not None:
+                room = self._options.max_rows - file.row_count
+            stop = min(rows.row_count, at + min(room, most_rows))
+            piece = _slice(rows, at, stop)
+            at = stop
+            file.pieces.append(piece)
+            file.row_count += piece.row_count
+            file.waiting_bytes += piece.size_bytes
+            if file.unflushed_since is None:
+                file.unflushed_since = since
+            if file.waiting_bytes >= min(HELD_BYTES, self._options.max_bytes) or not keeps_little(piece):
+                await self._encode(file)
+            if self._is_full(file):
+                await self._roll(file)
+        await self._bound_memory()
+
+    async def _file_of(self, partition: Partition, since: float) -> _OpenFile:
+        """The partition's open file; makes room for a new one."""
+        file = self._open.get(partition)
+        if file is None:
+            while len(self._open) >= self._options.max_open_files:
+                await self._roll(next(iter(self._open.values())))
+            file = self._open[partition] = _OpenFile(partition, since)
+        self._open.move_to_end(partition)
+        return file
+
+    def _is_full(self, file: _OpenFile) -> bool:
+        if file.row_count == self._options.max_rows:
+            return True
+        return file.writer is not None and file.writer.size_bytes >= self._options.max_bytes
+
+    async def _encode(self, file: _OpenFile) -> None:
+        """Hand the rows that wait to the file's writer."""
+        if file.writer is None:
+            file.writer = await self._new_writer(file.partition)
+        pieces, file.pieces, file.waiting_bytes = file.pieces, [], 0
+        await file.writer.write(ReadyRows(list(joined(pieces))))
+
+    async def _new_writer(self, partition: Partition) -> OrcWriter:
+        assert self._partitioner is not None
+        number, self._next_number = self._next_number, self._next_number + 1
+        url = self._options.template.url(dict(partition.texts), number)
+        await make_folder_of(url)
+        creating = self._options.new_file(url, self._partitioner.file_schema)
+        return await creating.create(self._workers)
+
+    # --- files that end
+
+    async def _roll(self, file: _OpenFile) -> None:
+        """Begin the commit of a file; waits while too many are under way."""
+        if file.pieces:
+            await self._encode(file)
+        while len(self._committing) >= COMMITS_AT_ONCE:
+            await self._changed.wait()
+        del self._open[file.partition]
+        self._committing.add(file)
+        self._commits.start_soon(self._commit, file)
+
+    async def _commit(self, file: _OpenFile) -> None:
+        assert file.writer is not None
+        try:
+            async with file.writer as writer:
+                if not self._options.growing:
+                    await writer.prepare()
+                # What happened must be known.
+                with anyio.CancelScope(shield=True):
+                    result = await _committed(writer)
+        finally:
+            self._tell()
+        self._committing.discard(file)
+        partition = dict(file.partition.values)
+        found = IngestedFile(result.url, partition, result.row_count, result.stripe_count, result.length)
+        self._files.append(found)
+        self._tell()
+        if self._options.on_file is not None:
+            answer = self._options.on_file(found)
+            if inspect.isawaitable(answer):
+                await answer
+
+    async def _flush_all(self) -> None:
+        for file in list(self._open.values()):
+            await self._flush(file)
+        while self._committing:
+            await self._changed.wait()
+
+    async def _flush(self, file: _OpenFile) -> None:
+        if not self._options.growing:
+            await self._roll(file)
+            return
+        if file.pieces:
+            await self._encode(file)
+        if file.unflushed_since is not None and file.writer is not None:
+            file.unflushed_since = None
+            await file.writer.flush()
+
+    async def _abort_open(self) -> None:
+        for file in [*self._open.values(), *self._committing]:
+            if file.writer is None:
+                continue
+            try:
+                await file.writer.abort()
+            except SinkError as error:
+                self._left_behind = self._left_behind or error
+            except Exception as error:  # noqa: BLE001 - the others have to end, too
+                self._failure = self._failure or error
+        self._open.clear()
+        self._committing.clear()
+        self._queue.clear()
+
+    # --- time
+
+    def _due_of_rows(self, since: float) -> float | None:
+        """When rows that came then have to be on their way."""
+        ages = [age for age in (self._options.max_age_s, self._options.flush_deadline_s) if age is not None]
+        return since + min(ages) if ages else None
+
+    def _queue_old_rows(self) -> None:
+        due = None if self._gathered_since is None else self._due_of_rows(self._gathered_since)
+        if due is not None and due <= self._loop.time():
+            self._queue_gathered()
+
+    def _next_due(self) -> float | None:
+        found = [due for file in self._open.values() for due in self._dues(file) if due is not None]
+        if self._gathered_since is not None and (due := self._due_of_rows(self._gathered_since)) is not None:
+            found.append(due)
+        return min(found, default=None)
+
+    def _dues(self, file: _OpenFile) -> tuple[float | None, float | None]:
+        """When a file has to be committed, and when its rows have to be flushed."""
+        age_s, deadline_s = self._options.max_age_s, self._options.flush_deadline_s
+        rolled = None if age_s is None else file.since + age_s
+        if deadline_s is None or file.unflushed_since is None:
+            return rolled, None
+        return rolled, file.unflushed_since + deadline_s
+
+    async def _flush_due(self) -> None:
+        now = self._loop.time()
+        for file in list(self._open.values()):
+            rolled, flushed = self._dues(file)
+            if rolled is not None and rolled <= now:
+                await self._roll(file)
+            elif flushed is not None and flushed <= now:
+                await self._flush(file)
+
+    # --- memory: a quarter for rows that wait, a half for open files, the rest for those being committed
+
+    async def _bound_memory(self) -> None:
+        while self._open and self._open_bytes() > self._options.memory_limit // 2:
+            await self._roll(next(iter(self._open.values())))
+        while self._committing and self._open_bytes() + self._committing_bytes() > (
+            self._options.memory_limit // 4 * 3
+        ):
+            with anyio.move_on_after(LOOK_S):
+                await self._changed.wait()
+
+    def _open_bytes(self) -> int:
+        return sum(file.held_bytes for file in self._open.values())
+
+    def _committing_bytes(self) -> int:
+        return sum(file.held_bytes for file in self._committing)
+
+
+def _slice(rows: IngestedRows, start: int, stop: int) -> IngestedRows:
+    if start == 0 and stop == rows.row_count:
+        return rows
+    return IngestedRows(rows.fields, tuple(v.slice(start, stop) for v in rows.vectors), stop - start)
+
+
+async def _committed(writer: OrcWriter) -> Any:
+    for _ in range(COMMIT_ATTEMPTS - 1):
+        try:
+            return await writer.commit()
+        except CommitUnknown:
+            await anyio.lowlevel.checkpoint()
+    return await writer.commit()
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

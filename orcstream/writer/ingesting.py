@@ -1,0 +1,146 @@
+"""Beginning an ingest: what the user says, checked before anything is opened.
+
+The defaults of ingesting live here; those of the files in `writer.creating`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from types import TracebackType
+from typing import Any
+
+from orcstream.codec.arrow_schema import schema_of
+from orcstream.errors import UsageError
+from orcstream.schema import Schema
+from orcstream.writer.creating import Creating, create
+from orcstream.writer.ingester import IngestedFile, Ingester, IngestOptions
+from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
+from orcstream.writer.partitions import Partitioner
+from orcstream.writer.template import UrlTemplate
+
+__all__ = ["Ingesting", "ingest"]
+
+_WRITERS = 4
+_OWN = frozenset({"url", "schema", "memory_limit", "overwrite", "growing"})
+
+
+def ingest(
+    url_template: str,
+    schema: object = None,
+    *,
+    partition_by: Sequence[str] | None = None,
+    keep_partition_columns: bool = False,
+    max_bytes: int = 256 << 20,
+    max_rows: int | None = None,
+    max_age_s: float | None = None,
+    flush_deadline_s: float | None = None,
+    memory_limit: int = DEFAULT_MEMORY_LIMIT,
+    max_open_files: int = 64,
+    on_file: Callable[[IngestedFile], object] | None = None,
+    overwrite: bool = False,
+    growing: bool = False,
+    **create_options: Any,
+) -> Ingesting:
+    """Write rows that arrive over time to many files.
+
+    Either ``async with orcstream.ingest(template, schema) as out: await out.write(rows)``, which commits what
+    is open at the end of the block, and aborts it when an exception leaves the block; or
+    ``out = await orcstream.ingest(template, schema)`` and, at the end, ``await out.commit()`` or
+    ``await out.abort()``. Each file appears whole or not at all; those that were committed stay.
+
+    `url_template` names the files: ``s3://bucket/events/date={date}/part-{number:05}-{uuid}.orc``. There are
+    ``{number}``, which counts the files of this ingest, ``{uuid}``, and columns, by whose values the rows are
+    partitioned. With `partition_by` and no column in the template, folders ``name=value`` are put before the
+    last segment. Values are escaped as Hive does, with ``__HIVE_DEFAULT_PARTITION__`` for nulls. The files
+    have the partition columns only with `keep_partition_columns`.
+
+    - A file ends with the rows that make it about `max_bytes` long, with its `max_rows`, and at the age of
+      `max_age_s` seconds, counted from its first row, also when no more rows come.
+    - `flush_deadline_s`: so many seconds after a row was written, at the latest, its commit begins; with
+      `growing` its flush, and the file goes on.
+    - `memory_limit`: bytes for all that waits, is encoded and is on its way. Where the open files need more
+      than half of it, or are more than `max_open_files`, the one that got no rows for longest is committed.
+    - `on_file`: called with each `IngestedFile` after its commit, and awaited where it is asynchronous. What
+      it raises ends the ingest.
+    - `overwrite`: whether a file that is there already may be replaced.
+    - `create_options`: those of `create`, for each file.
+
+    Raises `UsageError` for what cannot be.
+    """
+    for name in create_options:
+        if name in _OWN or name not in inspect.signature(create).parameters:
+            raise UsageError(f"ingest has no option {name!r}")
+    _integer("max_bytes", max_bytes, 1)
+    _integer("max_open_files", max_open_files, 1)
+    _integer("memory_limit", memory_limit, _WRITERS * LEAST_MEMORY_LIMIT)
+    if max_rows is not None:
+        _integer("max_rows", max_rows, 1)
+    _seconds("max_age_s", max_age_s)
+    _seconds("flush_deadline_s", flush_deadline_s)
+    template = UrlTemplate.parse(url_template, partition_by)
+
+    def new_file(url: str, file_schema: Schema | None) -> Creating:
+        return create(
+            url,
+            file_schema,
+            memory_limit=memory_limit // _WRITERS,
+            overwrite=overwrite or template.is_unique,
+            growing=growing,
+            **create_options,
+        )
+
+    found = None if schema is None else schema_of(schema)
+    file_schema = None
+    if found is not None:
+        file_schema = Partitioner(found, template.columns, keep=keep_partition_columns).file_schema
+    new_file("file:///", file_schema)
+    options = IngestOptions(
+        template=template,
+        keep_partition_columns=keep_partition_columns,
+        max_bytes=max_bytes,
+        max_rows=max_rows,
+        max_age_s=max_age_s,
+        flush_deadline_s=flush_deadline_s,
+        memory_limit=memory_limit,
+        max_open_files=max_open_files,
+        on_file=on_file,
+        new_file=new_file,
+        growing=growing,
+    )
+    return Ingesting(options, found)
+
+
+class Ingesting:
+    """An ingest about to begin: await it, or enter it."""
+
+    def __init__(self, options: IngestOptions, schema: Schema | None) -> None:
+        self._options = options
+        self._schema = schema
+        self._ingester: Ingester | None = None
+
+    def __await__(self) -> Generator[Any, None, Ingester]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> Ingester:
+        self._ingester = await self._begin()
+        return self._ingester
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ingester is not None:
+            await self._ingester.__aexit__(kind, error, trace)
+
+    async def _begin(self) -> Ingester:
+        return Ingester(self._options, self._schema)
+
+
+def _integer(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} must be an integer of at least {least}, not {value!r}")
+
+
+def _seconds(name: str, value: object) -> None:
+    if value is not None and (type(value) not in (int, float) or not value > 0):  # type: ignore[operator]
+        raise UsageError(f"{name} must be a number of seconds above 0, or None, not {value!r}")

@@ -1,0 +1,421 @@
+"""Merging files without decoding them: tails are read side by side, then stripes are copied by ranges.
+
+Knows requests, their order and the memory they take; what goes together, and what the new tail says, is known
+by `plan.merge`. Ranges are fetched several at a time and written in the order of the rows. Each file is held
+to the version that its tail is of, up to the last byte that is copied; nothing appears before all of it is.
+Where the target's store copies long ranges by itself, it is left to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
+from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
+from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.clients import keep_clients
+from orcstream.io.options import IoOptions
+from orcstream.io.retry import RetryPolicy
+from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
+from orcstream.io.source import cost_of, open_source, strip_credentials
+from orcstream.plan.merge import EMPTY, FileMerger, Refusal
+from orcstream.plan.tail import MAGIC, Tail, parse_stripe_statistics
+from orcstream.tails import read_tail
+from orcstream.writer.creating import Target
+from orcstream.writer.writer import metadata_of
+
+__all__ = ["MergeResult", "SkippedFile", "merge"]
+
+Url: TypeAlias = str | os.PathLike[str] | BytesLike
+_URL = (str, os.PathLike, bytes, bytearray, memoryview)
+Progress: TypeAlias = Callable[[int, int], object]
+T = TypeVar("T")
+R = TypeVar("R")
+
+# What is fetched and not yet written, besides what the sink holds.
+IN_FLIGHT_BYTES = 64 << 20
+PIECE_BYTES = 8 << 20
+# What a store is asked to copy by itself: less is done sooner by fetching it beside others.
+STORE_COPY_BYTES = 32 << 20
+_NOTHING = ByteRange(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file that was left out: its URL as it was given, the reason for programs, and in words."""
+
+    url: Url = field(repr=False)
+    reason: str
+    message: str
+
+    @property
+    def shown(self) -> str:
+        """The URL without credentials."""
+        return _shown(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What was merged: `files` are the URLs as they were given, in order; `byte_count` is the new file's."""
+
+    url: str
+    files: tuple[Url, ...] = field(repr=False)
+    skipped: tuple[SkippedFile, ...]
+    row_count: int
+    stripe_count: int
+    byte_count: int
+
+
+async def merge(
+    urls: Iterable[Url],
+    target: Target,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
+    io_options: IoOptions | Mapping[str, Any] | None = None,
+    sink_options: SinkOptions | Mapping[str, Any] | None = None,
+    overwrite: bool = True,
+    skip_incompatible: bool = False,
+    user_metadata: Mapping[str, bytes | str] | None = None,
+    progress: Progress | None = None,
+) -> MergeResult:
+    """Join ORC files into one, in the order given, stripe by stripe: nothing is decoded.
+
+    Files go together by the rules of ORC Java: the same schema, compression, versions, writer, row index
+    stride and calendar, and no two values of user metadata under one name. For one that does not go with the
+    first, `UsageError` is raised, `Unsupported` for one that goes with none (encrypted, of a later version);
+    with `skip_incompatible` such files are left out and listed in the result. Files of no bytes are always.
+
+    `user_metadata` replaces what the files say under these names. `progress` is called with the bytes of
+    stripes that are written and those that will be. `target_storage_options` are `storage_options` unless
+    given. The target may be one of `urls`; it appears whole or not at all.
+
+    Raises what `open` raises for a file that cannot be read, `SourceChanged` for one that is replaced
+    meanwhile, `FileExistsError` with ``overwrite=False``, and `SinkError`, `CommitFailed` or `CommitUnknown`.
+    """
+    options = IoOptions.of(io_options)
+    own_metadata = metadata_of(user_metadata or {})
+    if target_storage_options is None:
+        target_storage_options = storage_options
+    run = _Merge(_listed(urls), storage_options, options, FileMerger(own_metadata), progress)
+    # Files are opened twice, for their tails and for their stripes.
+    clients = keep_clients()
+    try:
+        await run.read_tails(skip_incompatible=skip_incompatible)
+        sink = await open_sink(
+            target, storage_options=target_storage_options, sink_options=sink_options, overwrite=overwrite
+        )
+        try:
+            await run.copy(sink, one_store=target_storage_options == storage_options)
+            prepared = await sink.prepare()
+            await commit(prepared, storage_options=target_storage_options, sink_options=sink_options)
+        except BaseException as error:
+            await _abort(sink, error)
+            raise
+        await sink.aclose()
+        return run.result(sink)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await clients.aclose()
+
+
+async def _abort(sink: ByteSink, error: BaseException) -> None:
+    """End the sink; that it would not end is told with what came first."""
+    try:
+        await sink.abort()
+    except SinkError as failure:
+        error.add_note(str(failure))
+
+
+def _listed(urls: Iterable[Url]) -> list[Url]:
+    if isinstance(urls, _URL):
+        raise UsageError("merge takes several URLs")
+    listed = list(urls)
+    for url in listed:
+        if not isinstance(url, _URL):
+            raise UsageError(f"a URL must be text, a path or bytes, not {type(url).__name__}")
+    return listed
+
+
+class _Merge:
+    """One merge: `read_tails`, then `copy`."""
+
+    def __init__(
+        self,
+        urls: list[Url],
+        storage_options: Mapping[str, Any] | None,
+        options: IoOptions,
+        merger: FileMerger,
+        progress: Progress | None,
+    ) -> None:
+        self._urls = urls
+        self._storage_options = storage_options
+        self._options = options
+        self._merger = merger
+        self._progress = progress
+        self._inputs: list[_Input] = []
+        self._files: list[Url] = []
+        self._skipped: list[SkippedFile] = []
+
+    # --- tails -------------------------------------------------------------------------------------
+
+    async def read_tails(self, *, skip_incompatible: bool) -> None:
+        """Decide what is merged."""
+
+        async def take(url: Url, read: tuple[Tail, bytes]) -> None:
+            # Statistics of many columns take long to parse.
+            refusal = await anyio.to_thread.run_sync(self._add, url, *read)
+            if refusal is None:
+                return
+            if not skip_incompatible and refusal.reason != EMPTY:
+                raise _refused(refusal, _shown(url), self._files)
+            self._skipped.append(SkippedFile(url, refusal.reason, refusal.message))
+
+        await _in_order(
+            self._urls, self._read_tail, take, lambda url, under_way: len(under_way) < self._cap(url)
+        )
+        if self._merger.is_empty:
+            reasons = "; ".join(f"{one.shown}: {one.message}" for one in self._skipped[:3])
+            raise UsageError(f"there is no file to merge{': ' if reasons else ''}{reasons}")
+
+    def _cap(self, url: Url) -> int:
+        return cost_of(url, self._options).request_cap
+
+    async def _open(self, url: Url) -> ByteSource:
+        return await open_source(url, storage_options=self._storage_options, io_options=self._options)
+
+    async def _read_tail(self, url: Url) -> tuple[Tail, bytes]:
+        """The tail and the file metadata."""
+        with located(url=_shown(url)):
+            source = await self._open(url)
+            try:
+                fetcher = _Fetcher(source, RetryPolicy.of(self._options))
+                tail, _ = await read_tail(fetcher)
+                metadata = tail.metadata
+                if metadata is None:
+                    (found,) = await fetcher.fetch([tail.metadata_range])
+                    await source.verify()
+                    metadata = bytes(found.view(found.range))
+                return tail, metadata
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await source.aclose()
+
+    def _add(self, url: Url, tail: Tail, metadata: bytes) -> Refusal | None:
+        with located(url=_shown(url)):
+            refusal = self._merger.refusal(tail)
+            if refusal is not None:
+                return refusal
+            ranges = self._merger.add(tail, parse_stripe_statistics(tail, metadata))
+        self._files.append(url)
+        self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges))
+        return None
+
+    # --- stripes -----------------------------------------------------------------------------------
+
+    async def copy(self, sink: ByteSink, *, one_store: bool) -> None:
+        """Write the whole file to the sink; with `one_store` its options reach the files, too."""
+        await sink.write(MAGIC)
+        total = self._merger.length - len(MAGIC)
+        for one in self._inputs if one_store else ():
+            one.by_store = await _can_copy(sink, one)
+
+        async def take(piece: _Piece, data: memoryview) -> None:
+            if not piece.by_store:
+                await sink.write(data)
+            elif not await sink.copy(str(piece.input.url), piece.range, piece.input.fingerprint):
+                raise SinkError("the store does not copy what it said it would", url=sink.url)
+            if self._progress is not None:
+                self._progress(sink.length - len(MAGIC), total)
+
+        try:
+            await _in_order(self._pieces(), self._fetch, take, self._fits)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for one in self._inputs:
+                    await one.aclose()
+        await sink.write(await anyio.to_thread.run_sync(self._merger.ending))
+
+    def _pieces(self) -> Iterator[_Piece]:
+        for one in self._inputs:
+            part_bytes = min(PIECE_BYTES, cost_of(one.url, self._options).part_bytes)
+            pieces: list[_Piece] = []
+            for whole in one.ranges:
+                if one.by_store and whole.length >= STORE_COPY_BYTES:
+                    pieces.append(_Piece(one, whole, by_store=True))
+                else:
+                    pieces += [_Piece(one, piece) for piece in _cut(whole, part_bytes)]
+            one.left_count = sum(not piece.by_store for piece in pieces)
+            yield from pieces
+
+    def _fits(self, piece: _Piece, under_way: deque[_Slot[_Piece, memoryview]]) -> bool:
+        held = sum(slot.item.held_bytes for slot in under_way)
+        return len(under_way) < self._cap(piece.input.url) and held + piece.held_bytes <= IN_FLIGHT_BYTES
+
+    async def _fetch(self, piece: _Piece) -> memoryview:
+        one = piece.input
+        if piece.by_store:
+            return memoryview(b"")
+        with located(url=_shown(one.url), file_offset=piece.range.start):
+            async with one.opening:
+                if one.source is None:
+                    one.source = await self._open(one.url)
+                    one.source.pin(one.file_length, one.fingerprint)
+            (buffer,) = await _Fetcher(one.source, RetryPolicy.of(self._options)).fetch([piece.range])
+            one.left_count -= 1
+            if one.left_count == 0:
+                await one.source.verify()
+                await one.aclose()
+        return buffer.view(piece.range)
+
+    def result(self, sink: ByteSink) -> MergeResult:
+        return MergeResult(
+            url=sink.url,
+            files=tuple(self._files),
+            skipped=tuple(self._skipped),
+            row_count=self._merger.row_count,
+            stripe_count=self._merger.stripe_count,
+            byte_count=sink.length,
+        )
+
+
+def _shown(url: Url) -> str:
+    if isinstance(url, str | os.PathLike):
+        return strip_credentials(os.fspath(url))
+    return "<bytes>"
+
+
+def _refused(refusal: Refusal, url: str, files: list[Url]) -> OrcError:
+    advice = "skip_incompatible=True leaves such files out"
+    if refusal.is_unsupported:
+        return Unsupported(f"{refusal.message}; {advice}", reason=refusal.reason, url=url)
+    return UsageError(f"cannot be merged with {_shown(files[0])}: {refusal.message}; {advice}", url=url)
+
+
+async def _can_copy(sink: ByteSink, one: _Input) -> bool:
+    """Whether the sink's store copies from the file by itself, asked by copying nothing."""
+    is_worth_it = any(whole.length >= STORE_COPY_BYTES for whole in one.ranges)
+    return is_worth_it and isinstance(one.url, str) and await sink.copy(one.url, _NOTHING, one.fingerprint)
+
+
+def _cut(whole: ByteRange, part_bytes: int) -> Iterator[ByteRange]:
+    for start in range(whole.start, whole.stop, part_bytes):
+        yield ByteRange(start, min(whole.stop, start + part_bytes))
+
+
+@dataclass(slots=True, eq=False)
+class _Input:
+    """A file to copy from; open from its first piece to its last."""
+
+    url: Url
+    file_length: int
+    fingerprint: str
+    ranges: list[ByteRange]
+    by_store: bool = False
+    left_count: int = 0
+    source: ByteSource | None = None
+    opening: anyio.Lock = field(default_factory=anyio.Lock)
+
+    async def aclose(self) -> None:
+        if self.source is not None:
+            await self.source.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A range to be copied; with `by_store`, by the store of the target."""
+
+    input: _Input
+    range: ByteRange
+    by_store: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self.by_store else self.range.length
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetcher:
+    """A source, asked with retries."""
+
+    source: ByteSource
+    retry: RetryPolicy
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        return await self.retry.run(lambda: self.source.fetch_suffix(length), url=self.source.url)
+
+    async def fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
+        return [await self._fetch(one) for one in ranges]
+
+    async def _fetch(self, wanted: ByteRange) -> RangeBuffer:
+        async def attempt() -> RangeBuffer:
+            return RangeBuffer(wanted, await self.source.fetch(wanted))
+
+        return await self.retry.run(attempt, url=self.source.url)
+
+
+# --- several at a time, in order -------------------------------------------------------------------
+
+
+class _Slot(Generic[T, R]):
+    """One item that is worked on."""
+
+    def __init__(self, item: T) -> None:
+        self.item = item
+        self._done = anyio.Event()
+        self._results: list[R] = []
+        self._error: Exception | None = None
+
+    async def run(self, work: Callable[[T], Awaitable[R]]) -> None:
+        try:
+            self._results.append(await work(self.item))
+        except Exception as error:  # noqa: BLE001 - raised where its turn has come
+            self._error = error
+        self._done.set()
+
+    async def result(self) -> R:
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._results.pop()
+
+
+async def _in_order(
+    items: Iterable[T],
+    work: Callable[[T], Awaitable[R]],
+    take: Callable[[T, R], Awaitable[None]],
+    fits: Callable[[T, deque[_Slot[T, R]]], bool],
+) -> None:
+    """Work on several items at once, and take the results one after the other in the order of the items.
+
+    `fits` says whether an item may be begun beside those that are not yet taken; one alone always may. The
+    first failure, in order, ends everything.
+    """
+    failure: Exception | None = None
+    under_way: deque[_Slot[T, R]] = deque()
+    waiting = iter(items)
+    async with anyio.create_task_group() as tasks:
+        try:
+            following = next(waiting, None)
+            while following is not None or under_way:
+                while following is not None and (not under_way or fits(following, under_way)):
+                    slot: _Slot[T, R] = _Slot(following)
+                    under_way.append(slot)
+                    tasks.start_soon(slot.run, work, name="orcstream merge")
+                    following = next(waiting, None)
+                # It counts for what is under way until it was taken.
+                await take(under_way[0].item, await under_way[0].result())
+                under_way.popleft()
+        except Exception as error:  # noqa: BLE001 - a group would come out of the block
+            failure = error
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,124 @@
+"""URLs of the files that an ingest makes, from a template and the values of partition columns.
+
+Knows how Hive names the folders of partitions (`FileUtils.escapePathName`). Must not know rows or stores.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from uuid import uuid4
+
+from orcstream.errors import UsageError
+
+__all__ = ["NULL_TEXT", "UrlTemplate", "escape", "longest_text", "text_of"]
+
+# What Hive puts for a null; for an empty text, too, since a folder has to have a name.
+NULL_TEXT = "__HIVE_DEFAULT_PARTITION__"
+# Names may have 255 bytes on most file systems.
+LONGEST_SEGMENT_BYTES = 255
+_NUMBER, _UUID = "number", "uuid"
+_ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_NUMBER_FORMAT = re.compile(r"0?[0-9]{0,2}d?")
+
+
+@dataclass(frozen=True, slots=True)
+class UrlTemplate:
+    """`columns` are the partition columns; `parts` are texts, and names in braces with their formats."""
+
+    columns: tuple[str, ...]
+    parts: tuple[str | tuple[str, str], ...]
+
+    @classmethod
+    def parse(cls, text: object, partition_by: Sequence[str] | None) -> UrlTemplate:
+        """Raises UsageError for templates that name no files, or the same file twice."""
+        if not isinstance(text, str):
+            raise UsageError(f"the template is text, not {type(text).__name__}")
+        if isinstance(partition_by, str):
+            raise UsageError(f"partition_by is a list of column names, not {partition_by!r}")
+        wanted = tuple(partition_by or ())
+        parts = _parts(text)
+        named = tuple(dict.fromkeys(p[0] for p in parts if isinstance(p, tuple)))
+        columns = tuple(name for name in named if name not in (_NUMBER, _UUID))
+        if wanted and not columns:
+            columns, parts = wanted, _with_folders(text, wanted)
+        elif wanted and sorted(wanted) != sorted(columns):
+            raise UsageError(f"the template names the columns {columns} and partition_by {wanted}")
+        if not {_NUMBER, _UUID} & set(named):
+            raise UsageError("the template needs {number} or {uuid}, or all files would have one name")
+        return cls(columns, tuple(parts))
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no other ingest makes a URL that this one makes."""
+        return any(isinstance(part, tuple) and part[0] == _UUID for part in self.parts)
+
+    def url(self, texts: Mapping[str, str], number: int) -> str:
+        """The URL of file `number` of a partition; `texts` are its values, escaped."""
+        found = []
+        for part in self.parts:
+            if isinstance(part, str):
+                found.append(part)
+            elif part[0] == _NUMBER:
+                found.append(format(number, part[1]))
+            else:
+                found.append(str(uuid4()) if part[0] == _UUID else texts[part[0]])
+        return "".join(found)
+
+
+def _parts(text: str) -> list[str | tuple[str, str]]:
+    parts: list[str | tuple[str, str]] = []
+    at = 0
+    for match in _TOKEN.finditer(text):
+        parts.append(text[at : match.start()])
+        at = match.end()
+        if match[0] in ("{{", "}}"):
+            parts.append(match[0][0])
+            continue
+        if match[1] is None:
+            raise UsageError(f"a single {match[0]!r} in the template {text!r}; write it twice")
+        name, _, form = match[1].partition(":")
+        if not name or (form and (name != _NUMBER or not _NUMBER_FORMAT.fullmatch(form))):
+            raise UsageError(f"the template has {match[0]!r}; there are {{column}}, {{uuid}}, {{number:05}}")
+        parts.append((name, form))
+    return [part for part in [*parts, text[at:]] if part]
+
+
+def _with_folders(text: str, columns: Sequence[str]) -> list[str | tuple[str, str]]:
+    """With a folder for each column before the last segment."""
+    at = text.rfind("/") + 1
+    folders: list[str | tuple[str, str]] = []
+    for name in columns:
+        folders += [f"{escape(name)}=", (name, ""), "/"]
+    return [*_parts(text[:at]), *folders, *_parts(text[at:])]
+
+
+def text_of(value: object) -> str:
+    """A partition value as Hive writes it, not escaped."""
+    match value:
+        case None | "":
+            return NULL_TEXT
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return format(value, "f")
+        case datetime.date():
+            return f"{value.year:04}-{value.month:02}-{value.day:02}"
+        case _:
+            return str(value)
+
+
+def longest_text(name: str) -> int:
+    """How many bytes the value of a column may take in a path."""
+    return LONGEST_SEGMENT_BYTES - len(escape(name).encode()) - 1
+
+
+def escape(text: str) -> str:
+    """A value, or the name of a column, as part of a path."""
+    if text in (".", ".."):  # where the template has a whole segment for it, these would be other folders
+        return text.replace(".", "%2E")
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)

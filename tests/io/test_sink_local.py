@@ -1,0 +1,151 @@
+"""Local files beyond the contract: every call of the system that a write makes fails once."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from orcstream.errors import CommitFailed, CommitUnknown, SinkError
+from orcstream.io.sink import commit, discard, open_sink
+from orcstream.io.sink_local import LocalFile
+
+# What a write and its commit call; reading calls do no harm.
+CALLS = [
+    (os, "open"),
+    (os, "pwrite"),
+    (os, "fsync"),
+    (os, "replace"),
+    (os, "rename"),
+    (os, "link"),
+    (os, "unlink"),
+]
+DATA = os.urandom(2500)
+PARTS = {"part_bytes": 1000, "retries": 0}
+
+
+@contextmanager
+def failing_at(number: int | None, folder: Path) -> Iterator[list[str]]:
+    """The calls that were made for files of this folder; that of this number fails as a broken disk does."""
+    made: list[str] = []
+
+    def wrap(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            first = arguments[0]
+            path = Path(f"/proc/self/fd/{first}").readlink() if isinstance(first, int) else os.fspath(first)
+            if not str(path).startswith(str(folder)):
+                return real(*arguments, **named)
+            made.append(name)
+            if len(made) - 1 == number:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(*arguments, **named)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patched:
+        for owner, name in CALLS:
+            patched.setattr(owner, name, wrap(name, getattr(owner, name)))
+        yield made
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+async def test_a_disk_that_fails_at_any_call(tmp_path: Path, *, overwrite: bool) -> None:
+    path = tmp_path / "a.orc"
+    for number in itertools.count():
+        path.unlink(missing_ok=True)
+        if overwrite:
+            path.write_bytes(b"earlier")
+        failure: BaseException | None = None
+        with failing_at(number, tmp_path) as made:
+            sink = await open_sink(path, sink_options=PARTS, overwrite=overwrite)
+            try:
+                await sink.write(DATA)
+                prepared = await sink.prepare()
+            except SinkError:
+                await sink.abort()
+                assert [one.name for one in tmp_path.iterdir()] == (["a.orc"] if overwrite else [])
+                assert not overwrite or path.read_bytes() == b"earlier"
+                continue
+            try:
+                await commit(prepared)
+            except (CommitFailed, CommitUnknown) as error:
+                failure = error
+                # Whole, or not at all; and what it is can be settled.
+                assert path.exists() or not overwrite
+                if isinstance(error, CommitFailed):
+                    assert not path.exists() or path.read_bytes() == b"earlier"
+                else:
+                    assert path.read_bytes() == DATA
+                await commit(prepared)
+        assert path.read_bytes() == DATA
+        await sink.aclose()
+        assert [one.name for one in tmp_path.iterdir()] == ["a.orc"]
+        if failure is None:
+            break
+    assert number == len(made)
+    assert made.count("pwrite") == 3
+    # The file before its name is durable, its name before the writer is told.
+    assert made.index("fsync") > max(at for at, name in enumerate(made) if name == "pwrite")
+    assert made[-1] == "fsync"
+
+
+async def test_an_abort_that_fails_names_what_is_left(tmp_path: Path) -> None:
+    sink = await open_sink(tmp_path / "a.orc", sink_options=PARTS)
+    await sink.write(DATA)
+    prepared = await sink.prepare()
+    assert isinstance(prepared.state, LocalFile)
+    named = f"cleanup removes it: {re.escape(prepared.state.temporary)}"
+    with failing_at(0, tmp_path), pytest.raises(SinkError, match=named):
+        await sink.abort()
+    with failing_at(0, tmp_path), pytest.raises(SinkError, match=named):
+        await discard(prepared)
+    await discard(prepared)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_commit_that_is_cancelled_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    path.write_bytes(b"earlier")
+    sink = await open_sink(path, sink_options=PARTS)
+    await sink.write(DATA)
+    prepared = await sink.prepare()
+    await sink.aclose()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await commit(prepared)
+    assert path.read_bytes() in (b"earlier", DATA)
+    await commit(prepared)
+    assert path.read_bytes() == DATA
+    assert [one.name for one in tmp_path.iterdir()] == ["a.orc"]
+
+
+async def test_permissions_and_links_stay(tmp_path: Path) -> None:
+    target = tmp_path / "target.orc"
+    target.write_bytes(b"earlier")
+    target.chmod(0o640)
+    link = tmp_path / "link.orc"
+    link.symlink_to(target)
+    sink = await open_sink(link, sink_options=PARTS)
+    await sink.write(DATA)
+    await commit(await sink.prepare())
+    await sink.aclose()
+    assert link.is_symlink()
+    assert target.read_bytes() == DATA
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+async def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    sink = await open_sink(tmp_path, sink_options=PARTS)
+    with pytest.raises(IsADirectoryError):
+        await sink.prepare()
+    await sink.abort()
+    assert list(tmp_path.parent.glob(".*orcstream*")) == []
