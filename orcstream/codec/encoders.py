@@ -197,9 +197,9 @@ class _Binaries(_Versioned):
 class _Texts(_Binaries):
     """Texts, from a dictionary where that pays.
 
-    The first row group with a value goes into a dictionary on trial. Where its texts are of few different values the
-    stripe keeps it, else they are encoded directly (as ORC Java decides, early). So a stripe's rows are never
-    held until its end.
+    The first row group with a value goes into a dictionary on trial. Where its texts are of few different
+    values the stripe keeps it, else they are encoded directly (as ORC Java decides, early). So a stripe's
+    rows are never held until its end.
     """
 
     def _open_direct(self) -> None:

@@ -27,8 +27,9 @@ _Found = tuple[Field, tuple[str, ...], int | None, int]
 def check_writable(rows: IngestedRows, options: EncodeOptions, *, lossy_timestamps: bool) -> None:
     """Raise SchemaMismatch for the first value that would not be read back as it is.
 
-    These are times that the writer's zone or calendar skips, those too far away and, unless `lossy_timestamps`, those of the last
-    second before 1970 with parts of a millisecond or more, which every reader takes to be a second later.
+    These are times that the writer's zone or calendar skips, those too far away and, unless
+    `lossy_timestamps`, those of the last second before 1970 with parts of a millisecond or more, which every
+    reader takes to be a second later.
     """
     for field, vector in zip(rows.fields, rows.vectors, strict=True):
         for found, path, row, why in _unwritable(field, vector, (field.name,), options):

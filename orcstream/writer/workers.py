@@ -89,8 +89,8 @@ class Workers:
 async def _until_over(call: Coroutine[Any, Any, T]) -> T:
     """What the call answers. A cancellation is raised when the call is over.
 
-    asyncio's own (of `wait_for` and the like) knows no shields and would leave threads behind, so the call gets a
-    task of its own.
+    asyncio's own (of `wait_for` and the like) knows no shields and would leave threads behind, so the call
+    gets a task of its own.
     """
     task = asyncio.create_task(call)
     try:

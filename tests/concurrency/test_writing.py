@@ -104,7 +104,7 @@ def watched() -> Iterator[Callable[..., None]]:
 
 
 class Stepped:
-    """Runs a coroutine and calls `act` where it waits for the `at`-th time; `count` says how often it waited."""
+    """Runs a coroutine, calls `act` where it waits for the `at`-th time; `count` is how often it waited."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any], at: int, act: Callable[[], object]) -> None:
         self.inner, self.at, self.act, self.count = inner, at, act, 0
@@ -178,13 +178,13 @@ async def test_a_write_that_was_cancelled_leaves_only_abort(store: SinkStore) ->
     for number in itertools.count():
         store.put(NAME, EARLIER)
         with watched():
+            refused = ""
             try:
                 if await run(number):
                     break
             except UsageError as error:
-                assert "abort" in str(error)
-            else:
-                raise AssertionError(number)
+                refused = str(error)
+        assert "abort it" in refused
         assert store.left() == []
         assert store.seen(NAME) == EARLIER
     assert number > 10
@@ -312,8 +312,7 @@ async def test_s3_fails_at_every_request(
         with watched():
             try:
                 await write_big(store)
-            except (OrcError, OSError) as error:
-                assert isinstance(error, OrcError | PermissionError | FileNotFoundError), error
+            except (OrcError, PermissionError, FileNotFoundError) as error:
                 unknown = isinstance(error, CommitUnknown)
             else:
                 unknown = False
@@ -366,8 +365,8 @@ async def test_two_tasks_commit(store: SinkStore) -> None:
         other = await create(store)
         await other.write(BATCHES[0])
         await other.prepare()
-        found = await asyncio.gather(other.commit(), other.commit(), other.abort(), return_exceptions=True)
-        assert [type(one) for one in found] == [orcstream.WriteResult, UsageError, UsageError]
+        ends = await asyncio.gather(other.commit(), other.commit(), other.abort(), return_exceptions=True)
+        assert [type(one) for one in ends] == [orcstream.WriteResult, UsageError, UsageError]
         await other.aclose()
     assert store.left() == []
     assert await rows_of(store) == BATCHES[0]
@@ -422,20 +421,22 @@ async def test_commit_and_abort_more_than_once(store: SinkStore) -> None:
 
 
 async def test_a_block_left_with_an_exception(store: SinkStore) -> None:
+    async def write_and_fail(count: int, *, prepared: bool = False) -> None:
+        async with create(store) as out:
+            for batch in BATCHES[:count]:
+                await out.write(batch)
+            if prepared:
+                await out.prepare()
+            raise ZeroDivisionError
+
     store.put(NAME, EARLIER)
     for count in range(len(BATCHES)):
         with watched(), pytest.raises(ZeroDivisionError):
-            async with create(store) as out:
-                for batch in BATCHES[:count]:
-                    await out.write(batch)
-                raise ZeroDivisionError
+            await write_and_fail(count)
         assert store.left() == []
         assert store.seen(NAME) == EARLIER
     with watched(), pytest.raises(ZeroDivisionError):
-        async with create(store) as out:
-            await out.write(BATCHES[0])
-            await out.prepare()
-            raise ZeroDivisionError
+        await write_and_fail(1, prepared=True)
     assert store.left() == []
     assert store.seen(NAME) == EARLIER
 

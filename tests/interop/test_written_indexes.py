@@ -159,7 +159,8 @@ def test_nothing_is_proved_wrong(
 
 def starts_of(path: Path, stride: int) -> list[int]:
     """The first row of each row group."""
-    found, first = [], 0
+    found: list[int] = []
+    first = 0
     for span in reader.read_tail(path.read_bytes()).stripes:
         found += range(first, first + span.row_count, stride)
         first += span.row_count

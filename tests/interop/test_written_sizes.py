@@ -1,4 +1,4 @@
-"""Files of our writer are no larger than those that ORC Java makes of the same values with the same options."""
+"""Written files are no larger than those that ORC Java makes of the same values with the same options."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_larger_than_java(tmp_path: Path, name: str, compression: str) -> Non
 
 
 def test_an_unsorted_dictionary_compresses_worse(tmp_path: Path) -> None:
-    """Java sorts a stripe's dictionary at its end, when it has held all rows; ours are numbered as they come."""
+    """Java sorts a stripe's dictionary at its end, having held all rows; ours are numbered as they come."""
     rng = random.Random(5)
     values = [f"customer-{rng.randrange(5000):06}" for _ in range(4 * COUNT)]
     ours, java = sizes(tmp_path, "string", values, "ZSTD")

@@ -1,4 +1,4 @@
-"""What a writer makes of unusual data and options: empty files, wide and deep ones, times that no file holds."""
+"""What a writer makes of unusual data: empty files, wide and deep ones, times that no file holds."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def test_stripes_end_where_they_are_told_to(tmp_path: Path) -> None:
 
 
 async def test_user_metadata(tmp_path: Path) -> None:
-    given = {"text": "größe", "raw": b"\x00\xff"}
+    given: dict[str, str | bytes] = {"text": "größe", "raw": b"\x00\xff"}
     async with orcstream.create(str(tmp_path / "a.orc"), "struct<a:int>", user_metadata=given) as out:
         out.add_user_metadata({"late": "1", "text": "other"})
         with pytest.raises(UsageError):
@@ -209,7 +209,9 @@ async def test_the_same_bytes_whatever_the_threads(threads: int) -> None:
 
 async def test_how_data_is_cut_does_not_show_in_stripes_that_are_told() -> None:
     """But for sums of floating point, which are added up as they come."""
-    table = pa.table({"s": pa.array(WORDS), "n": pa.array(range(3000)), "l": [[n] * (n % 4) for n in range(3000)]})
+    table = pa.table(
+        {"s": pa.array(WORDS), "n": pa.array(range(3000)), "l": [[n] * (n % 4) for n in range(3000)]}
+    )
     options: dict[str, Any] = {"row_index_stride": 700, "blooms": ["s"]}
     whole = await written(table, **options)
     for step in (1000, 333):
