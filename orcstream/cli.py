@@ -148,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_storage_options(merge)
 
     cleanup = _command(
-        commands, "cleanup", _cleanup, "and removes what writers that were killed left behind", _CLEANUP_HELP
+        commands, "cleanup", _cleanup, "what killed writers left behind, which is removed", _CLEANUP_HELP
     )
     cleanup.add_argument(
         "--older-than",
@@ -457,13 +457,12 @@ def _text(value: bytes) -> str:
 
 
 async def _merge(options: argparse.Namespace) -> None:
-    progress = Progress()
+    async with Progress() as progress:
 
-    def show(done: int, total: int) -> None:
-        share = done / max(1, total)
-        progress(lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})")
+        def show(done: int, total: int) -> None:
+            share = done / max(1, total)
+            progress.text = lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})"
 
-    try:
         result = await orcstream.merge(
             options.urls,
             options.target,
@@ -472,8 +471,6 @@ async def _merge(options: argparse.Namespace) -> None:
             skip_incompatible=options.skip_incompatible,
             progress=show,
         )
-    finally:
-        progress.close()
     for skipped in result.skipped:
         sys.stderr.write(f"orcstream: skipped {skipped.shown}: {skipped.message}\n")
     _write(

@@ -140,8 +140,8 @@ class _CsvErrors:
     def _fail(self, text: str, error: Exception) -> NoReturn:
         if _STRADDLES in text:
             _too_long(self._shown, error)
-        if "UTF8" in text:
-            text += "; the file has to be UTF-8"
+        if "UTF8" in text or "utf-8" in text:
+            raise orcstream.OrcError(f"the text is not UTF-8: {text}", url=self._shown) from error
         if found := _CSV_ROW.fullmatch(text):
             index = int(found["column"])
             name = repr(self.names[index]) if index < len(self.names) else f"number {index}"
@@ -224,6 +224,8 @@ class _JsonErrors:
             _too_long(self._shown, error)
         if found := _JSON_ROW.fullmatch(text):
             row = self.first_row + int(found[2])
+            if "changed from" not in text:
+                raise orcstream.OrcError(f"this is no JSON: {found[1]}", url=self._shown, row=row) from error
             raise orcstream.SchemaMismatch(f"{found[1]}; {ADVICE}", url=self._shown, row=row) from error
         if "unexpected field" in text:
             problem = f"a row after row {self.first_row} has a field that the first rows lack; {ADVICE}"

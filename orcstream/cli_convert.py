@@ -28,9 +28,9 @@ from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["CONVERT_HELP", "add_convert_options", "convert"]
 
-CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is that
-of its name: .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .orc; text with .gz, .bz2, .xz, .zst or .lz4 after
-that is decompressed.
+CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is
+that of its name: .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .orc; text with .gz, .bz2, .xz, .zst or .lz4
+after that is decompressed.
 
 In CSV, an empty field is null and "" the empty text; the first line has the names. Types come from the first
 rows, or from --schema, such as 'struct<id:bigint,zip:string,price:decimal(10,2)>': columns that it leaves out
@@ -91,7 +91,7 @@ def add_convert_options(command: argparse.ArgumentParser, json_object: Callable[
     target.add_argument(
         "--lossy-timestamps",
         action="store_true",
-        help="take times that every reader moves by a second (1969)",
+        help="also take times of the last second before 1970, which readers give back as a second later",
     )
     target.add_argument(
         "--meta", action="append", type=_pair, metavar="KEY=VALUE", help="user metadata; repeatable"
@@ -175,28 +175,25 @@ async def convert(options: argparse.Namespace) -> None:
     """Convert as asked. Raises what reading and `create` raise."""
     format_ = _format(options)
     target_options = options.target_storage_options
-    progress = Progress()
-    try:
-        async with (
-            (_reading_orc if format_ == "orc" else _reading_other)(options, format_) as reading,
-            orcstream.create(
-                options.target,
-                reading.schema,
-                compression=options.compression,
-                compression_level=options.compression_level,
-                stripe_bytes=options.stripe_bytes,
-                blooms=options.bloom,
-                timezone=options.timezone,
-                lossy_timestamps=options.lossy_timestamps,
-                user_metadata={**reading.metadata, **dict(options.meta or ())},
-                memory_limit=options.memory_limit // 2,
-                overwrite=not options.no_overwrite,
-                storage_options=options.storage_options if target_options is None else target_options,
-            ) as out,
-        ):
-            await _copy(reading, out, progress)
-    finally:
-        progress.close()
+    async with (
+        Progress() as progress,
+        (_reading_orc if format_ == "orc" else _reading_other)(options, format_, progress) as reading,
+        orcstream.create(
+            options.target,
+            reading.schema,
+            compression=options.compression,
+            compression_level=options.compression_level,
+            stripe_bytes=options.stripe_bytes,
+            blooms=options.bloom,
+            timezone=options.timezone,
+            lossy_timestamps=options.lossy_timestamps,
+            user_metadata={**reading.metadata, **dict(options.meta or ())},
+            memory_limit=options.memory_limit // 2,
+            overwrite=not options.no_overwrite,
+            storage_options=options.storage_options if target_options is None else target_options,
+        ) as out,
+    ):
+        await _copy(reading, out, progress)
     result = out.result
     sys.stderr.write(
         f"{result.url}: {_counted(result.row_count, 'row')} in {_counted(result.stripe_count, 'stripe')}, "
@@ -205,12 +202,7 @@ async def convert(options: argparse.Namespace) -> None:
 
 
 async def _copy(reading: _Reading, out: orcstream.OrcWriter, progress: Progress) -> None:
-    def text() -> str:
-        done, total = reading.done()
-        share = f" of {bytes_text(total)} ({done / total:.0%})" if total else ""
-        rate = bytes_text(done / progress.elapsed_s)
-        return f"{out.row_count:,} rows, {bytes_text(done)}{share}, {rate}/s"
-
+    progress.text = lambda: f"{out.row_count:,} rows, {_done(reading.done(), progress)}"
     while (rows := await reading.next()) is not None:
         try:
             await out.write(rows)
@@ -220,7 +212,12 @@ async def _copy(reading: _Reading, out: orcstream.OrcWriter, progress: Progress)
             error.url, error.column = reading.shown, None
             error.message += f"; {ADVICE}"
             raise
-        progress(text)
+
+
+def _done(counts: tuple[int, int | None], progress: Progress) -> str:
+    done, total = counts
+    share = f" of {bytes_text(total)} ({done / total:.0%})" if total else ""
+    return f"{bytes_text(done)}{share}, {bytes_text(done / progress.elapsed_s)}/s"
 
 
 def _counted(count: int, word: str) -> str:
@@ -231,7 +228,7 @@ def _counted(count: int, word: str) -> str:
 
 
 @asynccontextmanager
-async def _reading_orc(options: argparse.Namespace, _: str) -> AsyncIterator[_Reading]:
+async def _reading_orc(options: argparse.Namespace, _: str, __: Progress) -> AsyncIterator[_Reading]:
     async with (
         orcstream.open(options.source, storage_options=options.storage_options) as file,
         file.batches(
@@ -255,13 +252,16 @@ async def _reading_orc(options: argparse.Namespace, _: str) -> AsyncIterator[_Re
 
 
 @asynccontextmanager
-async def _reading_other(options: argparse.Namespace, format_: str) -> AsyncIterator[_Reading]:
+async def _reading_other(
+    options: argparse.Namespace, format_: str, progress: Progress
+) -> AsyncIterator[_Reading]:
     storage_options = options.storage_options or {}
     if format_ == "parquet":
         async with _reading_parquet(options, storage_options) as parquet:
             yield parquet
         return
     source = await _on_thread(partial(open_input, options.source, storage_options))
+    progress.text = lambda: _done((source.bytes_read, source.total_bytes), progress)
     with _closed(source):
         rows = await _on_thread(partial(_text_rows, source, options, format_), source.stop)
         yield _Reading(

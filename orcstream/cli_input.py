@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 import orcstream
-from orcstream.io.filesystem import translate_error
 from orcstream.io.urls import strip_credentials
 
 if TYPE_CHECKING:
@@ -141,6 +140,8 @@ def _open(url: str, storage_options: Mapping[str, Any], cache: str) -> Any:
 
 def _translated(error: Exception, url: str) -> Exception:
     """As one of ours; messages of libraries may hold the URL with its secrets."""
+    from orcstream.io.filesystem import translate_error
+
     shown = strip_credentials(url)
     found = translate_error(error, shown)
     if isinstance(found, orcstream.OrcError):

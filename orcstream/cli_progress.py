@@ -6,10 +6,12 @@ or while the work is young.
 
 from __future__ import annotations
 
-import math
+import asyncio
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
 
 __all__ = ["Progress", "bytes_text"]
 
@@ -18,28 +20,36 @@ _EVERY_S = 0.2
 
 
 class Progress:
-    """Call it as often as you like, with what makes the text; `close` takes the line away."""
+    """Shows what `text` answers as long as the block lasts, and takes the line away at its end."""
 
     def __init__(self) -> None:
+        self.text: Callable[[], str] = str
         self._begin_s = time.monotonic()
-        self._next_s = self._begin_s + _AFTER_S if sys.stderr.isatty() else math.inf
-        self._is_shown = False
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self._begin_s
 
-    def __call__(self, text: Callable[[], str]) -> None:
-        now_s = time.monotonic()
-        if now_s >= self._next_s:
-            self._next_s = now_s + _EVERY_S
-            self._is_shown = True
-            sys.stderr.write(f"\r\x1b[K{text()}")
-            sys.stderr.flush()
+    async def __aenter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._task = asyncio.create_task(self._show(), name="orcstream progress")
+        return self
 
-    def close(self) -> None:
-        if self._is_shown:
-            self._is_shown = False
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _show(self) -> None:
+        await asyncio.sleep(_AFTER_S)
+        try:
+            while True:
+                sys.stderr.write(f"\r\x1b[K{self.text()}")
+                sys.stderr.flush()
+                await asyncio.sleep(_EVERY_S)
+        finally:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 

@@ -188,7 +188,7 @@ def _columns(
 
 
 def _wrong_width(record: list[Any], names: list[str], shown: str, row: int | None) -> None:
-    text = f"there are {len(record)} fields and {len(names)} columns"
+    text = f"the number of fields is {len(record)}, and that of columns {len(names)}"
     raise orcstream.OrcError(text, url=shown, row=row)
 
 

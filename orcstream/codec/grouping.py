@@ -103,7 +103,10 @@ def _date(day: int) -> Any:
 
 
 def groups_of(columns: Sequence[Coded], row_count: int) -> Iterator[tuple[tuple[int, ...], _Numbers]]:
-    """The rows that have the same numbers in all columns: these numbers, and the rows in order."""
+    """The rows that have the same numbers in all columns: these numbers, and the rows in order.
+
+    Groups come in the order of their first rows.
+    """
     combined = np.zeros(row_count, np.int64)
     for column in columns:
         # Dense after each column, or the products of many columns would overflow.
@@ -113,8 +116,8 @@ def groups_of(columns: Sequence[Coded], row_count: int) -> Iterator[tuple[tuple[
         return
     order = np.argsort(combined, kind="stable")
     stops = np.cumsum(np.bincount(combined)).tolist()
-    for start, stop in zip([0, *stops], stops, strict=False):
-        rows = order[start:stop]
+    groups = [order[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+    for rows in sorted(groups, key=lambda rows: int(rows[0])):
         yield tuple(int(column.numbers[rows[0]]) for column in columns), rows
 
 

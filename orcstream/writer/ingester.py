@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -28,6 +29,7 @@ from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
 from orcstream.codec.row_gathering import RowGatherer
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, SinkError, UsageError
+from orcstream.io.clients import keep_clients
 from orcstream.io.folders import make_folder_of
 from orcstream.schema import Schema
 from orcstream.writer.creating import Creating
@@ -44,7 +46,9 @@ _Pieces = list[tuple[Partition, IngestedRows]]
 # Rows of a partition wait until there are so many bytes of them, and single rows until there are so many.
 HELD_BYTES = 1 << 20
 GATHERED_ROWS = 4096
-# Rows that are encoded before the size of the file is looked at again.
+# As long may the first of them wait, and be the age of the others.
+GATHERED_S = 1.0
+# Rows that are encoded before the size of the file is looked at again, at most; it is looked at four times.
 PIECE_BYTES = 4 << 20
 COMMITS_AT_ONCE = 8
 # A store that lost the answer to a commit is asked so often what became of it.
@@ -81,6 +85,16 @@ class IngestOptions:
     on_file: Callable[[IngestedFile], object] | None
     new_file: Callable[[str, Schema], Creating]
     growing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of the data of one `write`."""
+
+    row_count: int
+    size_bytes: int
+    pieces: _Pieces
+    is_last: bool = False
 
 
 @dataclass(slots=True)
@@ -191,38 +205,40 @@ class Ingester:
         return count
 
     async def _write_vectors(self, data: object) -> int:
-        source = await anyio.to_thread.run_sync(lambda: UserData(data))
-        partitioner = self._partitioner or await self._first_schema(source)
+        source: UserData | None = None
+        partitioner = self._partitioner
+        if partitioner is None:
+            source = await anyio.to_thread.run_sync(lambda: UserData(data))
+            partitioner = await self._first_schema(source)
+        parts = self._parts(source or data, partitioner)
         count = 0
-        batches = source.vectors(partitioner.schema)
-
-        def check() -> IngestedRows | None:
-            rows = next(batches, None)
-            if rows is not None:
-                check_writable(rows, self._encode_options, lossy_timestamps=self._lossy_timestamps)
-            return rows
-
-        rows = await anyio.to_thread.run_sync(check)
-        while rows is not None:
-            following = await anyio.to_thread.run_sync(check)
-            for start, stop in self._cuts(rows):
-                part = _slice(rows, start, stop)
-                pieces = await anyio.to_thread.run_sync(partitioner.split, part)
-                await self._wait_for_room()
-                self._check_open()
-                self._queue_gathered()
-                self._put(_Item(self._loop.time(), part.size_bytes, pieces))
-                self._row_count += part.row_count
-                count += part.row_count
-            rows = following
+        while (part := await anyio.to_thread.run_sync(lambda: next(parts, None))) is not None:
+            await self._wait_for_room()
+            self._check_open()
+            self._queue_gathered()
+            self._put(_Item(self._loop.time(), part.size_bytes, part.pieces))
+            self._row_count += part.row_count
+            count += part.row_count
+            if part.is_last:  # no waiting once all is taken
+                break
         return count
 
-    def _cuts(self, rows: IngestedRows) -> Iterator[tuple[int, int]]:
-        """Parts of the rows that the queue has room for several of."""
-        each = max(1, rows.size_bytes // max(1, rows.row_count))
-        count = max(1, self._options.memory_limit // 8 // each)
-        for start in range(0, rows.row_count, count):
-            yield start, min(start + count, rows.row_count)
+    def _parts(self, data: object, partitioner: Partitioner) -> Iterator[_Part]:
+        """The data, checked and split; runs on threads. The queue has room for several parts."""
+        waiting: _Part | None = None
+        source = data if isinstance(data, UserData) else UserData(data)
+        for rows in source.vectors(partitioner.schema):
+            check_writable(rows, self._encode_options, lossy_timestamps=self._lossy_timestamps)
+            each = max(1, rows.size_bytes // max(1, rows.row_count))
+            most_rows = max(1, self._options.memory_limit // 8 // each)
+            for start in range(0, rows.row_count, most_rows):
+                some = _slice(rows, start, min(rows.row_count, start + most_rows))
+                part = _Part(some.row_count, some.size_bytes, partitioner.split(some))
+                if waiting is not None:
+                    yield waiting
+                waiting = part
+        if waiting is not None:
+            yield replace(waiting, is_last=True)
 
     async def _first_schema(self, source: UserData) -> Partitioner:
         async with self._first:
@@ -356,6 +372,8 @@ class Ingester:
     # --- the ingester's own task
 
     async def _run(self) -> None:
+        # Or the last file that is committed before the next one is opened takes their client along.
+        clients = keep_clients()
         try:
             with self._scope:
                 async with anyio.create_task_group() as self._commits:
@@ -368,6 +386,7 @@ class Ingester:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._abort_open()
+                await clients.aclose()
             # After the last await: who waits finds the task done.
             self._loop.call_soon(self._tell)
 
@@ -376,14 +395,12 @@ class Ingester:
             changed = self._changed
             self._queue_old_rows()
             if self._queue:
-                item = self._queue.popleft()
-                await self._take(item)
-                del item
-            else:
+                await self._take(self._queue.popleft())
+                await self._flush_due()
+            elif not await self._flush_due():
                 due = self._next_due()
                 with anyio.move_on_after(None if due is None else max(0.0, due - self._loop.time())):
                     await changed.wait()
-            await self._flush_due()
         for file in list(self._open.values()):
             await self._roll(file)
 
@@ -410,7 +427,7 @@ class Ingester:
         """Give rows to their file, and to the next one where it is full."""
         at = 0
         row_bytes = max(1, rows.size_bytes // max(1, rows.row_count))
-        most_rows = max(1, min(PIECE_BYTES, self._options.max_bytes) // row_bytes)
+        most_rows = max(1, min(PIECE_BYTES, self._options.max_bytes // 4) // row_bytes)
         while at < rows.row_count:
             file = await self._file_of(partition, since)
             room = rows.row_count - at
@@ -424,7 +441,7 @@ class Ingester:
             file.waiting_bytes += piece.size_bytes
             if file.unflushed_since is None:
                 file.unflushed_since = since
-            if file.waiting_bytes >= min(HELD_BYTES, self._options.max_bytes) or not keeps_little(piece):
+            if file.waiting_bytes >= min(HELD_BYTES, self._options.max_bytes // 4) or not keeps_little(piece):
                 await self._encode(file)
             if self._is_full(file):
                 await self._roll(file)
@@ -525,21 +542,22 @@ class Ingester:
 
     # --- time
 
-    def _due_of_rows(self, since: float) -> float | None:
-        """When rows that came then have to be on their way."""
-        ages = [age for age in (self._options.max_age_s, self._options.flush_deadline_s) if age is not None]
-        return since + min(ages) if ages else None
+    def _gathered_due(self) -> float:
+        """When single rows have to be queued."""
+        since, options = self._gathered_since, self._options
+        if since is None:
+            return math.inf
+        return since + min(GATHERED_S, options.max_age_s or math.inf, options.flush_deadline_s or math.inf)
 
     def _queue_old_rows(self) -> None:
-        due = None if self._gathered_since is None else self._due_of_rows(self._gathered_since)
-        if due is not None and due <= self._loop.time():
+        if self._gathered_due() <= self._loop.time():
             self._queue_gathered()
 
     def _next_due(self) -> float | None:
         found = [due for file in self._open.values() for due in self._dues(file) if due is not None]
-        if self._gathered_since is not None and (due := self._due_of_rows(self._gathered_since)) is not None:
-            found.append(due)
-        return min(found, default=None)
+        due = min(found, default=math.inf)
+        due = min(due, self._gathered_due())
+        return None if due == math.inf else due
 
     def _dues(self, file: _OpenFile) -> tuple[float | None, float | None]:
         """When a file has to be committed, and when its rows have to be flushed."""
@@ -549,14 +567,20 @@ class Ingester:
             return rolled, None
         return rolled, file.unflushed_since + deadline_s
 
-    async def _flush_due(self) -> None:
+    async def _flush_due(self) -> bool:
+        """End or flush what is old enough; whether there was anything."""
         now = self._loop.time()
+        found = False
         for file in list(self._open.values()):
             rolled, flushed = self._dues(file)
             if rolled is not None and rolled <= now:
                 await self._roll(file)
             elif flushed is not None and flushed <= now:
                 await self._flush(file)
+            else:
+                continue
+            found = True
+        return found
 
     # --- memory: a quarter for rows that wait, a half for open files, the rest for those being committed
 

@@ -62,7 +62,7 @@ def ingest(
     - `memory_limit`: bytes for all that waits, is encoded and is on its way. Where the open files need more
       than half of it, or are more than `max_open_files`, the one that got no rows for longest is committed.
     - `on_file`: called with each `IngestedFile` after its commit, and awaited where it is asynchronous. What
-      it raises ends the ingest.
+      it raises ends the ingest; it must not end it otherwise, nor wait for its `flush`.
     - `overwrite`: whether a file that is there already may be replaced.
     - `create_options`: those of `create`, for each file.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from fsspec.implementations.cached import SimpleCacheFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.byterange import ByteRange, RangeBuffer
@@ -138,6 +139,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return s3_store(request.getfixturevalue("moto_server"), kind)
     if kind == "hdfs":
         return hdfs_store(request.getfixturevalue("hdfs_server"), tmp_path.name)
+    if kind == "chain":
+        # fsspec shares instances by thread, whose numbers come again: an earlier test's files would be met.
+        SimpleCacheFileSystem.clear_instance_cache()
     if kind in FILESYSTEMS:
         return filesystem_store(FILESYSTEMS[kind])
     return memory_store() if kind == "memory" else local_store(tmp_path, kind)

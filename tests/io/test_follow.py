@@ -7,14 +7,17 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
+import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import orcstream
-from orcstream.errors import SourceChanged, Unsupported, UsageError
+from orcstream.errors import FormatError, SourceChanged, SourceError, Unsupported, UsageError
 from tests.support import java_orc
+from tests.support.filesystems import FILES, LoopFileSystem, ThreadFileSystem
 
 SCHEMA = "struct<n:bigint>"
 POLL_S = 0.01
@@ -260,6 +263,22 @@ async def test_lengths_that_are_torn_or_say_nothing(tmp_path: Path) -> None:
     await out.abort()
 
 
+async def test_lengths_that_are_wrong(tmp_path: Path) -> None:
+    path, lengths = tmp_path / "a.orc", tmp_path / "a.orc_flush_length"
+    out = await _growing(str(path), range(100))
+    size = path.stat().st_size
+    for length, error in (
+        (size + 1, SourceError),
+        ((1 << 63) - 1, SourceError),
+        (size - 1, FormatError),
+        (3, FormatError),
+    ):
+        lengths.write_bytes(struct.pack(">q", length))
+        with pytest.raises(error):
+            await orcstream.open(path, follow=True, io_options={"retries": 0})
+    await out.abort()
+
+
 @pytest.mark.parametrize("kind", ["whole", "growing", "gone", "memory"])
 async def test_another_file_in_its_place(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
@@ -336,3 +355,36 @@ async def test_closing_ends_the_waiting(tmp_path: Path) -> None:
     with anyio.fail_after(10), pytest.raises(UsageError):
         await waiting
     await out.abort()
+
+
+@pytest.mark.parametrize("cls", [LoopFileSystem, ThreadFileSystem])
+async def test_other_file_systems(cls: Any, tmp_path: Path) -> None:
+    """Such as HDFS: the file and its lengths are looked up anew each time."""
+    protocol = cls.protocol if isinstance(cls.protocol, str) else cls.protocol[0]
+    fsspec.register_implementation(protocol, cls, clobber=True)
+    path = tmp_path / "a.orc"
+    out = await orcstream.create(path, SCHEMA, growing=True)
+    version = 0
+
+    async def show() -> None:
+        nonlocal version
+        version += 1
+        for name in ("a.orc", "a.orc_flush_length"):
+            FILES.pop(f"follow/{name}", None)
+            if (tmp_path / name).exists():
+                FILES[f"follow/{name}"] = (tmp_path / name).read_bytes(), version
+
+    await out.write(rows(0, 3))
+    await out.flush()
+    await show()
+    async with orcstream.open(f"{protocol}://follow/a.orc", follow=True, poll_s=POLL_S) as file:
+        stream = file.batches()
+        assert numbers(await anext(stream)) == [0, 1, 2]
+        await out.write(rows(3, 4))
+        await out.flush()
+        await show()
+        assert numbers(await anext(stream)) == [3]
+        await out.commit()
+        await show()
+        assert await all_of(stream) == []
+    FILES.clear()

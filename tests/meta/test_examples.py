@@ -1,4 +1,4 @@
-"""The example that needs no server runs, and shows what it says."""
+"""The examples that need no server run, and show what they say."""
 
 from __future__ import annotations
 
@@ -17,3 +17,24 @@ def test_selecting(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 match: " in printed
     assert "[{'id': 200000, 'row_number': 200000}, " in printed
     assert "'id': '0', 'unit': None}, {'value': Decimal('" in printed
+
+
+def test_write_file(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["write_file.py"])
+    runpy.run_path(str(ROOT / "examples" / "write_file.py"))["main"]()
+    printed = capsys.readouterr().out
+    assert "is there a file? False" in printed
+    assert "200,000 rows in 1 stripe, " in printed
+    assert "{'id': 100000, 'sensor': 's-000', 'value': None, 'tags': ['first', None]}" in printed
+    assert "pyarrow reads 200,000 rows" in printed
+    assert "SchemaMismatch: the column 'id' holds 'ten'" in printed
+    assert "unchanged: True, files beside it: 0" in printed
+
+
+def test_copy_filtered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["copy_filtered.py"])
+    runpy.run_path(str(ROOT / "examples" / "copy_filtered.py"))["main"]()
+    source, target, read = capsys.readouterr().out.splitlines()
+    assert source.startswith("memory://example/all.orc: 400,000 rows, ")
+    assert target.startswith("memory://example/large.orc: ")
+    assert read.startswith("{'origin': b'example'} [{'id': 300")

@@ -30,6 +30,7 @@ CLASSES = (
     "Schema",
     "Expr",
     "OrcWriter",
+    "Ingester",
 )
 
 

@@ -201,6 +201,14 @@ class GrowingFile:
         self._writer.close()
 
 
+def partition_text(judge: str, text: str | None) -> str:
+    """A partition value as the folder's name has it, by Hive or Spark."""
+    if judge == "hive":
+        return str(_gateway().jvm.org.apache.hadoop.hive.common.FileUtils.escapePathName(text))
+    catalog = _gateway().jvm.org.apache.spark.sql.catalyst.catalog
+    return str(catalog.ExternalCatalogUtils.escapePathName(text))
+
+
 def _field(owner: Any, name: str) -> Any:
     from py4j.java_gateway import get_field
 

@@ -1,0 +1,206 @@
+"""`orcstream convert` as a program: standard input, terminals, signals, memory, and an object store."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import orc
+
+from orcstream.cli import main
+from tests.meta.tree import ROOT
+from tests.support.servers import MotoServer, moto_server
+
+__all__ = ["moto_server"]
+
+CONVERT = [sys.executable, "-m", "orcstream", "convert"]
+WITHOUT = [sys.executable, "-m", "tests.support.without_pyarrow", "convert"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+# What is read ahead to decide on types, and some more.
+MUCH = 3 << 20
+
+
+def _begin(command: list[str], folder: Path, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=stderr, cwd=folder, env=ENVIRONMENT
+    )
+
+
+@pytest.mark.parametrize("command", [CONVERT, WITHOUT])
+def test_standard_input(tmp_path: Path, command: list[str]) -> None:
+    """In pieces that end anywhere."""
+    text = "".join(f'{{"n": {n}, "text": "zwölf {n}"}}\n' for n in range(20_000)).encode()
+    with _begin([*command, "-", "out.orc", "--from", "jsonl"], tmp_path) as process:
+        assert process.stdin
+        for start in range(0, len(text), 9_999):
+            process.stdin.write(text[start : start + 9_999])
+        _, said = process.communicate()
+        assert (process.returncode, said.startswith(b"out.orc: 20,000 rows in 1 stripe, ")) == (0, True), said
+    assert orc.read_table(tmp_path / "out.orc").to_pylist() == [
+        json.loads(line) for line in text.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("command", [CONVERT, WITHOUT])
+@pytest.mark.parametrize("count", [10, 900_000])
+def test_an_interrupt_leaves_nothing(tmp_path: Path, command: list[str], count: int) -> None:
+    """While it waits for bytes: for the first ones, or with stripes written already."""
+    options = ["--from", "csv", "--memory-limit", "32MB", "--stripe-bytes", "64KB"]
+    random = np.random.default_rng(5).integers(0, 1 << 62, count).tolist()
+    with _begin([*command, "-", "out.orc", *options], tmp_path) as process:
+        assert process.stdin
+        assert process.stderr
+        process.stdin.write(b"n\n" + b"".join(b"%d\n" % n for n in random))
+        process.stdin.flush()
+        deadline_s = time.monotonic() + 20
+        while count > 10 and not list(tmp_path.iterdir()) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        assert len(list(tmp_path.iterdir())) == (count > 10)
+        time.sleep(0.2 if count > 10 else 2)
+        begin_s = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert time.monotonic() - begin_s < 10
+        assert process.stderr.read() == b""
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def _until(descriptor: int, pattern: bytes) -> bytes:
+    found, deadline_s = b"", time.monotonic() + 20
+    while not re.search(pattern, found) and time.monotonic() < deadline_s:
+        if select.select([descriptor], [], [], 0.1)[0]:
+            try:
+                found += os.read(descriptor, 4096)
+            except OSError:  # the other end is closed
+                break
+    return found
+
+
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        command = [*CONVERT, "-", "out.orc", "--from", "csv", "--memory-limit", "32MB"]
+        with _begin(command, tmp_path, theirs) as process:
+            os.close(theirs)
+            assert process.stdin
+            process.stdin.write(b"n,text\n" + b"1,some text\n" * (MUCH // 12))
+            process.stdin.flush()
+            shown = _until(ours, rb"\r\x1b\[K[0-9]{2,3},[0-9]{3} rows, 3\.0 MiB, [0-9.]+ [MK]iB/s")
+            assert b"rows, 3.0 MiB, " in shown
+            process.stdin.close()
+            end = _until(ours, rb"out\.orc: .*\n")
+            assert process.wait(20) == 0
+            assert re.search(
+                rb"\r\x1b\[Kout\.orc: 262,144 rows in 1 stripe, [0-9,]+ bytes, [0-9.]+ s\r\n$", end
+            )
+    finally:
+        os.close(ours)
+
+
+def test_no_progress_elsewhere(tmp_path: Path) -> None:
+    with _begin([*CONVERT, "-", "out.orc", "--from", "csv"], tmp_path) as process:
+        assert process.stdin
+        process.stdin.write(b"n\n1\n")
+        process.stdin.flush()
+        time.sleep(2)
+        _, said = process.communicate()
+    assert re.fullmatch(rb"out\.orc: 1 row in 1 stripe, [0-9]+ bytes, [0-9.]+ s\n", said)
+
+
+# --- memory ------------------------------------------------------------------------------------------------
+
+PEAK = """
+import sys
+from pathlib import Path
+from orcstream.cli import main
+def status(name):
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(name))
+    return int(line.split()[1]) << 10
+arguments = sys.argv[1:]
+assert main(["convert", "tiny." + arguments[0].split(".")[-1], "tiny.orc"]) == 0
+before = status("VmRSS:")
+assert main(["convert", *arguments]) == 0
+print(status("VmHWM:") - before)
+"""
+
+
+COUNT = 1_600_000
+LIMIT = 32 << 20
+# The library's and the writer's own memory, which does not depend on the file; 100 MB would not fit in.
+BESIDES = 120 << 20
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with 100 MB of CSV, random, so that nothing becomes small, and a tiny file of the same."""
+    folder = tmp_path_factory.mktemp("large")
+    random = np.random.default_rng(5)
+    with (folder / "in.csv").open("w") as file:
+        file.write("n,real,text\n")
+        for _ in range(16):
+            rows = random.integers(0, 1 << 62, (COUNT // 16, 3)).tolist()
+            file.writelines(f"{n},{real / 7:.3f},{text:032x}\n" for n, real, text in rows)
+    (folder / "tiny.csv").write_text("n,real,text\n1,2.5,x\n")
+    assert (folder / "in.csv").stat().st_size > 100_000_000
+    return folder
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "orc"])
+def test_a_large_file_takes_little_memory(large: Path, ending: str) -> None:
+    if ending != "csv":
+        for name in ("in", "tiny"):
+            _another(large / f"{name}.csv", large / f"{name}.{ending}")
+    command = [sys.executable, "-c", PEAK, f"in.{ending}", "out.orc", "--memory-limit", str(LIMIT)]
+    run = subprocess.run(command, cwd=large, env=ENVIRONMENT, capture_output=True, check=True)
+    assert orc.ORCFile(large / "out.orc").nrows == COUNT
+    assert int(run.stdout) < LIMIT + BESIDES
+
+
+def _another(source: Path, target: Path) -> None:
+    from pyarrow import csv, parquet
+
+    table = csv.read_csv(source)
+    if target.suffix == ".parquet":
+        parquet.write_table(table, target, row_group_size=200_000)
+    else:
+        orc.write_table(table, target)
+
+
+# --- an object store ---------------------------------------------------------------------------------------
+
+
+def test_from_a_store_to_a_store(
+    tmp_path: Path, moto_server: MotoServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "n,text\n" + "".join(f"{n},t{n}\n" for n in range(1000))
+    moto_server.put("bucket", "in.csv", text.encode())
+    there = json.dumps(
+        {
+            "key": "testing",
+            "secret": "testing",
+            "endpoint_url": moto_server.endpoint,
+            "client_kwargs": {"region_name": "us-east-1"},
+        }
+    )
+    options = ["--storage-options", there]
+    assert main(["convert", "s3://bucket/in.csv", "s3://bucket/out.orc", *options]) == 0
+    assert capfd.readouterr().err.startswith("s3://bucket/out.orc: 1,000 rows in ")
+    local = str(tmp_path / "back.orc")
+    options += ["--target-storage-options", "{}", "--where", "n >= 998"]
+    assert main(["convert", "s3://bucket/out.orc", local, *options]) == 0
+    assert orc.read_table(local).to_pylist() == [{"n": 998, "text": "t998"}, {"n": 999, "text": "t999"}]
+    assert main(["convert", "s3://bucket/none.csv", local, "--storage-options", there]) == 1
+    assert "s3://bucket/none.csv" in capfd.readouterr().err
