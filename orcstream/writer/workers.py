@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from orcstream.codec.compression import Compressor
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "until_over"]
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Workers:
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function on a thread; it is waited for, cancelled or not."""
-        return await _until_over(anyio.to_thread.run_sync(function, limiter=self._limiter))
+        return await until_over(anyio.to_thread.run_sync(function, limiter=self._limiter))
 
     async def round(self, function: Callable[[int, Compressor | None], T], count: int) -> list[T]:
         """Call ``function(column, compressor)`` for each of `count` columns; the answers, by column.
@@ -79,14 +79,14 @@ class Workers:
                 for compressor in self._compressors[:count]:
                     group.start_soon(run, compressor)
 
-        await _until_over(run_all())
+        await until_over(run_all())
         self.busy_s += sum(self._costs)
         if failures:
             raise failures[0]
         return [answers[column] for column in range(count)]
 
 
-async def _until_over(call: Coroutine[Any, Any, T]) -> T:
+async def until_over(call: Coroutine[Any, Any, T]) -> T:
     """What the call answers. A cancellation is raised when the call is over.
 
     asyncio's own (of `wait_for` and the like) knows no shields and would leave threads behind, so the call

@@ -12,7 +12,7 @@ import pickle
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Container, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,9 +104,11 @@ def watched() -> Iterator[Callable[..., None]]:
 
 
 class Stepped:
-    """Runs a coroutine, calls `act` where it waits for the `at`-th time; `count` is how often it waited."""
+    """Runs a coroutine, calls `act` where it waits for these times; `count` is how often it waited."""
 
-    def __init__(self, inner: Coroutine[Any, Any, Any], at: int, act: Callable[[], object]) -> None:
+    def __init__(
+        self, inner: Coroutine[Any, Any, Any], at: Container[int], act: Callable[[], object]
+    ) -> None:
         self.inner, self.at, self.act, self.count = inner, at, act, 0
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -117,7 +119,7 @@ class Stepped:
                 waited = self.inner.send(value) if error is None else self.inner.throw(error)
             except StopIteration as stop:
                 return stop.value
-            if self.count == self.at:
+            if self.count in self.at:
                 self.act()
             self.count += 1
             value, error = None, None
@@ -128,9 +130,9 @@ class Stepped:
 
 
 async def stepped(
-    inner: Coroutine[Any, Any, Any], at: int = -1, act: Callable[[], object] = lambda: None
+    inner: Coroutine[Any, Any, Any], at: int = -1, act: Callable[[], object] = lambda: None, again: int = 0
 ) -> int:
-    steps = Stepped(inner, at, act)
+    steps = Stepped(inner, (at, at + again), act)
     await steps
     return steps.count
 
@@ -141,8 +143,9 @@ async def assert_all_or_nothing(store: SinkStore) -> None:
         assert await rows_of(store) == ROWS
 
 
-@pytest.mark.parametrize("native", [True, False])
-async def test_cancelled_at_every_await(store: SinkStore, native: bool) -> None:
+@pytest.mark.parametrize(("native", "again"), [(False, 0), (True, 0), (True, 1), (True, 3)])
+async def test_cancelled_at_every_await(store: SinkStore, native: bool, again: int) -> None:
+    """By a scope, by the task, and by the task once more while it cleans up."""
     total = await stepped(write_all(store))
     assert total > 30
     caught = 0
@@ -150,7 +153,7 @@ async def test_cancelled_at_every_await(store: SinkStore, native: bool) -> None:
         store.put(NAME, EARLIER)
         with watched():
             if native:
-                task = asyncio.create_task(stepped(write_all(store), number, lambda: task.cancel()))  # noqa: B023
+                task = asyncio.create_task(stepped(write_all(store), number, lambda: task.cancel(), again))  # noqa: B023
                 await asyncio.wait([task])
                 caught += task.cancelled()
                 if not task.cancelled():
