@@ -13,6 +13,7 @@ from orcstream.codec._memory cimport View, view_of
 
 cdef int64_t RULES_END = 16725225600  # 2500-01-01 00:00:00 UTC
 cdef int64_t CYCLE_SECONDS = 12622780800  # 400 years
+cdef int64_t FAR_SECONDS = <int64_t> 1 << 62
 cdef int64_t INT32_LEAST = -2147483648
 cdef int64_t INT64_LEAST = -9223372036854775807 - 1
 
@@ -31,6 +32,7 @@ cdef enum:
     FITS = 0
     LATE = 1       # the second before 1970 with more than 999,999 ns: read back a second late
     NO_TIME = 2    # a wall clock that its zone skips, or a day that its calendar skips
+    FAR = 3        # seconds that would not fit 64 bits once they count from 2015 in some zone and calendar
 
 
 cdef inline int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
@@ -86,6 +88,8 @@ cdef int split(int64_t value, const Clock* clock, int64_t* instant, int64_t* nan
     """The instant and nanoseconds of a wall clock; whether it can be written."""
     cdef int64_t second = floor_div(value, clock.unit), day, guess
     nano[0] = (value - second * clock.unit) * (NANOS // clock.unit)
+    if not -FAR_SECONDS <= second <= FAR_SECONDS:
+        return FAR
     if clock.hybrid and second < GREGORIAN_DAY * <int64_t> DAY_SECONDS:
         day = floor_div(second, DAY_SECONDS)
         if is_skipped(day):
@@ -135,7 +139,7 @@ def unwritable_timestamps(
     """The first of `count` values, from `first` on, that is not null and cannot be written: (row, why) or (-1, 0).
 
     Why is 1 for the last second before 1970 with more than 999,999 nanoseconds, 2 for a time that the zone or the calendar
-    skips. Arguments as in `encode_timestamps`.
+    skips, 3 for one too far from 1970. Arguments as in `encode_timestamps`.
     """
     cdef Clock clock
     cdef View held = view_of(values, first + count, 8)
@@ -147,7 +151,7 @@ def unwritable_timestamps(
     cdef int why = FITS
     cdef bint plain
     clock_of(&clock, transitions, offsets, hybrid, unit)
-    plain = clock.size == 0 and clock.offsets[0] == 0 and not hybrid
+    plain = clock.size == 0 and clock.offsets[0] == 0 and not hybrid and unit != 1
     with nogil:
         for row in range(first, first + count):
             if plain and not -unit <= numbers[row] < 0:
@@ -163,7 +167,7 @@ def unwritable_timestamps(
 
 
 def unwritable_days(values, bitmap, Py_ssize_t first, Py_ssize_t count):
-    """The first of `count` int32 days that is not null and that the hybrid calendar skips, or -1."""
+    """The first of `count` int32 days that is not null and that the hybrid calendar skips or has below int32, or -1."""
     cdef View held = view_of(values, first + count, 4)
     cdef View valid = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
     cdef const int32_t* days = <const int32_t*> held.ptr
@@ -171,7 +175,9 @@ def unwritable_days(values, bitmap, Py_ssize_t first, Py_ssize_t count):
     cdef Py_ssize_t row, found = -1
     with nogil:
         for row in range(first, first + count):
-            if is_skipped(days[row]) and not is_null(bits, row):
+            if days[row] >= GREGORIAN_DAY or is_null(bits, row):
+                continue
+            if is_skipped(days[row]) or hybrid_day(days[row]) < INT32_LEAST:
                 found = row - first
                 break
     return found
@@ -252,7 +258,8 @@ def encode_timestamps(
     clock_of(&clock, transitions, offsets, hybrid, unit)
     with nogil:
         for index in range(count):
-            split(numbers[index], &clock, &instant, &nano)
+            if split(numbers[index], &clock, &instant, &nano) == FAR:
+                instant = 0
             # Cut toward zero; whole milliseconds at the start of a second are not (ORC-306).
             if instant < 0 and nano > SUB_MILLISECOND:
                 instant += 1

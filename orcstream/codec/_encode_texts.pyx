@@ -111,10 +111,10 @@ cdef class DictionaryBuilder:
         """(lengths as int64, bytes of all entries)."""
         cdef Buffer lengths = allocate(self.count * 8)
         cdef int64_t* out = <int64_t*> lengths.ptr
-        cdef const int64_t* ends = <const int64_t*> self.ends.ptr
         cdef Py_ssize_t entry
-        for entry in range(self.count):
-            out[entry] = ends[entry] - (ends[entry - 1] if entry else 0)
+        with nogil:
+            for entry in range(self.count):
+                out[entry] = self._length(entry)
         return lengths, memoryview(self.texts)[: self.data_bytes]
 
     def take(self, numbers, Py_ssize_t count):
@@ -122,24 +122,29 @@ cdef class DictionaryBuilder:
         cdef View held = view_of(numbers, count, 8)
         cdef const int64_t* wanted = <const int64_t*> held.ptr
         cdef const int64_t* ends = <const int64_t*> self.ends.ptr
-        cdef Py_ssize_t index, total = 0, begin
+        cdef Py_ssize_t index, total = 0, bad = -1
         cdef Buffer lengths = allocate(count * 8), data
         cdef int64_t* out = <int64_t*> lengths.ptr
-        cdef int64_t entry
-        for index in range(count):
-            entry = wanted[index]
-            if not 0 <= entry < self.count:
-                raise ValueError(f"the dictionary has {self.count} entries, none is number {entry}")
-            out[index] = ends[entry] - (ends[entry - 1] if entry else 0)
-            total += out[index]
+        with nogil:
+            for index in range(count):
+                if not 0 <= wanted[index] < self.count:
+                    bad = index
+                    break
+                out[index] = self._length(wanted[index])
+                total += out[index]
+        if bad >= 0:
+            raise ValueError(f"the dictionary has {self.count} entries, none is number {wanted[bad]}")
         data = allocate(total)
         total = 0
-        for index in range(count):
-            entry = wanted[index]
-            begin = ends[entry - 1] if entry else 0
-            memcpy(data.ptr + total, self.texts.ptr + begin, out[index])
-            total += out[index]
+        with nogil:
+            for index in range(count):
+                memcpy(data.ptr + total, self.texts.ptr + ends[wanted[index]] - out[index], out[index])
+                total += out[index]
         return lengths, data
+
+    cdef int64_t _length(self, int64_t entry) noexcept nogil:
+        cdef const int64_t* ends = <const int64_t*> self.ends.ptr
+        return ends[entry] - (ends[entry - 1] if entry else 0)
 
     def bounds(self, numbers, Py_ssize_t count, Py_ssize_t most):
         """(least, largest, bytes in all) of `count` entries, by their numbers as int64; at most `most` bytes of a text.

@@ -197,9 +197,9 @@ class _Binaries(_Versioned):
 class _Texts(_Binaries):
     """Texts, from a dictionary where that pays.
 
-    The first row group goes into a dictionary on trial. Where its texts are of few different values the
-    stripe keeps it, else they are encoded directly (as ORC Java decides, early). So a stripe's rows are never
-    held until its end.
+    The first row group with a value goes into a dictionary on trial. Where its texts are of few different
+    values the stripe keeps it, else they are encoded directly (as ORC Java decides, early). So a stripe's
+    rows are never held until its end.
     """
 
     def _open_direct(self) -> None:
@@ -245,7 +245,8 @@ class _Texts(_Binaries):
             self._settle()
 
     def end_group(self) -> None:
-        self._settle()
+        if self._rows:
+            self._settle()
         super().end_group()
 
     def _put_direct(self, field: Field, values: Vector) -> None:
@@ -277,7 +278,7 @@ class _Texts(_Binaries):
         self._dictionary = None
         del self._streams[StreamKind.DATA]
         super()._open_direct()
-        # A row group may have begun already; its nulls are where they were, the rest at the streams' start.
+        # Row groups may have begun already; their nulls are where they were, the rest at the streams' start.
         starts = (self._data.position, self._lengths.position)
         self._positions = [(positions[0], *starts) for positions in self._positions]
         for numbers, count in trial:

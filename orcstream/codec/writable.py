@@ -20,15 +20,16 @@ from orcstream.schema import Kind
 __all__ = ["check_writable"]
 
 _UNIT_NAMES = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
-_LATE, _SKIPPED = 1, 2
+_LATE, _SKIPPED, _FAR = 1, 2, 3
 _Found = tuple[Field, tuple[str, ...], int | None, int]
 
 
 def check_writable(rows: IngestedRows, options: EncodeOptions, *, lossy_timestamps: bool) -> None:
     """Raise SchemaMismatch for the first value that would not be read back as it is.
 
-    These are times that the writer's zone or calendar skips and, unless `lossy_timestamps`, those of the last
-    second before 1970 with parts of a millisecond or more, which every reader takes to be a second later.
+    These are times that the writer's zone or calendar skips, those too far away and, unless
+    `lossy_timestamps`, those of the last second before 1970 with parts of a millisecond or more, which every
+    reader takes to be a second later.
     """
     for field, vector in zip(rows.fields, rows.vectors, strict=True):
         for found, path, row, why in _unwritable(field, vector, (field.name,), options):
@@ -47,6 +48,8 @@ def _problem(why: int, options: EncodeOptions) -> str:
             "has a time in the last second before 1970, which ORC files hold in whole seconds only "
             "(ORC-763); with lossy_timestamps=True it is written as ORC Java does, and read a second late"
         )
+    if why == _FAR:
+        return "has a time too many seconds from 1970 for the format"
     return (
         f"has a time that the zone {options.zone.name} or the calendar skips; write with timezone='UTC' "
         "and calendar='proleptic'"

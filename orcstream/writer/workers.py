@@ -7,17 +7,19 @@ never touched by two threads. The columns that took longest come first.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from orcstream.codec.compression import Compressor
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "until_over"]
 
 T = TypeVar("T")
 
@@ -39,7 +41,7 @@ class Workers:
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function on a thread; it is waited for, cancelled or not."""
-        return await anyio.to_thread.run_sync(function, limiter=self._limiter)
+        return await until_over(anyio.to_thread.run_sync(function, limiter=self._limiter))
 
     async def round(self, function: Callable[[int, Compressor | None], T], count: int) -> list[T]:
         """Call ``function(column, compressor)`` for each of `count` columns; the answers, by column.
@@ -72,11 +74,32 @@ class Workers:
         async def run(compressor: Compressor | None) -> None:
             await anyio.to_thread.run_sync(work, compressor, limiter=self._limiter)
 
-        async with anyio.create_task_group() as group:
-            for compressor in self._compressors[1:count]:
-                group.start_soon(run, compressor)
-            await run(self._compressors[0])
+        async def run_all() -> None:
+            async with anyio.create_task_group() as group:
+                for compressor in self._compressors[:count]:
+                    group.start_soon(run, compressor)
+
+        await until_over(run_all())
         self.busy_s += sum(self._costs)
         if failures:
             raise failures[0]
         return [answers[column] for column in range(count)]
+
+
+async def until_over(call: Coroutine[Any, Any, T]) -> T:
+    """What the call answers. A cancellation is raised when the call is over.
+
+    asyncio's own (of `wait_for` and the like) knows no shields and would leave threads behind, so the call
+    gets a task of its own.
+    """
+    task = asyncio.create_task(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody else looks at it
+        raise

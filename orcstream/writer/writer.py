@@ -30,7 +30,7 @@ from orcstream.schema import Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import Outlet
-from orcstream.writer.workers import Workers
+from orcstream.writer.workers import Workers, until_over
 
 __all__ = ["OrcWriter", "WriteResult"]
 
@@ -304,11 +304,14 @@ class OrcWriter:
             return
         if self._busy and self._state == "prepared":
             raise UsageError("another task commits the file", url=self.url)
+        self._state = "aborted"
         with anyio.CancelScope(shield=True):
-            self._state = "aborted"
-            await self._outflow.stop()
-            self._stripe = None
-            await self._outlet.abort()
+            await until_over(self._leave_nothing())
+
+    async def _leave_nothing(self) -> None:
+        await self._outflow.stop()
+        self._stripe = None
+        await self._outlet.abort()
 
     async def aclose(self) -> None:
         """Give back what the writer holds; aborts what was neither committed nor prepared."""

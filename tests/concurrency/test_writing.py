@@ -11,13 +11,15 @@ import itertools
 import pickle
 import random
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterator
+import time
+from collections.abc import Callable, Container, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pyarrow as pa
 import pytest
 
@@ -27,7 +29,7 @@ from orcstream.errors import CommitUnknown, OrcError, SchemaMismatch, UsageError
 from orcstream.io.part_sink import PartSink
 from orcstream.io.sink import commit, discard
 from tests.support.s3_proxy import Fault, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer
+from tests.support.servers import MotoServer, start_moto
 from tests.support.sink_stores import SinkStore, local_store, memory_store, s3_store
 
 __all__ = ["s3_proxies"]  # a fixture
@@ -72,7 +74,7 @@ async def rows_of(store: SinkStore, name: str = NAME) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[], None]]:
+def watched() -> Iterator[Callable[..., None]]:
     """Afterwards, or when called, no task has been left and no thread encodes."""
     before = asyncio.all_tasks()
     active, lock = [0], threading.Lock()
@@ -89,10 +91,10 @@ def watched() -> Iterator[Callable[[], None]]:
 
         return call
 
-    def check() -> None:
+    def check(*, tasks: bool = True) -> None:
         assert active[0] == 0, "a thread goes on encoding"
         left = {task for task in asyncio.all_tasks() - before if not task.done()}
-        assert not left, left
+        assert not tasks or not left, left
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("encode", "finish"):
@@ -102,9 +104,11 @@ def watched() -> Iterator[Callable[[], None]]:
 
 
 class Stepped:
-    """Runs a coroutine and calls `act` where it waits for the `at`-th time; `count` says how often it waited."""
+    """Runs a coroutine, calls `act` where it waits for these times; `count` is how often it waited."""
 
-    def __init__(self, inner: Coroutine[Any, Any, Any], at: int, act: Callable[[], object]) -> None:
+    def __init__(
+        self, inner: Coroutine[Any, Any, Any], at: Container[int], act: Callable[[], object]
+    ) -> None:
         self.inner, self.at, self.act, self.count = inner, at, act, 0
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -115,7 +119,7 @@ class Stepped:
                 waited = self.inner.send(value) if error is None else self.inner.throw(error)
             except StopIteration as stop:
                 return stop.value
-            if self.count == self.at:
+            if self.count in self.at:
                 self.act()
             self.count += 1
             value, error = None, None
@@ -126,9 +130,9 @@ class Stepped:
 
 
 async def stepped(
-    inner: Coroutine[Any, Any, Any], at: int = -1, act: Callable[[], object] = lambda: None
+    inner: Coroutine[Any, Any, Any], at: int = -1, act: Callable[[], object] = lambda: None, again: int = 0
 ) -> int:
-    steps = Stepped(inner, at, act)
+    steps = Stepped(inner, (at, at + again), act)
     await steps
     return steps.count
 
@@ -139,8 +143,9 @@ async def assert_all_or_nothing(store: SinkStore) -> None:
         assert await rows_of(store) == ROWS
 
 
-@pytest.mark.parametrize("native", [True, False])
-async def test_cancelled_at_every_await(store: SinkStore, native: bool) -> None:
+@pytest.mark.parametrize(("native", "again"), [(False, 0), (True, 0), (True, 1), (True, 3)])
+async def test_cancelled_at_every_await(store: SinkStore, native: bool, again: int) -> None:
+    """By a scope, by the task, and by the task once more while it cleans up."""
     total = await stepped(write_all(store))
     assert total > 30
     caught = 0
@@ -148,7 +153,7 @@ async def test_cancelled_at_every_await(store: SinkStore, native: bool) -> None:
         store.put(NAME, EARLIER)
         with watched():
             if native:
-                task = asyncio.create_task(stepped(write_all(store), number, lambda: task.cancel()))  # noqa: B023
+                task = asyncio.create_task(stepped(write_all(store), number, lambda: task.cancel(), again))  # noqa: B023
                 await asyncio.wait([task])
                 caught += task.cancelled()
                 if not task.cancelled():
@@ -176,13 +181,13 @@ async def test_a_write_that_was_cancelled_leaves_only_abort(store: SinkStore) ->
     for number in itertools.count():
         store.put(NAME, EARLIER)
         with watched():
+            refused = ""
             try:
                 if await run(number):
                     break
             except UsageError as error:
-                assert "abort" in str(error)
-            else:
-                raise AssertionError(number)
+                refused = str(error)
+        assert "abort it" in refused
         assert store.left() == []
         assert store.seen(NAME) == EARLIER
     assert number > 10
@@ -196,6 +201,46 @@ def stream() -> pa.RecordBatchReader:
         schema,
         [pa.record_batch(list(map(pa.array, held)), names=schema.names).cast(schema) for held in columns],
     )
+
+
+@pytest.mark.parametrize("name", ["encode", "finish"])
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+async def test_threads_have_ended_when_a_cancelled_write_has(
+    store: SinkStore, name: str, native: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody touches the writer's memory, nor the user's data, after the call."""
+    entered, method = threading.Event(), getattr(StripeEncoder, name)
+
+    def slow(*arguments: Any) -> Any:
+        entered.set()
+        time.sleep(0.1)
+        return method(*arguments)
+
+    monkeypatch.setattr(StripeEncoder, name, slow)
+    with watched() as check:
+        out = await create(store, encode_threads=threads)
+        scope = anyio.CancelScope()
+
+        async def write() -> None:
+            try:
+                with scope:
+                    await out.write(ROWS)
+            finally:
+                check(tasks=False)
+
+        task = asyncio.create_task(write())
+        await anyio.to_thread.run_sync(entered.wait)
+        if native:
+            task.cancel()
+        else:
+            scope.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled() == native
+        if not native:
+            task.result()
+        await out.abort()
+    assert store.left() == []
 
 
 class Broken(OSError):
@@ -270,8 +315,7 @@ async def test_s3_fails_at_every_request(
         with watched():
             try:
                 await write_big(store)
-            except (OrcError, OSError) as error:
-                assert isinstance(error, OrcError | PermissionError | FileNotFoundError), error
+            except (OrcError, PermissionError, FileNotFoundError) as error:
                 unknown = isinstance(error, CommitUnknown)
             else:
                 unknown = False
@@ -285,9 +329,9 @@ async def test_s3_fails_at_every_request(
     assert await rows_of(store) == BIG
 
 
-async def test_s3_cancelled_at_some_awaits(s3_proxies: tuple[MotoServer, S3Proxy], tmp_path: Path) -> None:
-    server, proxy = s3_proxies
-    store = s3_store(server, tmp_path.name, proxy.endpoint)
+async def test_s3_cancelled_at_some_awaits(tmp_path: Path) -> None:
+    """Of moto alone: versitygw may finish a part that the client hung up on after its upload was aborted."""
+    store = s3_store(start_moto(), tmp_path.name)
     total = await stepped(write_big(store))
     for number in range(0, total, max(1, total // 15)):
         store.put(NAME, EARLIER)
@@ -324,8 +368,8 @@ async def test_two_tasks_commit(store: SinkStore) -> None:
         other = await create(store)
         await other.write(BATCHES[0])
         await other.prepare()
-        found = await asyncio.gather(other.commit(), other.commit(), other.abort(), return_exceptions=True)
-        assert [type(one) for one in found] == [orcstream.WriteResult, UsageError, UsageError]
+        ends = await asyncio.gather(other.commit(), other.commit(), other.abort(), return_exceptions=True)
+        assert [type(one) for one in ends] == [orcstream.WriteResult, UsageError, UsageError]
         await other.aclose()
     assert store.left() == []
     assert await rows_of(store) == BATCHES[0]
@@ -380,20 +424,22 @@ async def test_commit_and_abort_more_than_once(store: SinkStore) -> None:
 
 
 async def test_a_block_left_with_an_exception(store: SinkStore) -> None:
+    async def write_and_fail(count: int, *, prepared: bool = False) -> None:
+        async with create(store) as out:
+            for batch in BATCHES[:count]:
+                await out.write(batch)
+            if prepared:
+                await out.prepare()
+            raise ZeroDivisionError
+
     store.put(NAME, EARLIER)
     for count in range(len(BATCHES)):
         with watched(), pytest.raises(ZeroDivisionError):
-            async with create(store) as out:
-                for batch in BATCHES[:count]:
-                    await out.write(batch)
-                raise ZeroDivisionError
+            await write_and_fail(count)
         assert store.left() == []
         assert store.seen(NAME) == EARLIER
     with watched(), pytest.raises(ZeroDivisionError):
-        async with create(store) as out:
-            await out.write(BATCHES[0])
-            await out.prepare()
-            raise ZeroDivisionError
+        await write_and_fail(1, prepared=True)
     assert store.left() == []
     assert store.seen(NAME) == EARLIER
 

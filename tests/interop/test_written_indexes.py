@@ -12,12 +12,15 @@ from typing import Any
 
 import anyio
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 import orcstream
+from orcstream.codec.structure import StreamKind
 from tests.interop import pruning
 from tests.support import compare, java_orc, peers, strategies, writing
+from tests.support.rebuilding import Parts
 from tests.support.reference import reader
 from tests.support.reference.types import T, struct
 
@@ -154,12 +157,52 @@ def test_nothing_is_proved_wrong(
     pruning.check_many(anyio.run(load), table.seed)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
+@pytest.mark.parametrize("proleptic", [True, False])
+def test_filters_of_times_are_those_of_java(tmp_path: Path, zone: str, proleptic: bool) -> None:
+    """Bit for bit: in the calendar of the file, and of the wall clock as if it were UTC."""
+    type_ = struct(d="date", t="timestamp", i="timestamp with local time zone")
+    days = [-719_162, -500_000, -141_438, -141_427, -1, 0, 20_000]
+    # Nanoseconds reach back to 1677, Java's interface for tests in milliseconds further.
+    times = [day * DAY_NS + 43_200 * 10**9 for day in days]
+    rows = list(zip(days, times, times, strict=True))
+    options = {
+        "orc.bloom.filter.columns": "d,t,i",
+        "orc.bloom.filter.fpp": 0.01,
+        "orc.proleptic.gregorian": proleptic,
+        "orc.row.index.stride": 1000,
+    }
+    java_orc.write(tmp_path / "java.orc", type_, rows, options=options, zone=zone)
+    data = {
+        "d": np.array(days, "M8[D]"),
+        "t": np.array([time // 1000 for time in times], "i8").view("M8[us]"),
+        "i": np.array([time // 1000 for time in times], "i8").view("M8[us]"),
+    }
+    writing.write(
+        tmp_path / "ours.orc",
+        type_,
+        [data],
+        timezone=zone,
+        calendar="proleptic" if proleptic else "hybrid",
+        blooms=["d", "t", "i"],
+        row_index_stride=1000,
+    )
+    assert java_orc.read(tmp_path / "ours.orc", type_) == rows == java_orc.read(tmp_path / "java.orc", type_)
+    ours, java = (Parts((tmp_path / name).read_bytes()) for name in ("ours.orc", "java.orc"))
+    for column in (1, 2, 3):
+        key = (StreamKind.BLOOM_FILTER_UTF8, column)
+        assert ours.stripes[0].blooms[key] == java.stripes[0].blooms[key], type_.children[column - 1]
+        theirs = java.stripes[0].indexes[column].statistics(0)
+        assert ours.stripes[0].indexes[column].statistics(0) == theirs
+
+
 # --- positions -------------------------------------------------------------------------------------
 
 
 def starts_of(path: Path, stride: int) -> list[int]:
     """The first row of each row group."""
-    found, first = [], 0
+    found: list[int] = []
+    first = 0
     for span in reader.read_tail(path.read_bytes()).stripes:
         found += range(first, first + span.row_count, stride)
         first += span.row_count

@@ -143,7 +143,7 @@ def read_groups(
 
 
 def statistics(path: Path) -> dict[str, Any]:
-    """``file``, ``stripes`` and ``groups`` (of each stripe): what Java's interface says, a list by column id."""
+    """``file``, ``stripes`` and ``groups`` (of each stripe): what Java's interface says, by column id."""
     found: dict[str, Any] = json.loads(_gateway().jvm.JavaJudge.statistics(str(path)))
     return found
 

@@ -125,7 +125,7 @@ def python_value(type_: T, value: Any) -> Any:
 
 
 def in_file(type_: T, value: Any) -> Any:
-    """What a file can hold of a neutral value: in Arrow and here, a union of child 0, null, is a null union."""
+    """What a file can hold of a neutral value: as in Arrow, a null of a union's child 0 is a null union."""
     if value is None:
         return None
     kind = type_.kind
