@@ -12,7 +12,7 @@ import pickle
 import random
 import threading
 import time
-from collections.abc import Callable, Container, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,12 +104,15 @@ def watched() -> Iterator[Callable[..., None]]:
 
 
 class Stepped:
-    """Runs a coroutine, calls `act` where it waits for these times; `count` is how often it waited."""
+    """Runs a coroutine, calls `act` where it waits for the `at`-th time; `count` is how often it waited.
+
+    `again` is how many times later it is called once more.
+    """
 
     def __init__(
-        self, inner: Coroutine[Any, Any, Any], at: Container[int], act: Callable[[], object]
+        self, inner: Coroutine[Any, Any, Any], at: int, act: Callable[[], object], again: int = 0
     ) -> None:
-        self.inner, self.at, self.act, self.count = inner, at, act, 0
+        self.inner, self.at, self.act, self.count = inner, (at, at + again), act, 0
 
     def __await__(self) -> Generator[Any, Any, Any]:
         value: Any = None
@@ -132,7 +135,7 @@ class Stepped:
 async def stepped(
     inner: Coroutine[Any, Any, Any], at: int = -1, act: Callable[[], object] = lambda: None, again: int = 0
 ) -> int:
-    steps = Stepped(inner, (at, at + again), act)
+    steps = Stepped(inner, at, act, again)
     await steps
     return steps.count
 
