@@ -1,8 +1,8 @@
 """Kernels for texts on their way into a file: a dictionary of a stripe's values, and lengths.
 
 Know texts as bytes with offsets; must not know streams nor whether a dictionary pays. A dictionary numbers
-its entries in the order in which they first occur, so the same values have the same numbers, whatever dictionary they
-came with. Its memory grows with the entries and never with the rows. Specification: "String, Char, and
+its entries in the order in which they first occur, and can be sorted; so the same values have the same numbers, whatever
+dictionary they came with. Its memory grows with the entries and never with the rows. Specification: "String, Char, and
 VarChar Columns".
 """
 
@@ -107,15 +107,51 @@ cdef class DictionaryBuilder:
                 row = self._append(texts, row, numbers)
         return out
 
-    def texts_of(self):
-        """(lengths as int64, bytes of all entries)."""
-        cdef Buffer lengths = allocate(self.count * 8)
-        cdef int64_t* out = <int64_t*> lengths.ptr
-        cdef Py_ssize_t entry
+    def sort(self):
+        """(ranks, lengths, bytes) of all entries: the rank of each by its number, the rest in ascending order.
+
+        Ranks and lengths are int64. Texts are compared byte by byte, which is the order of their characters.
+        """
+        cdef Buffer order = allocate(self.count * 8), room = allocate(self.count * 8)
+        cdef Buffer ranks = allocate(self.count * 8), lengths = allocate(self.count * 8)
+        cdef Buffer data = allocate(self.data_bytes)
+        cdef const int64_t* ends = <const int64_t*> self.ends.ptr
+        cdef int64_t* sorted_entries
+        cdef Py_ssize_t place, entry, begin, length, written = 0
         with nogil:
-            for entry in range(self.count):
-                out[entry] = self._length(entry)
-        return lengths, memoryview(self.texts)[: self.data_bytes]
+            sorted_entries = self._merge_sort(<int64_t*> order.ptr, <int64_t*> room.ptr)
+            for place in range(self.count):
+                entry = sorted_entries[place]
+                begin = ends[entry - 1] if entry else 0
+                length = ends[entry] - begin
+                (<int64_t*> ranks.ptr)[entry] = place
+                (<int64_t*> lengths.ptr)[place] = length
+                memcpy(data.ptr + written, self.texts.ptr + begin, length)
+                written += length
+        return ranks, lengths, data
+
+    cdef int64_t* _merge_sort(self, int64_t* order, int64_t* room) noexcept nogil:
+        """Entry numbers in the order of their texts; in one of the two, which have room for all."""
+        cdef Py_ssize_t width = 1, start, middle, stop, left, right, at
+        for at in range(self.count):
+            order[at] = at
+        while width < self.count:
+            start = 0
+            while start < self.count:
+                middle = min(start + width, self.count)
+                stop = min(start + 2 * width, self.count)
+                left, right = start, middle
+                for at in range(start, stop):
+                    if left < middle and (right >= stop or self._compare(order[left], order[right]) <= 0):
+                        room[at] = order[left]
+                        left += 1
+                    else:
+                        room[at] = order[right]
+                        right += 1
+                start = stop
+            order, room = room, order
+            width *= 2
+        return order
 
     def take(self, numbers, Py_ssize_t count):
         """(lengths as int64, bytes) of `count` entries, one after the other; their numbers are int64."""

@@ -152,6 +152,11 @@ class ColumnEncoder(ABC):
         """Memory held besides streams."""
         return 0
 
+    @property
+    def _own_size_bytes(self) -> int:
+        """What streams will have in the end that they have not got yet, before compression."""
+        return 0
+
     # --- rows
 
     def begin_group(self) -> None:
@@ -220,7 +225,7 @@ class ColumnEncoder(ABC):
     def size_bytes(self) -> int:
         """What the streams of this column and those below will take, about."""
         own = sum(encoder.out.size_bytes for encoder in self._streams.values())
-        return own + self._own_held_bytes + sum(child.size_bytes for child in self.children)
+        return own + self._own_size_bytes + sum(child.size_bytes for child in self.children)
 
     @property
     def held_bytes(self) -> int:

@@ -5,9 +5,11 @@ Know the encoding tables. What is common to all stands in `codec.encoder`. Speci
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder
 from orcstream.codec._encode_temporal import encode_days, encode_timestamps, hybrid_days, hybrid_times
@@ -23,9 +25,6 @@ from orcstream.codec.structure import EncodingKind, StreamKind
 from orcstream.codec.temporal import UNITS, UTC
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.schema import Kind, Type, decimal_shape
-
-if TYPE_CHECKING:
-    from orcstream._buffer import Buffer
 
 __all__ = ["RootStruct", "encoder_of"]
 
@@ -197,17 +196,20 @@ class _Binaries(_Versioned):
 class _Texts(_Binaries):
     """Texts, from a dictionary where that pays.
 
-    The first row group with a value goes into a dictionary on trial. Where its texts are of few different
-    values the stripe keeps it, else they are encoded directly (as ORC Java decides, early). So a stripe's
-    rows are never held until its end.
+    The first row group goes into a dictionary on trial. Where its texts are of few different values the
+    stripe keeps it, else they are encoded directly (as ORC Java decides, early). A dictionary is sorted when
+    the stripe ends, which makes it compress better; so the entry numbers of all rows are held until then, in
+    four bytes each.
     """
 
     def _open_direct(self) -> None:
-        """On trial; `_settle` opens the streams of either encoding."""
-        self._trial: list[tuple[Buffer, int]] | None = []
+        """On trial; `_settle` opens the streams of direct encoding."""
+        self._is_settled = False
         self._rows = 0
         self._dictionary: DictionaryBuilder | None = DictionaryBuilder()
         self._found = EMPTY
+        # The number of the row group, from 1, and entry numbers of some of its rows.
+        self._held: list[tuple[int, NDArray[np.int32]]] = []
         self._numbers = self._integers(StreamKind.DATA, signed=False)
         if not self.options.dictionary_threshold:
             self._settle()
@@ -218,7 +220,14 @@ class _Texts(_Binaries):
 
     @property
     def _own_held_bytes(self) -> int:
-        return 0 if self._dictionary is None else self._dictionary.held_bytes
+        return 0 if self._dictionary is None else self._dictionary.held_bytes + 4 * self._rows
+
+    @property
+    def _own_size_bytes(self) -> int:
+        if self._dictionary is None:
+            return 0
+        width = max(1, (self._dictionary.count - 1).bit_length())
+        return self._dictionary.data_bytes + self._rows * width // 8
 
     def _statistics_of(self, cells: Cells) -> ColumnStatistics:
         """From the dictionary, in which each text is compared once."""
@@ -235,11 +244,8 @@ class _Texts(_Binaries):
         if self._dictionary is None:
             self._put_direct(field, values)
             return
-        numbers, self._found = self._found, EMPTY
-        if self._trial is None:
-            self._numbers.put(numbers, values.length)
-            return
-        self._trial.append((numbers, values.length))
+        numbers, self._found = window(self._found, "i8", 0, values.length), EMPTY
+        self._held.append((len(self._positions), numbers.astype("i4")))
         self._rows += values.length
         if self._rows >= _TRIAL_ROWS or self._dictionary.data_bytes >= _TRIAL_BYTES:
             self._settle()
@@ -257,42 +263,52 @@ class _Texts(_Binaries):
         numbers = gathered.add(texts_of(self.type, values))
         self._put_entries(gathered, numbers, values.length)
 
-    def _put_entries(self, dictionary: DictionaryBuilder, numbers: Buffer, count: int) -> None:
+    def _put_entries(self, dictionary: DictionaryBuilder, numbers: object, count: int) -> None:
         lengths, data = dictionary.take(numbers, count)
         self._lengths.put(lengths, count)
         self._put_bytes(data, 0, len(data))
 
     def _settle(self) -> None:
         """Decide between dictionary and direct encoding, once."""
-        if self._trial is None or self._dictionary is None:
+        if self._is_settled or self._dictionary is None:
             return
-        trial, self._trial = self._trial, None
+        self._is_settled = True
         dictionary = self._dictionary
         threshold = self.options.dictionary_threshold
         if threshold and dictionary.count <= threshold * self._rows:
             version_1 = self.options.version_1
             self.encoding = EncodingKind.DICTIONARY if version_1 else EncodingKind.DICTIONARY_V2
-            for numbers, count in trial:
-                self._numbers.put(numbers, count)
             return
+        held, self._held = self._held, []
         self._dictionary = None
         del self._streams[StreamKind.DATA]
         super()._open_direct()
         # Row groups may have begun already; their nulls are where they were, the rest at the streams' start.
         starts = (self._data.position, self._lengths.position)
         self._positions = [(positions[0], *starts) for positions in self._positions]
-        for numbers, count in trial:
-            self._put_entries(dictionary, numbers, count)
+        for _, numbers in held:
+            self._put_entries(dictionary, numbers.astype("i8"), len(numbers))
 
     def _ending(self) -> None:
         self._settle()
         if self._dictionary is None:
             return
-        lengths, data = self._dictionary.texts_of()
+        ranks, lengths, data = self._dictionary.sort()
+        self._put_ranks(window(ranks, "i8", 0, self._dictionary.count))
         entries = RawEncoder(self._out(), item_bytes=1)
         self._streams[StreamKind.DICTIONARY_DATA] = entries
         entries.put(data, len(data))
         self._integers(StreamKind.LENGTH, signed=False).put(lengths, self._dictionary.count)
+
+    def _put_ranks(self, ranks: NDArray[np.int64]) -> None:
+        """The rows of all row groups, which have their places only now."""
+        held = deque(self._held)
+        self._held = []
+        for group, positions in enumerate(self._positions, 1):
+            self._positions[group - 1] = (positions[0], self._numbers.position)
+            while held and held[0][0] == group:
+                numbers = held.popleft()[1]
+                self._numbers.put(ranks.take(numbers), len(numbers))
 
 
 # --- compound types --------------------------------------------------------------------------------

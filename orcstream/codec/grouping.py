@@ -87,9 +87,10 @@ def _distinct(field: Field, vector: Vector) -> tuple[_Numbers, list[Any]]:
 def _distinct_texts(type_: Type, vector: Vector) -> tuple[_Numbers, list[Any]]:
     dictionary = DictionaryBuilder()
     numbers = window(dictionary.add(texts_of(type_, vector)), "i8", 0, vector.length)
-    lengths, data = dictionary.texts_of()
+    lengths, data = dictionary.take(np.arange(dictionary.count), dictionary.count)
     ends = np.cumsum(window(lengths, "i8", 0, dictionary.count)).tolist()
-    values = [bytes(data[a:b]).decode() for a, b in zip([0, *ends], ends, strict=False)]
+    view = memoryview(data)
+    values = [bytes(view[a:b]).decode() for a, b in zip([0, *ends], ends, strict=False)]
     return numbers, [text.rstrip(" ") for text in values] if type_.kind is Kind.CHAR else values
 
 

@@ -55,13 +55,13 @@ def check(folder: Path, *, complete: bool) -> None:
 
 @pytest.mark.timeout(300)
 async def test_cancelled_at_every_await_of_the_user(tmp_path: Path) -> None:
-    steps = Stepped(ingest_all(tmp_path / "all"), (), lambda: None)
+    steps = Stepped(ingest_all(tmp_path / "all"), -1, lambda: None)
     await steps
     check(tmp_path / "all", complete=True)
     cancelled = 0
     for number in range(steps.count + 2):
         folder = tmp_path / str(number)
-        task = asyncio.create_task(_run(Stepped(ingest_all(folder), (number,), lambda: task.cancel())))  # noqa: B023
+        task = asyncio.create_task(_run(Stepped(ingest_all(folder), number, lambda: task.cancel())))  # noqa: B023
         await asyncio.wait([task])
         cancelled += task.cancelled()
         check(folder, complete=not task.cancelled())
@@ -90,7 +90,7 @@ async def test_ended_at_every_await_of_its_own(
             else:
                 out._task.cancel()
 
-        steps = Stepped(work(out), (at,), act)
+        steps = Stepped(work(out), at, act)
         try:
             await steps
         finally:

@@ -255,10 +255,13 @@ def check_dictionary(parts: list[list[bytes]], *, keyed: bool) -> None:
         lengths, data = builder.take(found, len(values))
         assert numbers(lengths).tolist() == list(map(len, values))
         assert bytes(data) == b"".join(values)
-    lengths, entire = builder.texts_of()
     assert builder.count == len(known)
-    assert numbers(lengths).tolist() == list(map(len, known))
-    assert bytes(entire) == b"".join(known)
+    ranks, lengths, entire = builder.sort()
+    assert bytes(entire) == b"".join(sorted(known))
+    assert numbers(lengths).tolist() == list(map(len, sorted(known)))
+    assert dict(zip(known, numbers(ranks).tolist(), strict=True)) == {
+        text: rank for rank, text in enumerate(sorted(known))
+    }
     assert builder.data_bytes == len(b"".join(known)) <= builder.held_bytes
 
 
