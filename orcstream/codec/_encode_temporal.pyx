@@ -6,7 +6,7 @@ before anything is encoded; encoding then takes values without nulls and trusts 
 "Date Columns"; ORC-306, ORC-763 (the seconds before 1970).
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec._memory cimport View, view_of
@@ -15,7 +15,7 @@ cdef int64_t RULES_END = 16725225600  # 2500-01-01 00:00:00 UTC
 cdef int64_t CYCLE_SECONDS = 12622780800  # 400 years
 cdef int64_t FAR_SECONDS = <int64_t> 1 << 62
 cdef int64_t INT32_LEAST = -2147483648
-cdef int64_t INT64_LEAST = -9223372036854775807 - 1
+cdef int64_t INT64_LEAST = <int64_t> (<uint64_t> 1 << 63)
 
 cdef enum:
     DAY_SECONDS = 86400
@@ -145,13 +145,15 @@ def unwritable_timestamps(
     cdef View held = view_of(values, first + count, 8)
     cdef View valid = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
     cdef const int64_t* numbers = <const int64_t*> held.ptr
-    cdef const uint8_t* bits = NULL if valid is None else valid.ptr
+    cdef const uint8_t* bits = NULL
     cdef int64_t instant = 0, nano = 0
     cdef Py_ssize_t row
     cdef int why = FITS
     cdef bint plain
     clock_of(&clock, transitions, offsets, hybrid, unit)
     plain = clock.size == 0 and clock.offsets[0] == 0 and not hybrid and unit != 1
+    if valid is not None:
+        bits = valid.ptr
     with nogil:
         for row in range(first, first + count):
             if plain and not -unit <= numbers[row] < 0:
@@ -171,8 +173,10 @@ def unwritable_days(values, bitmap, Py_ssize_t first, Py_ssize_t count):
     cdef View held = view_of(values, first + count, 4)
     cdef View valid = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
     cdef const int32_t* days = <const int32_t*> held.ptr
-    cdef const uint8_t* bits = NULL if valid is None else valid.ptr
+    cdef const uint8_t* bits = NULL
     cdef Py_ssize_t row, found = -1
+    if valid is not None:
+        bits = valid.ptr
     with nogil:
         for row in range(first, first + count):
             if days[row] >= GREGORIAN_DAY or is_null(bits, row):

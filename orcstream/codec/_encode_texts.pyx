@@ -228,11 +228,13 @@ cdef class DictionaryBuilder:
 
     cdef Py_ssize_t _look_up(self, Texts texts, Py_ssize_t row, int32_t* entries, int64_t* numbers) noexcept nogil:
         """Numbers of rows from `row` on, up to the first one whose text is new or cannot be had."""
-        cdef const int32_t* indexes = NULL if entries == NULL else <const int32_t*> texts.indexes.ptr + texts.first
+        cdef const int32_t* indexes = NULL
         cdef const uint8_t* text = NULL
         cdef const uint8_t* end = texts.data.ptr + texts.data.nbytes
         cdef Py_ssize_t length = 0, found
         cdef uint64_t head, hash_
+        if entries != NULL:
+            indexes = <const int32_t*> texts.indexes.ptr + texts.first
         while row < texts.count:
             if entries != NULL and 0 <= indexes[row] < texts.size and entries[indexes[row]]:
                 numbers[row] = entries[indexes[row]] - 1
