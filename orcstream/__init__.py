@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from orcstream.expr import Expr, col
-    from orcstream.io.byte_sink import SinkOptions
+    from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions
     from orcstream.io.options import IoOptions
-    from orcstream.io.sink import cleanup
+    from orcstream.io.sink import cleanup, commit, discard
     from orcstream.plan.tail import Tail
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
@@ -65,11 +65,13 @@ __all__ = [
     "IngestedFile",
     "Ingester",
     "IoOptions",
+    "Leftover",
     "MergeResult",
     "NotOrcFile",
     "OrcError",
     "OrcFile",
     "OrcWriter",
+    "Prepared",
     "ReadResult",
     "ReadStatistics",
     "RetriesExhausted",
@@ -89,7 +91,9 @@ __all__ = [
     "blocking",
     "cleanup",
     "col",
+    "commit",
     "create",
+    "discard",
     "ingest",
     "merge",
     "open",
@@ -113,11 +117,13 @@ _HOMES = {
     "IngestedFile": "orcstream.writer.ingester",
     "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
+    "Leftover": "orcstream.io.byte_sink",
     "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",
     "OrcError": "orcstream.errors",
     "OrcFile": "orcstream.reader.file",
     "OrcWriter": "orcstream.writer.writer",
+    "Prepared": "orcstream.io.byte_sink",
     "ReadResult": "orcstream.batch",
     "ReadStatistics": "orcstream.reader.stream",
     "RetriesExhausted": "orcstream.errors",
@@ -136,7 +142,9 @@ _HOMES = {
     "WriteResult": "orcstream.writer.writer",
     "cleanup": "orcstream.io.sink",
     "col": "orcstream.expr",
+    "commit": "orcstream.io.sink",
     "create": "orcstream.writer.creating",
+    "discard": "orcstream.io.sink",
     "merge": "orcstream.writer.merge",
     "ingest": "orcstream.writer.ingesting",
     "open": "orcstream.reader.opening",
