@@ -49,7 +49,7 @@ class IngestedRows:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that these rows take, without dictionaries."""
+        """Bytes of the values; texts of a dictionary count as often as rows have them, about."""
         return sum(map(rows_bytes, self.fields, self.vectors))
 
     @property
