@@ -135,8 +135,8 @@ def _dictionary_text_bytes(vector: Vector, entries: Vector) -> int:
     assert numbers is not None
     assert ends is not None
     step = -(-vector.length // _SAMPLED_ROWS)
-    indexes = np.frombuffer(numbers, "i4", vector.length, 4 * vector.offset)[::step]
-    offsets = np.frombuffer(ends, "i4", entries.length + 1, 4 * entries.offset)
+    indexes = np.frombuffer(memoryview(numbers), "i4", vector.length, 4 * vector.offset)[::step]
+    offsets = np.frombuffer(memoryview(ends), "i4", entries.length + 1, 4 * entries.offset)
     indexes = np.clip(indexes, 0, entries.length - 1)  # a null's may be anything
     total = (offsets[indexes + 1] - offsets[indexes]).sum(dtype=np.int64)
     return int(total) * vector.length // len(indexes)

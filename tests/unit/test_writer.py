@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,24 @@ async def test_a_thousand_columns(tmp_path: Path) -> None:
     data = await written(table, table, row_index_stride=20, memory_limit=16 * MIB)
     assert (await read(data, tmp_path)).equals(pa.concat_tables([table, table]))
     assert pa.orc.read_table(pa.BufferReader(data)).equals(pa.concat_tables([table, table]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"row_index_stride": 1}, {"blooms": {"a": 0.0001}, "row_index_stride": 10}]
+)
+async def test_row_groups_and_filters_are_held_memory(options: dict[str, Any]) -> None:
+    column = {"a": np.zeros(10_000, "i8")}
+    out = await orcstream.create(io.BytesIO(), "struct<a:bigint>", **options)
+    try:
+        await out.write(column)
+        before = out.held_bytes
+        tracemalloc.start()
+        await out.write(column)
+        used = tracemalloc.get_traced_memory()[0]
+        assert 0.7 * used < out.held_bytes - before < 2 * used
+    finally:
+        tracemalloc.stop()
+        await out.abort()
 
 
 @pytest.mark.parametrize("threshold", [0, 1])
