@@ -403,6 +403,8 @@ def _with_header(header: bytes, pieces: Iterator[Any]) -> Iterator[Any]:
 
 def metadata_of(metadata: Mapping[Any, Any]) -> dict[str, bytes]:
     """User metadata as files have it. Raises UsageError for anything but text and bytes."""
+    if not isinstance(metadata, Mapping):
+        raise UsageError(f"user metadata are a dictionary of bytes or text by name, not {metadata!r:.80}")
     found: dict[str, bytes] = {}
     for name, value in metadata.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -395,3 +396,31 @@ async def test_the_ends_of_days(tmp_path: Path, day: int, calendar: str) -> None
         return
     found = await read(data, tmp_path)
     assert found.column(0).cast(pa.int32()).to_pylist() == [day]
+
+
+# --- options that cannot be ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("compression", ["zstd"]),
+        ("compression_level", "9"),
+        ("file_version", ["0.12"]),
+        ("timezone", None),
+        ("timezone", ZoneInfo("Europe/Berlin")),
+        ("timezone", "Mars/Olympus"),
+        ("blooms", 5),
+        ("blooms", {"a": "0.1"}),
+        ("user_metadata", "key"),
+    ],
+)
+def test_options_of_other_types_are_told_apart(name: str, value: Any) -> None:
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(UsageError, match=name.replace("_", "[_ ]")):
+        orcstream.create(io.BytesIO(), "struct<a:int>", **options)
+
+
+def test_systems_that_do_not_tell_their_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert orcstream.create(io.BytesIO(), "struct<a:int>").options.threads >= 1
