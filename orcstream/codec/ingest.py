@@ -113,6 +113,8 @@ class UserData:
             return carried
         if self._stream is not None:
             return arrow_schema_of(self._stream.field)
+        if isinstance(self._data, list | tuple | Mapping) and not self._data:
+            raise SchemaMismatch(f"the data is an empty {type(self._data).__name__}; give a schema")
         if self._arrays is not None:
             return _schema_of_arrays(self._arrays)
         if isinstance(self._data, list | tuple):

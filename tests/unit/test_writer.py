@@ -92,6 +92,18 @@ async def test_batches_without_rows_change_nothing() -> None:
     assert more == plain
 
 
+async def test_an_empty_list_says_nothing_of_the_schema(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    async with orcstream.create(buffer) as out:
+        for empty in ([], (), {}):
+            with pytest.raises(SchemaMismatch, match="give a schema"):
+                await out.write(empty)
+        assert out.schema is None
+        await out.write([{"a": 1}])
+        await out.write([])
+    assert (await read(buffer.getvalue(), tmp_path)).to_pylist() == [{"a": 1}]
+
+
 async def test_the_schema_of_the_first_data() -> None:
     @dataclass
     class Row:
