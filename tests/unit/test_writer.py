@@ -95,7 +95,8 @@ async def test_batches_without_rows_change_nothing() -> None:
 async def test_an_empty_list_says_nothing_of_the_schema(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     async with orcstream.create(buffer) as out:
-        for empty in ([], (), {}):
+        nothing: list[Any] = [[], (), {}]
+        for empty in nothing:
             with pytest.raises(SchemaMismatch, match="give a schema"):
                 await out.write(empty)
         assert out.schema is None
