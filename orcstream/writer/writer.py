@@ -181,7 +181,9 @@ class OrcWriter:
     async def _encode(self, encoder: FileEncoder, rows: IngestedRows) -> None:
         chunk_rows = self._chunk_rows(rows)
         for start in range(0, rows.row_count, chunk_rows):
-            stripe = self._stripe = self._stripe or encoder.begin_stripe()
+            stripe = self._stripe
+            if stripe is None:
+                stripe = self._stripe = await self._workers.run(encoder.begin_stripe)
             chunk = stripe.take(rows, start, min(rows.row_count, start + chunk_rows))
             await self._encode_chunk(stripe, chunk)
             # Both stripes, the one that flows out and the one that grows, have one share of the memory.
@@ -219,7 +221,9 @@ class OrcWriter:
         self._stripe = None
         begin = encoder.position
         header = encoder.header() if not begin else b""
-        pieces = encoder.lay_out(columns, stripe.row_count, self._workers.compressor)
+        pieces = await self._workers.alone(
+            lambda compressor: encoder.lay_out(columns, stripe.row_count, compressor)
+        )
         columns.clear()
         await self._outflow.start(_with_header(header, pieces), encoder.position - begin)
 
@@ -288,10 +292,12 @@ class OrcWriter:
             raise UsageError("the file has no schema: give create() one, or write a batch", url=self.url)
         await self._end_stripe()
         await self._outflow.wait()
-        if self._footer != (encoder.position, self._user_metadata):
+        metadata = dict(self._user_metadata)
+        if self._footer != (encoder.position, metadata):
             begin = b"" if encoder.position else encoder.header()
-            await self._outlet.write(begin + encoder.tail(self._user_metadata, self._workers.compressor))
-            self._footer = (encoder.position, dict(self._user_metadata))
+            tail = await self._workers.alone(lambda compressor: encoder.tail(metadata, compressor))
+            await self._outlet.write(begin + tail)
+            self._footer = (encoder.position, metadata)
 
     async def abort(self) -> None:
         """Leave nothing of the file; an earlier one of that name stays. May be called again.

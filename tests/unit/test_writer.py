@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pyarrow.orc
 import pytest
 
 import orcstream
+from orcstream.codec.file_encoder import FileEncoder
 from orcstream.errors import SchemaMismatch, UsageError
 from tests.support import reading
 from tests.support.reference import reader
@@ -409,6 +411,28 @@ async def test_the_ends_of_days(tmp_path: Path, day: int, calendar: str) -> None
         return
     found = await read(data, tmp_path)
     assert found.column(0).cast(pa.int32()).to_pylist() == [day]
+
+
+# --- what the loop does ----------------------------------------------------------------------------
+
+
+async def test_wide_stripes_and_tails_are_not_made_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, int] = {}
+
+    def noted(name: str) -> Callable[..., Any]:
+        called = getattr(FileEncoder, name)
+
+        def call(*values: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return called(*values)
+
+        return call
+
+    for name in ("begin_stripe", "lay_out", "tail"):
+        monkeypatch.setattr(FileEncoder, name, noted(name))
+    await written([(1,)], schema="struct<a:int>")
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads.values()
 
 
 # --- options that cannot be ------------------------------------------------------------------------
