@@ -207,6 +207,7 @@ class _Texts(_Binaries):
         self._trial: list[tuple[Buffer, int]] | None = []
         self._rows = 0
         self._dictionary: DictionaryBuilder | None = DictionaryBuilder()
+        self._entry_count = 0
         self._found = EMPTY
         self._numbers = self._integers(StreamKind.DATA, signed=False)
         if not self.options.dictionary_threshold:
@@ -214,7 +215,7 @@ class _Texts(_Binaries):
 
     @property
     def _dictionary_size(self) -> int:
-        return 0 if self._dictionary is None else self._dictionary.count
+        return self._entry_count
 
     @property
     def _own_held_bytes(self) -> int:
@@ -288,11 +289,14 @@ class _Texts(_Binaries):
         self._settle()
         if self._dictionary is None:
             return
-        lengths, data = self._dictionary.texts_of()
+        # Let go here: who lays the stripe out still holds its encoders.
+        dictionary, self._dictionary = self._dictionary, None
+        self._entry_count = dictionary.count
+        lengths, data = dictionary.texts_of()
         entries = RawEncoder(self._out(), item_bytes=1)
         self._streams[StreamKind.DICTIONARY_DATA] = entries
         entries.put(data, len(data))
-        self._integers(StreamKind.LENGTH, signed=False).put(lengths, self._dictionary.count)
+        self._integers(StreamKind.LENGTH, signed=False).put(lengths, dictionary.count)
 
 
 # --- compound types --------------------------------------------------------------------------------

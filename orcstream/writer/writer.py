@@ -108,7 +108,7 @@ class OrcWriter:
     def held_bytes(self) -> int:
         """Memory that the writer holds: the stripe under construction, and bytes on their way."""
         stripe = 0 if self._stripe is None else self._stripe.held_bytes
-        return stripe + self._outflow.left_bytes + self._outlet.held_bytes
+        return stripe + self._outflow.held_bytes + self._outlet.held_bytes
 
     @property
     def is_ended(self) -> bool:

@@ -6,20 +6,24 @@ import io
 import os
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import anyio
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 import pytest
 
 import orcstream
-from orcstream.codec.file_encoder import FileEncoder
+from orcstream.byterange import BytesLike
+from orcstream.codec.file_encoder import FileEncoder, StripeEncoder
 from orcstream.errors import SchemaMismatch, UsageError
+from orcstream.writer.outflow import Outflow
+from orcstream.writer.outlets import WholeFile
 from tests.support import reading
 from tests.support.reference import reader
 from tests.support.reference.types import T, parse
@@ -150,6 +154,40 @@ async def test_row_groups_and_filters_are_held_memory(options: dict[str, Any]) -
     finally:
         tracemalloc.stop()
         await out.abort()
+
+
+async def test_a_stripe_that_waits_for_the_one_before_is_held_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, waits, may_write = [], anyio.Event(), anyio.Event()
+    begin_stripe, start, write = FileEncoder.begin_stripe, Outflow.start, WholeFile.write
+
+    def begin(encoder: FileEncoder) -> StripeEncoder:
+        begun.append(begin_stripe(encoder))
+        return begun[-1]
+
+    async def start_noted(outflow: Outflow, pieces: Iterator[Any], size: int) -> None:
+        if len(begun) > 1:
+            waits.set()
+        await start(outflow, pieces, size)
+
+    async def write_late(file: WholeFile, data: BytesLike) -> None:
+        await may_write.wait()
+        await write(file, data)
+
+    monkeypatch.setattr(FileEncoder, "begin_stripe", begin)
+    monkeypatch.setattr(Outflow, "start", start_noted)
+    monkeypatch.setattr(WholeFile, "write", write_late)
+    schema, rows = "struct<s:string>", [(os.urandom(MIB // 2).hex(),), ("x",)]
+    options: dict[str, Any] = {"compression": "none", "dictionary_threshold": 1}
+    async with orcstream.create(io.BytesIO(), schema, **options) as out:
+        await out.write(rows)
+        await out.end_stripe()
+        await out.write(rows)
+        async with anyio.create_task_group() as group:
+            group.start_soon(out.end_stripe)
+            await waits.wait()
+            assert 2 * MIB < out.held_bytes < 2.1 * MIB, "the bytes of both stripes"
+            assert begun[1].held_bytes < MIB // 10, "the dictionary is let go"
+            may_write.set()
 
 
 @pytest.mark.parametrize("threshold", [0, 1])
