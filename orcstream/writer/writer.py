@@ -100,13 +100,16 @@ class OrcWriter:
 
     @property
     def size_bytes(self) -> int:
-        """About how long the file is with the rows written so far; the footer not counted."""
+        """About how long the file is with the rows written so far; footer and open indexes not counted."""
         done = 0 if self._encoder is None else self._encoder.position
         return done + (0 if self._stripe is None else self._stripe.size_bytes)
 
     @property
     def held_bytes(self) -> int:
-        """Memory that the writer holds: the stripe under construction, and bytes on their way."""
+        """Memory that the writer holds: the stripe under construction, and bytes on their way.
+
+        What encoders take by themselves, up to 20 KB a column, is not counted.
+        """
         stripe = 0 if self._stripe is None else self._stripe.held_bytes
         return stripe + self._outflow.held_bytes + self._outlet.held_bytes
 
