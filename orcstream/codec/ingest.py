@@ -106,6 +106,11 @@ class UserData:
         elif not hasattr(data, "__arrow_c_array__") and not isinstance(data, list | tuple):
             _unknown(data)
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it is an empty list or dictionary: no rows, and no word of columns."""
+        return isinstance(self._data, list | tuple | Mapping) and not self._data
+
     def schema(self) -> Schema:
         """As `schema_from`."""
         carried = getattr(self._data, "schema", None)
@@ -113,7 +118,7 @@ class UserData:
             return carried
         if self._stream is not None:
             return arrow_schema_of(self._stream.field)
-        if isinstance(self._data, list | tuple | Mapping) and not self._data:
+        if self.is_nothing:
             raise SchemaMismatch(f"the data is an empty {type(self._data).__name__}; give a schema")
         if self._arrays is not None:
             return _schema_of_arrays(self._arrays)

@@ -144,6 +144,8 @@ class OrcWriter:
                 source = data
             else:
                 source = await self._workers.run(lambda: UserData(data))
+            if self._encoder is None and source.is_nothing:
+                return 0  # rows that come later say the schema
             encoder = self._encoder or await self._first(source)
             count = 0
             batches = source.vectors(encoder.schema)

@@ -527,3 +527,9 @@ def test_texts_of_dictionaries_count_as_often_as_rows_have_them(null_count: int)
     for data in (coded, wide):
         (rows,) = vectors_of(data, schema_from(data))
         assert rows.size_bytes == pytest.approx(plain.nbytes, rel=0.05)
+
+
+@pytest.mark.parametrize("data", [[], (), {}])
+def test_nothing_has_no_schema(data: Any) -> None:
+    with pytest.raises(SchemaMismatch, match="give a schema"):
+        schema_from(data)

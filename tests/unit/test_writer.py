@@ -103,8 +103,7 @@ async def test_an_empty_list_says_nothing_of_the_schema(tmp_path: Path) -> None:
     async with orcstream.create(buffer) as out:
         nothing: list[Any] = [[], (), {}]
         for empty in nothing:
-            with pytest.raises(SchemaMismatch, match="give a schema"):
-                await out.write(empty)
+            assert await out.write(empty) == 0
         assert out.schema is None
         await out.write([{"a": 1}])
         await out.write([])
