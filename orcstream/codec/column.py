@@ -12,6 +12,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orcstream.schema import Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
@@ -95,16 +97,23 @@ _TEXT = (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
 
 _ITEM_BYTES = {"b": 1, "c": 1, "s": 2, "i": 4, "l": 8, "f": 4, "g": 8, "tdD": 4}
 _OFFSET = struct.Struct("=i")
+# So many rows, evenly spread, tell how long the texts of a dictionary are.
+_SAMPLED_ROWS = 4096
 
 
 def rows_bytes(field: Field, vector: Vector) -> int:
-    """Bytes of the values of a vector and its children, whatever else their buffers hold; no dictionaries."""
+    """Bytes of the values of a vector and its children, whatever else their buffers hold.
+
+    Texts of a dictionary count as often as rows have them, about: as some of the rows let expect.
+    """
     start, stop = vector.offset, vector.offset + vector.length
     if not vector.length:
         return 0
     match field.format:
         case "u" | "z" if vector.dictionary is None:
             return 4 * vector.length + _offset(vector, stop) - _offset(vector, start)
+        case _ if vector.dictionary is not None:
+            return 4 * vector.length + _dictionary_text_bytes(vector, vector.dictionary)
         case "+l" | "+m":
             items = vector.children[0].slice(_offset(vector, start), _offset(vector, stop))
             return 4 * vector.length + rows_bytes(field.children[0], items)
@@ -117,6 +126,20 @@ def rows_bytes(field: Field, vector: Vector) -> int:
             return 16 * vector.length
         case format_:
             return _ITEM_BYTES.get(format_, 8) * vector.length
+
+
+def _dictionary_text_bytes(vector: Vector, entries: Vector) -> int:
+    if not entries.length:
+        return 0
+    numbers, ends = vector.buffers[1], entries.buffers[1]
+    assert numbers is not None
+    assert ends is not None
+    step = -(-vector.length // _SAMPLED_ROWS)
+    indexes = np.frombuffer(memoryview(numbers), "i4", vector.length, 4 * vector.offset)[::step]
+    offsets = np.frombuffer(memoryview(ends), "i4", entries.length + 1, 4 * entries.offset)
+    indexes = np.clip(indexes, 0, entries.length - 1)  # a null's may be anything
+    total = (offsets[indexes + 1] - offsets[indexes]).sum(dtype=np.int64)
+    return int(total) * vector.length // len(indexes)
 
 
 def _offset(vector: Vector, index: int) -> int:

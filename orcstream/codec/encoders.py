@@ -207,6 +207,7 @@ class _Texts(_Binaries):
         self._is_settled = False
         self._rows = 0
         self._dictionary: DictionaryBuilder | None = DictionaryBuilder()
+        self._entry_count = 0
         self._found = EMPTY
         # The number of the row group, from 1, and entry numbers of some of its rows.
         self._held: list[tuple[int, NDArray[np.int32]]] = []
@@ -216,7 +217,7 @@ class _Texts(_Binaries):
 
     @property
     def _dictionary_size(self) -> int:
-        return 0 if self._dictionary is None else self._dictionary.count
+        return self._entry_count
 
     @property
     def _own_held_bytes(self) -> int:
@@ -293,12 +294,15 @@ class _Texts(_Binaries):
         self._settle()
         if self._dictionary is None:
             return
-        ranks, lengths, data = self._dictionary.sort()
-        self._put_ranks(window(ranks, "i8", 0, self._dictionary.count))
+        # Let go here: who lays the stripe out still holds its encoders.
+        dictionary, self._dictionary = self._dictionary, None
+        self._entry_count = dictionary.count
+        ranks, lengths, data = dictionary.sort()
+        self._put_ranks(window(ranks, "i8", 0, dictionary.count))
         entries = RawEncoder(self._out(), item_bytes=1)
         self._streams[StreamKind.DICTIONARY_DATA] = entries
         entries.put(data, len(data))
-        self._integers(StreamKind.LENGTH, signed=False).put(lengths, self._dictionary.count)
+        self._integers(StreamKind.LENGTH, signed=False).put(lengths, dictionary.count)
 
     def _put_ranks(self, ranks: NDArray[np.int64]) -> None:
         """The rows of all row groups, which have their places only now."""

@@ -115,7 +115,7 @@ class StripeEncoder:
 
     @property
     def size_bytes(self) -> int:
-        """What the stripe will take in the file, about; a little too much rather than too little."""
+        """What the stripe's data will take in the file, about, rather too much; indexes are not counted."""
         return sum(column.size_bytes for column in self.columns)
 
     @property

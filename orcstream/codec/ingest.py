@@ -49,7 +49,7 @@ class IngestedRows:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that these rows take, without dictionaries."""
+        """Bytes of the values; texts of a dictionary count as often as rows have them, about."""
         return sum(map(rows_bytes, self.fields, self.vectors))
 
     @property
@@ -106,6 +106,11 @@ class UserData:
         elif not hasattr(data, "__arrow_c_array__") and not isinstance(data, list | tuple):
             _unknown(data)
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it is an empty list or dictionary: no rows, and no word of columns."""
+        return isinstance(self._data, list | tuple | Mapping) and not self._data
+
     def schema(self) -> Schema:
         """As `schema_from`."""
         carried = getattr(self._data, "schema", None)
@@ -113,6 +118,8 @@ class UserData:
             return carried
         if self._stream is not None:
             return arrow_schema_of(self._stream.field)
+        if self.is_nothing:
+            raise SchemaMismatch(f"the data is an empty {type(self._data).__name__}; give a schema")
         if self._arrays is not None:
             return _schema_of_arrays(self._arrays)
         if isinstance(self._data, list | tuple):

@@ -209,6 +209,8 @@ class Ingester:
         partitioner = self._partitioner
         if partitioner is None:
             source = await anyio.to_thread.run_sync(lambda: UserData(data))
+            if source.is_nothing:
+                return 0  # rows that come later say the schema
             partitioner = await self._first_schema(source)
         parts = self._parts(source or data, partitioner)
         count = 0

@@ -6,7 +6,7 @@ Knows defaults and limits. Must not know how anything is encoded or sent.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from orcstream.codec.encoder import EncodeOptions
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.schema import FileColumn, Schema, Type, find_column
-from orcstream.zones import load_zone
+from orcstream.zones import find_zone, load_zone
 
 __all__ = ["DEFAULT_MEMORY_LIMIT", "WriteOptions"]
 
@@ -66,10 +66,12 @@ class WriteOptions:
         _integer("memory_limit", self.memory_limit, LEAST_MEMORY_LIMIT, 1 << 50)
         if self.encode_threads is not None:
             _integer("encode_threads", self.encode_threads, 1, 1024)
+        if self.compression_level is not None:
+            _integer("compression_level", self.compression_level, -(1 << 31), (1 << 31) - 1)
         threshold: Any = self.dictionary_threshold
         if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
             raise UsageError(f"dictionary_threshold must be between 0 and 1, not {threshold!r}")
-        load_zone(self.timezone)
+        _zone("timezone", self.timezone)
         self.new_compressor()
 
     @property
@@ -88,7 +90,7 @@ class WriteOptions:
     @property
     def threads(self) -> int:
         """Workers that encode."""
-        return self.encode_threads or min(4, len(os.sched_getaffinity(0)))
+        return self.encode_threads or min(4, _core_count())
 
     # --- memory: half for the stripe under construction, a quarter for parts on their way, the rest for rows
     #     that are being encoded
@@ -137,7 +139,7 @@ class WriteOptions:
         given = self.blooms
         if given is None:
             return {}
-        if isinstance(given, str):
+        if isinstance(given, str) or not isinstance(given, Iterable):
             raise UsageError(f"blooms are a list of column names, or a dictionary of shares, not {given!r}")
         if not self.row_index_stride:
             raise UsageError("blooms need row groups: row_index_stride must not be 0")
@@ -147,9 +149,11 @@ class WriteOptions:
             type_ = _column(schema, name)
             if not can_have_bloom(type_):
                 raise UsageError(f"the column {name!r} is {type_}, of which there are no bloom filters")
+            if not isinstance(share, int | float):
+                raise UsageError(f"blooms of {name!r}: {share!r} is no share of false positives")
             try:
                 bloom_size(self.row_index_stride, share)
-            except (TypeError, ValueError) as error:
+            except ValueError as error:
                 raise UsageError(f"blooms of {name!r}: {error}") from None
             found[type_.column_id] = share
         return found
@@ -163,8 +167,22 @@ def _column(schema: Schema, name: str) -> Type:
 
 
 def _among(name: str, value: object, allowed: Any) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def _zone(name: str, value: object) -> None:
+    if not isinstance(value, str) or find_zone(value) is None:
+        raise UsageError(
+            f"{name} must be the name of a zone of the tz database, such as 'Europe/Berlin', not {value!r}"
+        )
+
+
+def _core_count() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _integer(name: str, value: object, least: int, most: int) -> None:

@@ -21,7 +21,7 @@ __all__ = ["Outflow"]
 
 
 class Outflow:
-    """`left_bytes` are those that were handed over and not written yet. For one task at a time."""
+    """`left_bytes` are those that are being written and not written yet. For one task at a time."""
 
     def __init__(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
         self._write_piece = write
@@ -29,10 +29,20 @@ class Outflow:
         self._failure: BaseException | None = None
         self._progress = anyio.Event()
         self.left_bytes = 0
+        self._next_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """All that was handed over and not written yet."""
+        return self.left_bytes + self._next_bytes
 
     async def start(self, pieces: Iterator[Buffer], size: int) -> None:
         """Write pieces of `size` bytes in all, once those before them are written."""
-        await self.wait()
+        self._next_bytes = size
+        try:
+            await self.wait()
+        finally:
+            self._next_bytes = 0
         self.left_bytes = size
         self._task = asyncio.create_task(self._write(pieces), name="orcstream outflow")
 

@@ -33,8 +33,6 @@ class Workers:
     def __init__(self, count: int, new_compressor: Callable[[], Compressor | None]) -> None:
         self._limiter = anyio.CapacityLimiter(count)
         self._lock = anyio.Lock()
-        # For what is not done on a thread; no round uses it.
-        self.compressor = new_compressor()
         self._compressors = [new_compressor() for _ in range(count)]
         self._costs: list[float] = []
         self.busy_s = 0.0
@@ -42,6 +40,11 @@ class Workers:
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function on a thread; it is waited for, cancelled or not."""
         return await until_over(anyio.to_thread.run_sync(function, limiter=self._limiter))
+
+    async def alone(self, function: Callable[[Compressor | None], T]) -> T:
+        """Call ``function(compressor)`` on a thread while there is no round; waited for as in `run`."""
+        async with self._lock:
+            return await self.run(lambda: function(self._compressors[0]))
 
     async def round(self, function: Callable[[int, Compressor | None], T], count: int) -> list[T]:
         """Call ``function(column, compressor)`` for each of `count` columns; the answers, by column.

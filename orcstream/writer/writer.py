@@ -100,15 +100,18 @@ class OrcWriter:
 
     @property
     def size_bytes(self) -> int:
-        """About how long the file is with the rows written so far; the footer not counted."""
+        """About how long the file is with the rows written so far; footer and open indexes not counted."""
         done = 0 if self._encoder is None else self._encoder.position
         return done + (0 if self._stripe is None else self._stripe.size_bytes)
 
     @property
     def held_bytes(self) -> int:
-        """Memory that the writer holds: the stripe under construction, and bytes on their way."""
+        """Memory that the writer holds: the stripe under construction, and bytes on their way.
+
+        What encoders take by themselves, up to 20 KB a column, is not counted.
+        """
         stripe = 0 if self._stripe is None else self._stripe.held_bytes
-        return stripe + self._outflow.left_bytes + self._outlet.held_bytes
+        return stripe + self._outflow.held_bytes + self._outlet.held_bytes
 
     @property
     def is_ended(self) -> bool:
@@ -141,6 +144,8 @@ class OrcWriter:
                 source = data
             else:
                 source = await self._workers.run(lambda: UserData(data))
+            if self._encoder is None and source.is_nothing:
+                return 0  # rows that come later say the schema
             encoder = self._encoder or await self._first(source)
             count = 0
             batches = source.vectors(encoder.schema)
@@ -181,7 +186,9 @@ class OrcWriter:
     async def _encode(self, encoder: FileEncoder, rows: IngestedRows) -> None:
         chunk_rows = self._chunk_rows(rows)
         for start in range(0, rows.row_count, chunk_rows):
-            stripe = self._stripe = self._stripe or encoder.begin_stripe()
+            stripe = self._stripe
+            if stripe is None:
+                stripe = self._stripe = await self._workers.run(encoder.begin_stripe)
             chunk = stripe.take(rows, start, min(rows.row_count, start + chunk_rows))
             await self._encode_chunk(stripe, chunk)
             # Both stripes, the one that flows out and the one that grows, have one share of the memory.
@@ -219,7 +226,9 @@ class OrcWriter:
         self._stripe = None
         begin = encoder.position
         header = encoder.header() if not begin else b""
-        pieces = encoder.lay_out(columns, stripe.row_count, self._workers.compressor)
+        pieces = await self._workers.alone(
+            lambda compressor: encoder.lay_out(columns, stripe.row_count, compressor)
+        )
         columns.clear()
         await self._outflow.start(_with_header(header, pieces), encoder.position - begin)
 
@@ -288,10 +297,12 @@ class OrcWriter:
             raise UsageError("the file has no schema: give create() one, or write a batch", url=self.url)
         await self._end_stripe()
         await self._outflow.wait()
-        if self._footer != (encoder.position, self._user_metadata):
+        metadata = dict(self._user_metadata)
+        if self._footer != (encoder.position, metadata):
             begin = b"" if encoder.position else encoder.header()
-            await self._outlet.write(begin + encoder.tail(self._user_metadata, self._workers.compressor))
-            self._footer = (encoder.position, dict(self._user_metadata))
+            tail = await self._workers.alone(lambda compressor: encoder.tail(metadata, compressor))
+            await self._outlet.write(begin + tail)
+            self._footer = (encoder.position, metadata)
 
     async def abort(self) -> None:
         """Leave nothing of the file; an earlier one of that name stays. May be called again.
@@ -403,6 +414,8 @@ def _with_header(header: bytes, pieces: Iterator[Any]) -> Iterator[Any]:
 
 def metadata_of(metadata: Mapping[Any, Any]) -> dict[str, bytes]:
     """User metadata as files have it. Raises UsageError for anything but text and bytes."""
+    if not isinstance(metadata, Mapping):
+        raise UsageError(f"user metadata are a dictionary of bytes or text by name, not {metadata!r:.80}")
     found: dict[str, bytes] = {}
     for name, value in metadata.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):

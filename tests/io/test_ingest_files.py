@@ -95,6 +95,7 @@ async def test_nothing_written_makes_no_file(tmp_path: Path) -> None:
     async with orcstream.ingest(f"{tmp_path}/{{number}}.orc") as out:
         await out.flush()
         await out.write([])
+        assert out.schema is None
     assert (out.files, names(tmp_path)) == ((), [])
 
 

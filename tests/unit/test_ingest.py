@@ -515,3 +515,21 @@ def test_batches_are_split_where_vectors_are_full(monkeypatch: pytest.MonkeyPatc
     found = list(vectors_of(data, Schema.parse("struct<x:string,o:bigint>")))
     assert [rows.row_count for rows in found] == [2, 2, 2, 2]
     assert [row for rows in found for row in batch_of(rows).to_pylist()] == data.to_pylist()
+
+
+@pytest.mark.parametrize("null_count", [0, 900])
+def test_texts_of_dictionaries_count_as_often_as_rows_have_them(null_count: int) -> None:
+    texts: list[str | None] = ["a" * 1000, "b" * 3000] * 10_000
+    texts[:null_count] = [None] * null_count
+    plain = pa.table({"x": texts})
+    coded = plain.set_column(0, "x", plain["x"].dictionary_encode())
+    wide = pa.table({"x": pa.chunked_array([pa.StructArray.from_arrays([coded["x"].chunk(0)], ["y"])])})
+    for data in (coded, wide):
+        (rows,) = vectors_of(data, schema_from(data))
+        assert rows.size_bytes == pytest.approx(plain.nbytes, rel=0.05)
+
+
+@pytest.mark.parametrize("data", [[], (), {}])
+def test_nothing_has_no_schema(data: Any) -> None:
+    with pytest.raises(SchemaMismatch, match="give a schema"):
+        schema_from(data)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import anyio
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 import pytest
 
 import orcstream
+from orcstream.byterange import BytesLike
+from orcstream.codec.file_encoder import FileEncoder, StripeEncoder
 from orcstream.errors import SchemaMismatch, UsageError
+from orcstream.writer.outflow import Outflow
+from orcstream.writer.outlets import WholeFile
 from tests.support import reading
 from tests.support.reference import reader
 from tests.support.reference.types import T, parse
@@ -90,6 +98,18 @@ async def test_batches_without_rows_change_nothing() -> None:
     assert more == plain
 
 
+async def test_an_empty_list_says_nothing_of_the_schema(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    async with orcstream.create(buffer) as out:
+        nothing: list[Any] = [[], (), {}]
+        for empty in nothing:
+            assert await out.write(empty) == 0
+        assert out.schema is None
+        await out.write([{"a": 1}])
+        await out.write([])
+    assert (await read(buffer.getvalue(), tmp_path)).to_pylist() == [{"a": 1}]
+
+
 async def test_the_schema_of_the_first_data() -> None:
     @dataclass
     class Row:
@@ -115,6 +135,58 @@ async def test_a_thousand_columns(tmp_path: Path) -> None:
     data = await written(table, table, row_index_stride=20, memory_limit=16 * MIB)
     assert (await read(data, tmp_path)).equals(pa.concat_tables([table, table]))
     assert pa.orc.read_table(pa.BufferReader(data)).equals(pa.concat_tables([table, table]))
+
+
+@pytest.mark.parametrize(
+    "options", [{"row_index_stride": 1}, {"blooms": {"a": 0.0001}, "row_index_stride": 10}]
+)
+async def test_row_groups_and_filters_are_held_memory(options: dict[str, Any]) -> None:
+    column = {"a": np.zeros(10_000, "i8")}
+    out = await orcstream.create(io.BytesIO(), "struct<a:bigint>", **options)
+    try:
+        await out.write(column)
+        before = out.held_bytes
+        tracemalloc.start()
+        await out.write(column)
+        used = tracemalloc.get_traced_memory()[0]
+        assert 0.7 * used < out.held_bytes - before < 2 * used
+    finally:
+        tracemalloc.stop()
+        await out.abort()
+
+
+async def test_a_stripe_that_waits_for_the_one_before_is_held_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, waits, may_write = [], anyio.Event(), anyio.Event()
+    begin_stripe, start, write = FileEncoder.begin_stripe, Outflow.start, WholeFile.write
+
+    def begin(encoder: FileEncoder) -> StripeEncoder:
+        begun.append(begin_stripe(encoder))
+        return begun[-1]
+
+    async def start_noted(outflow: Outflow, pieces: Iterator[Any], size: int) -> None:
+        if len(begun) > 1:
+            waits.set()
+        await start(outflow, pieces, size)
+
+    async def write_late(file: WholeFile, data: BytesLike) -> None:
+        await may_write.wait()
+        await write(file, data)
+
+    monkeypatch.setattr(FileEncoder, "begin_stripe", begin)
+    monkeypatch.setattr(Outflow, "start", start_noted)
+    monkeypatch.setattr(WholeFile, "write", write_late)
+    schema, rows = "struct<s:string>", [(os.urandom(MIB // 2).hex(),), ("x",)]
+    options: dict[str, Any] = {"compression": "none", "dictionary_threshold": 1}
+    async with orcstream.create(io.BytesIO(), schema, **options) as out:
+        await out.write(rows)
+        await out.end_stripe()
+        await out.write(rows)
+        async with anyio.create_task_group() as group:
+            group.start_soon(out.end_stripe)
+            await waits.wait()
+            assert 2 * MIB < out.held_bytes < 2.1 * MIB, "the bytes of both stripes"
+            assert begun[1].held_bytes < MIB // 10, "the dictionary is let go"
+            may_write.set()
 
 
 @pytest.mark.parametrize("threshold", [0, 1])
@@ -376,3 +448,53 @@ async def test_the_ends_of_days(tmp_path: Path, day: int, calendar: str) -> None
         return
     found = await read(data, tmp_path)
     assert found.column(0).cast(pa.int32()).to_pylist() == [day]
+
+
+# --- what the loop does ----------------------------------------------------------------------------
+
+
+async def test_wide_stripes_and_tails_are_not_made_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, int] = {}
+
+    def noted(name: str) -> Callable[..., Any]:
+        called = getattr(FileEncoder, name)
+
+        def call(*values: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return called(*values)
+
+        return call
+
+    for name in ("begin_stripe", "lay_out", "tail"):
+        monkeypatch.setattr(FileEncoder, name, noted(name))
+    await written([(1,)], schema="struct<a:int>")
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads.values()
+
+
+# --- options that cannot be ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("compression", ["zstd"]),
+        ("compression_level", "9"),
+        ("file_version", ["0.12"]),
+        ("timezone", None),
+        ("timezone", ZoneInfo("Europe/Berlin")),
+        ("timezone", "Mars/Olympus"),
+        ("blooms", 5),
+        ("blooms", {"a": "0.1"}),
+        ("user_metadata", "key"),
+    ],
+)
+def test_options_of_other_types_are_told_apart(name: str, value: Any) -> None:
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(UsageError, match=name.replace("_", "[_ ]")):
+        orcstream.create(io.BytesIO(), "struct<a:int>", **options)
+
+
+def test_systems_that_do_not_tell_their_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert orcstream.create(io.BytesIO(), "struct<a:int>").options.threads >= 1
