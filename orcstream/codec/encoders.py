@@ -22,14 +22,13 @@ from orcstream.codec.encoder import ColumnEncoder, EncodeOptions
 from orcstream.codec.layout import is_decimal64
 from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.structure import EncodingKind, StreamKind
-from orcstream.codec.temporal import UNITS, UTC
+from orcstream.codec.temporal import UTC, units_of
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.schema import Kind, Type, decimal_shape
 
 __all__ = ["RootStruct", "encoder_of"]
 
 _INTEGERS = {Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8"}
-_UNIT_NAMES = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 # When a dictionary has to show that it pays: after so many rows, or bytes, at the latest.
 _TRIAL_ROWS = 10_000
 _TRIAL_BYTES = 1 << 20
@@ -149,7 +148,7 @@ class _Timestamps(_Versioned):
         """In the calendar of the file, as readers expect them."""
         if not self.options.hybrid:
             return values
-        unit = UNITS[_UNIT_NAMES[field.format[2]]]
+        unit = units_of(field.format)
         times = hybrid_times(values.buffers[1], values.offset, values.length, unit)
         return Vector(values.length, (None, times), 0)
 
@@ -161,7 +160,7 @@ class _Timestamps(_Versioned):
             self._zone.transitions,
             self._zone.offsets,
             self.options.hybrid,
-            UNITS[_UNIT_NAMES[field.format[2]]],
+            units_of(field.format),
             self._zone.base_seconds(),
         )
         self._seconds.put(seconds, values.length)

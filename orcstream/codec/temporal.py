@@ -20,9 +20,17 @@ from orcstream.codec.numeric import IntegerDecoder
 from orcstream.errors import CorruptStream, Unsupported
 from orcstream.schema import Type
 
-__all__ = ["UNITS", "UTC", "DateDecoder", "TimestampDecoder", "ZoneRules"]
+__all__ = ["UNITS", "UTC", "DateDecoder", "TimestampDecoder", "ZoneRules", "units_of"]
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+_UNITS_BY_LETTER = {name[0]: units for name, units in UNITS.items()}
+
+
+def units_of(format_: str) -> int:
+    """Units in a second, of the Arrow format of a timestamp: "tsu:" has a million."""
+    return _UNITS_BY_LETTER[format_[2]]
+
 
 # 2015-01-01 00:00:00 UTC, in seconds since 1970; stored seconds count from that wall clock in the
 # writer's zone.

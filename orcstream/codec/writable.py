@@ -13,13 +13,12 @@ from orcstream.codec.cells import union_children
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.ingest import IngestedRows
-from orcstream.codec.temporal import UNITS, UTC
+from orcstream.codec.temporal import UTC, units_of
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Kind
 
 __all__ = ["check_writable"]
 
-_UNIT_NAMES = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 _LATE, _SKIPPED, _FAR = 1, 2, 3
 _Found = tuple[Field, tuple[str, ...], int | None, int]
 
@@ -97,7 +96,7 @@ def _times(field: Field, vector: Vector, options: EncodeOptions) -> tuple[int, i
         zone.transitions,
         zone.offsets,
         options.hybrid,
-        UNITS[_UNIT_NAMES[field.format[2]]],
+        units_of(field.format),
     )
 
 
