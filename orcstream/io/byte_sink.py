@@ -18,12 +18,13 @@ import errno
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 from uuid import uuid4
 
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SinkError, UsageError
+from orcstream.io.options import options_of
 from orcstream.io.urls import strip_credentials
 
 __all__ = [
@@ -82,17 +83,7 @@ class SinkOptions:
     @classmethod
     def of(cls, value: SinkOptions | Mapping[str, Any] | None) -> SinkOptions:
         """The options as given by the user: themselves, a dictionary of their fields, or None."""
-        if value is None:
-            return cls()
-        if isinstance(value, cls):
-            return value
-        if not isinstance(value, Mapping):
-            raise UsageError(f"sink_options must be SinkOptions or a dictionary, not {type(value).__name__}")
-        names = [one.name for one in fields(cls)]
-        for name in value:
-            if name not in names:
-                raise UsageError(f"sink_options: unknown option {name!r}; there are {', '.join(names)}")
-        return cls(**value)
+        return options_of(cls, "sink_options", value)
 
 
 class State(Protocol):

@@ -25,6 +25,7 @@ __all__ = [
     "TRANSIENT_STATUS",
     "ByteSource",
     "Pin",
+    "PinnedSource",
     "Suffix",
     "Transient",
     "check_length",
@@ -119,6 +120,26 @@ class Pin:
             )
         if fingerprint and self.fingerprint and fingerprint != self.fingerprint:
             raise SourceChanged("the object was replaced since it was opened", url=self.url)
+
+
+class PinnedSource:
+    """What sources that are held to one version of their object have in common; part of a `ByteSource`."""
+
+    def __init__(self, cost: CostModel, url: str) -> None:
+        self.url = url
+        self.cost = cost
+        self._pin = Pin(url)
+
+    @property
+    def file_length(self) -> int | None:
+        return self._pin.file_length
+
+    @property
+    def fingerprint(self) -> str:
+        return self._pin.fingerprint
+
+    def pin(self, file_length: int, fingerprint: str) -> None:
+        self._pin.set(file_length, fingerprint)
 
 
 def check_length(length: int) -> None:

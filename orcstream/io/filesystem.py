@@ -26,7 +26,7 @@ from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import OrcError, ShortRead, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import (
     TRANSIENT_STATUS,
-    Pin,
+    PinnedSource,
     Suffix,
     Transient,
     check_length,
@@ -121,27 +121,14 @@ class _OnThreads:
         """Synchronous file systems close what they hold when they are collected."""
 
 
-class FilesystemSource:
+class FilesystemSource(PinnedSource):
     """One path of a file system."""
 
     def __init__(self, calls: _Calls, lease: Lease[Any], path: str, cost: CostModel, url: str) -> None:
         self._calls = calls
         self._lease = lease
         self._path = path
-        self.url = url
-        self.cost = cost
-        self._pin = Pin(url)
-
-    @property
-    def file_length(self) -> int | None:
-        return self._pin.file_length
-
-    @property
-    def fingerprint(self) -> str:
-        return self._pin.fingerprint
-
-    def pin(self, file_length: int, fingerprint: str) -> None:
-        self._pin.set(file_length, fingerprint)
+        super().__init__(cost, url)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         check_length(length)

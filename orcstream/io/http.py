@@ -23,6 +23,7 @@ from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported,
 from orcstream.io.byte_source import (
     TRANSIENT_STATUS,
     Pin,
+    PinnedSource,
     Suffix,
     Transient,
     check_length,
@@ -306,27 +307,14 @@ async def open_http(url: str, options: Mapping[str, Any], cost: CostModel, shown
     return HttpSource(target, lease, cost, shown)
 
 
-class HttpSource:
+class HttpSource(PinnedSource):
     """An object behind a URL. Every answer is checked; where the server names no version, only its length."""
 
     def __init__(self, target: yarl.URL, lease: Lease[_HttpClient], cost: CostModel, url: str) -> None:
         self._target = target
         self._lease = lease
-        self.url = url
-        self.cost = cost
-        self._pin = Pin(url)
+        super().__init__(cost, url)
         self._ranges = RangeClient(lease.client.session, self._pin, lease.client.filesystem.kwargs)
-
-    @property
-    def file_length(self) -> int | None:
-        return self._pin.file_length
-
-    @property
-    def fingerprint(self) -> str:
-        return self._pin.fingerprint
-
-    def pin(self, file_length: int, fingerprint: str) -> None:
-        self._pin.set(file_length, fingerprint)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         try:

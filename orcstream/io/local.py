@@ -20,7 +20,7 @@ import anyio.to_thread
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
-from orcstream.io.byte_source import Pin, Suffix, check_length, no_such_file, not_permitted
+from orcstream.io.byte_source import PinnedSource, Suffix, check_length, no_such_file, not_permitted
 
 __all__ = ["LocalSource", "open_local"]
 
@@ -33,7 +33,7 @@ async def open_local(path: str, cost: CostModel, url: str) -> LocalSource:
     return LocalSource(path, descriptor, limiter, cost, url)
 
 
-class LocalSource:
+class LocalSource(PinnedSource):
     """A file held open. Closing waits for the reads under way, or another file could get their descriptor."""
 
     def __init__(
@@ -42,20 +42,7 @@ class LocalSource:
         self._path = path
         self._descriptor = descriptor
         self._limiter = limiter
-        self.url = url
-        self.cost = cost
-        self._pin = Pin(url)
-
-    @property
-    def file_length(self) -> int | None:
-        return self._pin.file_length
-
-    @property
-    def fingerprint(self) -> str:
-        return self._pin.fingerprint
-
-    def pin(self, file_length: int, fingerprint: str) -> None:
-        self._pin.set(file_length, fingerprint)
+        super().__init__(cost, url)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         check_length(length)

@@ -12,30 +12,17 @@ import anyio.lowlevel
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead
-from orcstream.io.byte_source import Pin, Suffix, check_length, no_such_file
+from orcstream.io.byte_source import PinnedSource, Suffix, check_length, no_such_file
 
 __all__ = ["BytesSource", "MemoryFileSource", "open_memory"]
 
 
-class BytesSource:
+class BytesSource(PinnedSource):
     """Bytes of the caller, handed out without copying; the caller must leave them as they are."""
 
     def __init__(self, data: BytesLike, cost: CostModel, url: str = "<bytes>") -> None:
         self._data = memoryview(data).cast("B").toreadonly()
-        self.url = url
-        self.cost = cost
-        self._pin = Pin(url)
-
-    @property
-    def file_length(self) -> int | None:
-        return self._pin.file_length
-
-    @property
-    def fingerprint(self) -> str:
-        return self._pin.fingerprint
-
-    def pin(self, file_length: int, fingerprint: str) -> None:
-        self._pin.set(file_length, fingerprint)
+        super().__init__(cost, url)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         check_length(length)
@@ -58,7 +45,7 @@ class BytesSource:
         await anyio.lowlevel.checkpoint()
 
 
-class MemoryFileSource:
+class MemoryFileSource(PinnedSource):
     """A file of fsspec's memory store, which is one dictionary for the whole process.
 
     A file that is written again is a new entry or has a new time of modification, so each fetch checks.
@@ -67,20 +54,7 @@ class MemoryFileSource:
     def __init__(self, store: dict[str, Any], path: str, cost: CostModel, url: str) -> None:
         self._store = store
         self._path = path
-        self.url = url
-        self.cost = cost
-        self._pin = Pin(url)
-
-    @property
-    def file_length(self) -> int | None:
-        return self._pin.file_length
-
-    @property
-    def fingerprint(self) -> str:
-        return self._pin.fingerprint
-
-    def pin(self, file_length: int, fingerprint: str) -> None:
-        self._pin.set(file_length, fingerprint)
+        super().__init__(cost, url)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         check_length(length)

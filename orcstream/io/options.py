@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from orcstream.byterange import CostModel
 from orcstream.errors import UsageError
 
-__all__ = ["IoOptions"]
+__all__ = ["IoOptions", "options_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +61,7 @@ class IoOptions:
     @classmethod
     def of(cls, value: IoOptions | Mapping[str, Any] | None) -> IoOptions:
         """The options as given by the user: themselves, a dictionary of their fields, or None."""
-        if value is None:
-            return cls()
-        if isinstance(value, cls):
-            return value
-        if not isinstance(value, Mapping):
-            raise UsageError(f"io_options must be IoOptions or a dictionary, not {type(value).__name__}")
-        names = [field.name for field in fields(cls)]
-        for name in value:
-            if name not in names:
-                raise UsageError(f"io_options: unknown option {name!r}; there are {', '.join(names)}")
-        return cls(**value)
+        return options_of(cls, "io_options", value)
 
     def tune(self, cost: CostModel) -> CostModel:
         """`cost` with what the user decided; what the user names is not measured."""
@@ -85,3 +75,21 @@ class IoOptions:
             bandwidth=self.bandwidth or cost.bandwidth,
             adaptive=cost.adaptive and self.adaptive and not named,
         )
+
+
+_Options = TypeVar("_Options")
+
+
+def options_of(cls: type[_Options], name: str, value: _Options | Mapping[str, Any] | None) -> _Options:
+    """Options of a dataclass as a user gives them in the parameter `name`; UsageError for unknown ones."""
+    if value is None:
+        return cls()
+    if isinstance(value, cls):
+        return value
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} must be {cls.__name__} or a dictionary, not {type(value).__name__}")
+    known = [field.name for field in fields(cast("Any", cls))]
+    for given in value:
+        if given not in known:
+            raise UsageError(f"{name}: unknown option {given!r}; there are {', '.join(known)}")
+    return cls(**value)

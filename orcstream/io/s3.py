@@ -28,7 +28,7 @@ from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import (
     TRANSIENT_STATUS,
-    Pin,
+    PinnedSource,
     Suffix,
     Transient,
     check_length,
@@ -146,7 +146,7 @@ class _Signature:
     made_s: float
 
 
-class S3Source:
+class S3Source(PinnedSource):
     """One object; every request carries the ETag of the first answer."""
 
     def __init__(
@@ -163,26 +163,13 @@ class S3Source:
         self._object = {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
         self._lease = lease
         self._filesystem = lease.client.filesystem
-        self.url = url
-        self.cost = cost
-        self._pin = Pin(url)
+        super().__init__(cost, url)
         self._ranges = RangeClient(lease.client.session, self._pin, {"allow_redirects": False})
         self._clock = clock
         self._signing = anyio.Lock()
         self._signature: _Signature | None = None
         self._proxy: str | None = None
         self._signs: bool | None = None  # None: not tried yet
-
-    @property
-    def file_length(self) -> int | None:
-        return self._pin.file_length
-
-    @property
-    def fingerprint(self) -> str:
-        return self._pin.fingerprint
-
-    def pin(self, file_length: int, fingerprint: str) -> None:
-        self._pin.set(file_length, fingerprint)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         check_length(length)

@@ -12,34 +12,21 @@ from typing import Any
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
-from orcstream.io.byte_source import Pin, Suffix, check_length
+from orcstream.io.byte_source import PinnedSource, Suffix, check_length
 from orcstream.io.clients import Lease
 from orcstream.io.webhdfs import HdfsConnection, WebHdfs, lease_webhdfs, place_of
 
 __all__ = ["WebHdfsSource", "open_webhdfs"]
 
 
-class WebHdfsSource:
+class WebHdfsSource(PinnedSource):
     """One path."""
 
     def __init__(self, lease: Lease[HdfsConnection], path: str, cost: CostModel, url: str) -> None:
         self._hdfs = WebHdfs(lease.client, url)
         self._lease = lease
         self._path = path
-        self.url = url
-        self.cost = cost
-        self._pin = Pin(url)
-
-    @property
-    def file_length(self) -> int | None:
-        return self._pin.file_length
-
-    @property
-    def fingerprint(self) -> str:
-        return self._pin.fingerprint
-
-    def pin(self, file_length: int, fingerprint: str) -> None:
-        self._pin.set(file_length, fingerprint)
+        super().__init__(cost, url)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         check_length(length)

@@ -56,30 +56,41 @@ class Outlet(Protocol):
         """Give back what is held; leaves what was prepared."""
 
 
-class WholeFile:
+class _ToSink:
+    """What outlets leave to their sink."""
+
+    def __init__(self, sink: ByteSink | AppendSink) -> None:
+        self._target = sink
+
+    @property
+    def url(self) -> str:
+        return self._target.url
+
+    @property
+    def length(self) -> int:
+        return self._target.length
+
+    @property
+    def held_bytes(self) -> int:
+        return self._target.held_bytes
+
+    async def write(self, data: BytesLike) -> None:
+        await self._target.write(data)
+
+    async def aclose(self) -> None:
+        await self._target.aclose()
+
+
+class WholeFile(_ToSink):
     """A file that appears at the commit."""
 
     grows = False
 
     def __init__(self, sink: ByteSink, storage_options: Mapping[str, Any] | None) -> None:
+        super().__init__(sink)
         self._sink = sink
         self._storage_options = storage_options
         self._prepared: Prepared | None = None
-
-    @property
-    def url(self) -> str:
-        return self._sink.url
-
-    @property
-    def length(self) -> int:
-        return self._sink.length
-
-    @property
-    def held_bytes(self) -> int:
-        return self._sink.held_bytes
-
-    async def write(self, data: BytesLike) -> None:
-        await self._sink.write(data)
 
     async def flush(self) -> None:
         raise UsageError("this file appears at the commit; one made with growing=True can be flushed")
@@ -100,32 +111,15 @@ class WholeFile:
             await self._sink.aclose()
             await discard(self._prepared, storage_options=self._storage_options)
 
-    async def aclose(self) -> None:
-        await self._sink.aclose()
 
-
-class GrowingFile:
+class GrowingFile(_ToSink):
     """A file that is visible from the start, and may be read up to its last flush."""
 
     grows = True
 
     def __init__(self, sink: AppendSink) -> None:
+        super().__init__(sink)
         self._sink = sink
-
-    @property
-    def url(self) -> str:
-        return self._sink.url
-
-    @property
-    def length(self) -> int:
-        return self._sink.length
-
-    @property
-    def held_bytes(self) -> int:
-        return self._sink.held_bytes
-
-    async def write(self, data: BytesLike) -> None:
-        await self._sink.write(data)
 
     async def flush(self) -> None:
         await self._sink.flush()
@@ -139,6 +133,3 @@ class GrowingFile:
     async def abort(self) -> None:
         with anyio.CancelScope(shield=True):
             await self._sink.cut()
-
-    async def aclose(self) -> None:
-        await self._sink.aclose()
