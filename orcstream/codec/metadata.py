@@ -37,10 +37,7 @@ from orcstream.codec.structure import (
     DataMask,
     EncodingKind,
     Encryption,
-    EncryptionAlgorithm,
-    EncryptionKey,
     EncryptionVariant,
-    KeyProviderKind,
     Postscript,
     StreamInformation,
     StreamKind,
@@ -50,6 +47,7 @@ from orcstream.codec.structure import (
 )
 from orcstream.codec.wire import split_field
 from orcstream.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
+from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, NotOrcFile, Unsupported
 from orcstream.schema import DEFAULT_CRS, EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Schema, Type
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import Compression
+from orcstream.encryption import EncryptionKey, KeyProviderKind
 from orcstream.schema import FileColumn
 
 __all__ = [
@@ -21,10 +22,7 @@ __all__ = [
     "DataMask",
     "EncodingKind",
     "Encryption",
-    "EncryptionAlgorithm",
-    "EncryptionKey",
     "EncryptionVariant",
-    "KeyProviderKind",
     "Postscript",
     "StreamInformation",
     "StreamKind",
@@ -79,24 +77,6 @@ class Calendar(enum.IntEnum):
     UNKNOWN = 0
     JULIAN_GREGORIAN = 1
     PROLEPTIC_GREGORIAN = 2
-
-
-class EncryptionAlgorithm(enum.IntEnum):
-    """EncryptionAlgorithm; UNKNOWN also stands for numbers of a later format."""
-
-    UNKNOWN = 0
-    AES_CTR_128 = 1
-    AES_CTR_256 = 2
-
-
-class KeyProviderKind(enum.IntEnum):
-    """KeyProviderKind; UNKNOWN also stands for numbers of a later format."""
-
-    UNKNOWN = 0
-    HADOOP = 1
-    AWS = 2
-    GCP = 3
-    AZURE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +193,6 @@ class DataMask:
     name: str
     parameters: tuple[str, ...]
     columns: tuple[FileColumn, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptionKey:
-    """A master key, as key stores know it."""
-
-    name: str
-    version: int
-    algorithm: EncryptionAlgorithm
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tests.meta.tree import PACKAGE, imports_of, module_name, source_files
 
 # From the bottom up. Imports go to layers further down only; units of one layer never import each other.
 LAYERS = (
-    ("errors", "_buffer"),
+    ("errors", "_buffer", "_cipher", "encryption"),
     ("byterange",),
     ("schema", "column_statistics", "_proto"),
     ("predicate",),
@@ -35,15 +35,27 @@ LAYERS = (
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_buffer": set(),
+    "_cipher": set(),
+    "encryption": set(),
     "byterange": {"errors"},
     "schema": {"errors"},
     "column_statistics": set(),
     "_proto": set(),
     "predicate": {"schema"},
     "expr": {"errors", "schema", "predicate"},
-    "codec": {"errors", "_buffer", "byterange", "schema", "predicate", "column_statistics", "_proto"},
+    "codec": {
+        "errors",
+        "_buffer",
+        "_cipher",
+        "encryption",
+        "byterange",
+        "schema",
+        "predicate",
+        "column_statistics",
+        "_proto",
+    },
     "plan": {"errors", "byterange", "schema", "codec", "column_statistics", "predicate"},
-    "io": {"errors", "_buffer", "byterange"},
+    "io": {"errors", "_buffer", "_cipher", "encryption", "byterange"},
     "batch": {"errors", "schema", "codec"},
     "tails": {"byterange", "plan", "io"},
     "zones": {"errors", "codec"},

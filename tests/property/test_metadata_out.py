@@ -47,10 +47,7 @@ from orcstream.codec.structure import (
     DataMask,
     EncodingKind,
     Encryption,
-    EncryptionAlgorithm,
-    EncryptionKey,
     EncryptionVariant,
-    KeyProviderKind,
     Postscript,
     StreamInformation,
     StreamKind,
@@ -59,6 +56,7 @@ from orcstream.codec.structure import (
     StripeVariant,
 )
 from orcstream.column_statistics import BoundingBox, ColumnStatistics, trust_of
+from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema import FileColumn, Schema
 

@@ -32,12 +32,12 @@ from orcstream.codec.structure import (
     EncodingKind,
     Encryption,
     EncryptionVariant,
-    KeyProviderKind,
     StreamKind,
     StripeFooter,
     StripeInformation,
 )
 from orcstream.column_statistics import BoundingBox, ColumnStatistics
+from orcstream.encryption import KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, Unsupported
 from orcstream.plan.tail import Tail, plan_tail
 from orcstream.schema import FileColumn, Schema

@@ -1,0 +1,27 @@
+"""AES in counter mode: the only cipher of the format, for data and for local keys alike.
+
+Knows keys, counters and bytes. Must not know what is encrypted. Encrypting and decrypting are the same
+operation. Measured: 5 to 8 GB/s a core for 64 KiB and more. The library holds the GIL meanwhile, for some
+hundredths of the time that decompressing the same bytes takes.
+"""
+
+from __future__ import annotations
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+__all__ = ["BLOCK_BYTES", "aes_ctr"]
+
+BLOCK_BYTES = 16
+
+
+def aes_ctr(key: bytes, iv: bytes, data: bytes | bytearray | memoryview, offset: int = 0) -> bytes:
+    """`data`, en- or decrypted: bytes that stand `offset` bytes into what `iv` is the counter's start of.
+
+    `key` has 16 or 32 bytes, `iv` 16.
+    """
+    block, skip = divmod(offset, BLOCK_BYTES)
+    counter = (int.from_bytes(iv, "big") + block) % (1 << 128)
+    cipher = Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(BLOCK_BYTES, "big"))).encryptor()
+    if skip:
+        cipher.update(bytes(skip))
+    return cipher.update(data)

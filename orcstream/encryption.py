@@ -1,0 +1,78 @@
+"""What files, key stores and users agree on about encryption: keys by name and version, and what is theirs.
+
+Values only: how they stand in a file is known by `codec`, how keys are had by `io.keys`. Specification:
+"Column Encryption".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Encrypt", "EncryptionAlgorithm", "EncryptionKey", "KeyProviderKind", "LocalKey", "Mask"]
+
+
+class EncryptionAlgorithm(enum.IntEnum):
+    """EncryptionAlgorithm; UNKNOWN also stands for numbers of a later format."""
+
+    UNKNOWN = 0
+    AES_CTR_128 = 1
+    AES_CTR_256 = 2
+
+    @property
+    def key_bytes(self) -> int:
+        """The length of its keys; 0 of an algorithm that is not known."""
+        return {EncryptionAlgorithm.AES_CTR_128: 16, EncryptionAlgorithm.AES_CTR_256: 32}.get(self, 0)
+
+
+class KeyProviderKind(enum.IntEnum):
+    """KeyProviderKind; UNKNOWN also stands for numbers of a later format."""
+
+    UNKNOWN = 0
+    HADOOP = 1
+    AWS = 2
+    GCP = 3
+    AZURE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionKey:
+    """A master key, as key stores know it; `algorithm` is that of the local keys that it protects."""
+
+    name: str
+    version: int
+    algorithm: EncryptionAlgorithm
+
+
+@dataclass(frozen=True, slots=True)
+class LocalKey:
+    """A key that data is encrypted with: `encrypted`, as files hold it, and itself."""
+
+    encrypted: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What stands in a file for values that are encrypted.
+
+    `name` is "nullify", "redact" or "sha256"; the `parameters` of redact are: the characters that replace
+    those of each class, the replacements of the parts of dates and times, the ranges of characters that stay.
+    """
+
+    name: str = "nullify"
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Encrypt:
+    """Columns to encrypt with one master key: `columns` are dotted names, or tuples where names hold dots.
+
+    All columns below one that is named are encrypted with it. Who has no key reads what `mask` makes of the
+    values: a `Mask`, or its name.
+    """
+
+    key: str
+    columns: Sequence[str | tuple[str, ...]]
+    mask: str | Mask = "nullify"
