@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -43,17 +43,35 @@ from orcstream.codec.statistics import statistics_of_cells, statistics_of_nothin
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
 from orcstream.codec.temporal import UTC, ZoneRules
 from orcstream.column_statistics import ColumnStatistics, merge
+from orcstream.encryption import Mask
 from orcstream.schema import FileColumn, Kind, Type
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["ColumnEncoder", "EncodeOptions", "EncodedColumn", "EncodedStream"]
+__all__ = [
+    "ColumnEncoder",
+    "EncodeOptions",
+    "EncodedColumn",
+    "EncodedStream",
+    "EncryptedRoot",
+    "SubtreeEncoder",
+]
 
 _TIMES = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 # What Python takes for a row group, and for the place in a stream at its start; measured.
 _GROUP_BYTES = 120
 _PLACE_BYTES = 90
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedRoot:
+    """A column that is encrypted with all below it: the number of its variant, its master key, its mask."""
+
+    variant: int
+    root: FileColumn
+    key: str
+    mask: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,7 @@ class EncodeOptions:
     faster. `dictionary_threshold` is the largest share of different texts that keeps a dictionary. `blooms`
     has the share of false positives of each column with a filter; `original_blooms` writes their older form,
     too. `zone` is that of TIMESTAMP columns; `hybrid` writes days before 1582-10-15 in the Julian calendar.
+    `encrypted` has the roots of encrypted columns, none within another, in the order of their variants.
     """
 
     compression: Compression = Compression.ZSTD
@@ -77,6 +96,7 @@ class EncodeOptions:
     original_blooms: bool = False
     zone: ZoneRules = UTC
     hybrid: bool = False
+    encrypted: Mapping[FileColumn, EncryptedRoot] = field(default_factory=dict)
 
     @property
     def version_1(self) -> bool:
@@ -99,22 +119,53 @@ class EncodedStream:
 
 @dataclass(frozen=True, slots=True)
 class EncodedColumn:
-    """What one column gives to a stripe; `index` and `data` are its streams of either area."""
+    """What one column gives to a stripe; `index` and `data` are its streams of either area.
+
+    An encrypted column gives two of these: its masked form, and its values with the number of their `variant`.
+    """
 
     column: FileColumn
     encoding: ColumnEncoding
     index: tuple[EncodedStream, ...]
     data: tuple[EncodedStream, ...]
     statistics: ColumnStatistics
+    variant: int | None = None
+
+
+class SubtreeEncoder(Protocol):
+    """Encodes one column of one stripe, and the columns below it."""
+
+    def begin_group(self) -> None:
+        """The next rows begin a row group."""
+
+    def add(self, field: Field, vector: Vector) -> None:
+        """Encode rows; `field` describes the vector, and may differ in units from one call to the next."""
+
+    def end_group(self) -> None:
+        """The row group is complete."""
+
+    def compress(self, compressor: Compressor | None) -> None:
+        """Turn all full blocks into chunks."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What the data streams will take, about; indexes are not counted."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory held."""
+
+    def finish(self, compressor: Compressor | None) -> list[EncodedColumn]:
+        """The finished columns, by column id, variants among them; nothing may be added afterwards."""
 
 
 class ColumnEncoder(ABC):
-    """Encodes one column of one stripe, and the columns below it."""
+    """A `SubtreeEncoder` of one type: the streams of its column, and the encoders of those below."""
 
     def __init__(self, type_: Type, options: EncodeOptions) -> None:
         self.type = type_
         self.options = options
-        self.children: tuple[ColumnEncoder, ...] = ()
+        self.children: tuple[SubtreeEncoder, ...] = ()
         # In the order of positions; PRESENT comes first.
         self._streams: dict[StreamKind, Encoder] = {}
         self._present = BoolEncoder(self._out())

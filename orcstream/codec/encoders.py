@@ -6,6 +6,7 @@ Know the encoding tables. What is common to all stands in `codec.encoder`. Speci
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,17 @@ from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
 from orcstream.codec.cells import Cells, padded, texts_of, union_children, window
 from orcstream.codec.column import Field, Vector
+from orcstream.codec.compression import Compressor
 from orcstream.codec.decoder import EMPTY
-from orcstream.codec.encoder import ColumnEncoder, EncodeOptions
+from orcstream.codec.encoder import (
+    ColumnEncoder,
+    EncodedColumn,
+    EncodeOptions,
+    EncryptedRoot,
+    SubtreeEncoder,
+)
 from orcstream.codec.layout import is_decimal64
+from orcstream.codec.mask import mask_of
 from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.structure import EncodingKind, StreamKind
 from orcstream.codec.temporal import UTC, units_of
@@ -34,11 +43,55 @@ _TRIAL_ROWS = 10_000
 _TRIAL_BYTES = 1 << 20
 
 
-def encoder_of(type_: Type, options: EncodeOptions) -> ColumnEncoder:
+def encoder_of(type_: Type, options: EncodeOptions) -> SubtreeEncoder:
     """A new encoder of a column and all columns below it."""
+    encrypted = options.encrypted.get(type_.column_id)
+    if encrypted is not None:
+        return _TwoForms(type_, options, encrypted)
     if is_decimal64(type_, decimal64=options.decimal64):
         return _ShortDecimals(type_, options)
     return _ENCODERS[type_.kind](type_, options)
+
+
+class _TwoForms:
+    """An encrypted column: its values, which become a variant, and what its mask makes of them.
+
+    Of the values nothing may reach the masked form's streams, indexes or statistics; that has no bloom filters.
+    """
+
+    def __init__(self, type_: Type, options: EncodeOptions, encrypted: EncryptedRoot) -> None:
+        self._variant = encrypted.variant
+        self._masking = mask_of(type_, encrypted.mask)
+        self._masked = encoder_of(type_, replace(options, encrypted={}, blooms={}))
+        self._values = encoder_of(type_, replace(options, encrypted={}))
+
+    def begin_group(self) -> None:
+        self._masked.begin_group()
+        self._values.begin_group()
+
+    def add(self, field: Field, vector: Vector) -> None:
+        self._masked.add(field, self._masking.apply(field, vector))
+        self._values.add(field, vector)
+
+    def end_group(self) -> None:
+        self._masked.end_group()
+        self._values.end_group()
+
+    def compress(self, compressor: Compressor | None) -> None:
+        self._masked.compress(compressor)
+        self._values.compress(compressor)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._masked.size_bytes + self._values.size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self._masked.held_bytes + self._values.held_bytes
+
+    def finish(self, compressor: Compressor | None) -> list[EncodedColumn]:
+        values = [replace(column, variant=self._variant) for column in self._values.finish(compressor)]
+        return [*self._masked.finish(compressor), *values]
 
 
 class _Versioned(ColumnEncoder):

@@ -4,34 +4,42 @@ Knows how rows are cut into row groups, how a stripe is laid out and what stands
 file's tail. Must not know threads, clocks nor where the bytes go. A `StripeEncoder` is one stripe; its
 `columns` can be encoded side by side, each by one worker at a time: `take` answers what to encode of some
 rows, `encode` does it for one column, `finish` ends one. `FileEncoder` then lays the finished columns out.
-Contract: the same vectors, cuts and options give the same bytes; pieces come in file order. Specification:
-"Stripes", "File Tail".
+Contract: the same vectors, cuts, options and keys give the same bytes; pieces come in file order. No two
+stripes that are begun have one id of encryption, whether they are laid out or not. Specification:
+"Stripes", "File Tail", "Column Encryption".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.compression import Compressor
-from orcstream.codec.encoder import ColumnEncoder, EncodedColumn, EncodedStream, EncodeOptions
+from orcstream.codec.encoder import EncodedColumn, EncodedStream, EncodeOptions, SubtreeEncoder
 from orcstream.codec.encoders import RootStruct, encoder_of
+from orcstream.codec.encryption import MAX_STRIPE_ID
+from orcstream.codec.file_statistics import FileStatistics
 from orcstream.codec.ingest import IngestedRows
-from orcstream.codec.metadata import Footer, StatisticsList
+from orcstream.codec.metadata import Footer
 from orcstream.codec.metadata_out import (
     WRITER,
     WRITER_VERSION,
     frame_metadata,
     serialize_stripe_footer,
-    statistics_list,
     tail_bytes,
 )
-from orcstream.codec.statistics import statistics_of_nothing
-from orcstream.codec.structure import Calendar, StripeFooter, StripeInformation
-from orcstream.column_statistics import ColumnStatistics, merge
-from orcstream.schema import Kind, Schema
+from orcstream.codec.structure import (
+    Calendar,
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
+from orcstream.codec.variants import FileKeys, FileVariants
+from orcstream.errors import Unsupported
+from orcstream.schema import FileColumn, Kind, Schema
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Chunk", "FileEncoder", "StripeEncoder"]
 
 _MAGIC = b"ORC"
+_NO_KEYS = FileKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +70,20 @@ class Chunk:
 
 
 class StripeEncoder:
-    """One stripe. `columns` are those of the root, and before them the root itself where it is a struct."""
+    """One stripe. `columns` are those of the root, and before them the root itself where it is a struct.
 
-    def __init__(self, schema: Schema, options: EncodeOptions) -> None:
+    `id` is that of its encryption.
+    """
+
+    def __init__(self, schema: Schema, options: EncodeOptions, variants: FileVariants, id_: int) -> None:
         root = schema.root
+        self._variants = variants
+        self.id = id_
         self._has_root = root.kind is Kind.STRUCT
         self._stride = options.row_index_stride
         self._group_rows = 0
         self.row_count = 0
-        self.columns: tuple[ColumnEncoder, ...] = (encoder_of(root, options),)
+        self.columns: tuple[SubtreeEncoder, ...] = (encoder_of(root, options),)
         if self._has_root:
             own = RootStruct(root, options)
             self.columns = (own, *(encoder_of(child, options) for child in root.children))
@@ -108,10 +122,14 @@ class StripeEncoder:
         encoder.compress(compressor)
 
     def finish(self, column: int, compressor: Compressor | None) -> list[EncodedColumn]:
-        """The finished subtree of one column. The stripe has rows, and none are added any more."""
+        """The finished subtree of one column, encrypted where it has to be.
+
+        The stripe has rows, and none are added any more.
+        """
         if self._group_rows:
             self.columns[column].end_group()
-        return self.columns[column].finish(compressor)
+        found = self.columns[column].finish(compressor)
+        return [self._variants.encrypt(part, self.id) for part in found]
 
     @property
     def size_bytes(self) -> int:
@@ -128,7 +146,7 @@ class FileEncoder:
     """Lays out stripes and writes what stands between and behind them.
 
     `writer_timezone` is what stripe footers say. `position` is how many bytes came out so far: the next piece
-    stands there in the file.
+    stands there in the file. `keys` are those of the columns that `options` encrypt.
     """
 
     def __init__(
@@ -138,6 +156,7 @@ class FileEncoder:
         *,
         writer_timezone: str,
         software_version: str,
+        keys: FileKeys = _NO_KEYS,
     ) -> None:
         self.schema = schema
         self.options = options
@@ -145,9 +164,10 @@ class FileEncoder:
         self.row_count = 0
         self._writer_timezone = writer_timezone
         self._software_version = software_version
+        self._variants = FileVariants(schema, options, keys)
+        self._begun_count = 0
         self._stripes: list[StripeInformation] = []
-        self._stripe_statistics: list[StatisticsList] = []
-        self._statistics: list[ColumnStatistics] = []
+        self._statistics = FileStatistics(schema.types)
 
     @property
     def stripe_count(self) -> int:
@@ -155,8 +175,18 @@ class FileEncoder:
         return len(self._stripes)
 
     def begin_stripe(self) -> StripeEncoder:
-        """An empty stripe, to be given to `lay_out` when it is finished."""
-        return StripeEncoder(self.schema, self.options)
+        """An empty stripe, to be given to `lay_out` when it is finished.
+
+        Raises Unsupported (`too_many_stripes`) where there is no id left to encrypt it with.
+        """
+        # The statistics of a file take the number after that of its last stripe.
+        if self.options.encrypted and self._begun_count + 1 >= MAX_STRIPE_ID:
+            raise Unsupported(
+                f"a file with encrypted columns has at most {MAX_STRIPE_ID - 1} stripes",
+                reason="too_many_stripes",
+            )
+        self._begun_count += 1
+        return StripeEncoder(self.schema, self.options, self._variants, self._begun_count)
 
     def header(self) -> bytes:
         """What a file begins with."""
@@ -164,73 +194,91 @@ class FileEncoder:
         return _MAGIC
 
     def lay_out(
-        self, columns: Sequence[EncodedColumn], row_count: int, compressor: Compressor | None
+        self, stripe: StripeEncoder, columns: Sequence[EncodedColumn], compressor: Compressor | None
     ) -> Iterator[Buffer]:
         """The pieces of a stripe; they are let go one by one, so take each before the next.
 
-        `columns` are all of the schema, by column id. The stripe counts as written at once.
+        `columns` are all that its `finish` answered, by column. The stripe counts as written at once.
         """
-        index = [stream for column in columns for stream in column.index]
-        data = [stream for column in columns for stream in column.data]
+        clear, hidden = self._variants.split(columns)
+        index, hidden_index = _indexes_of(clear), [part for some in hidden for part in _indexes_of(some)]
+        data, hidden_data = _data_of(clear), [part for some in hidden for part in _data_of(some)]
         footer = StripeFooter(
-            tuple(stream.information for stream in (*index, *data)),
-            tuple(column.encoding for column in columns),
+            (
+                *_directory(index, hidden_index, StreamKind.ENCRYPTED_INDEX),
+                *_directory(data, hidden_data, StreamKind.ENCRYPTED_DATA),
+            ),
+            tuple(column.encoding for column in clear),
             self._writer_timezone,
+            self._variants.in_stripe(hidden),
         )
         framed = frame_metadata(serialize_stripe_footer(footer), self.options.block_size, compressor)
-        stripe = StripeInformation(
+        information = StripeInformation(
             index=len(self._stripes),
             offset=self.position,
-            index_length=_length_of(index),
-            data_length=_length_of(data),
+            index_length=_length_of([*index, *hidden_index]),
+            data_length=_length_of([*data, *hidden_data]),
             footer_length=len(framed),
-            row_count=row_count,
+            row_count=stripe.row_count,
             first_row=self.row_count,
+            encrypt_stripe_id=stripe.id if hidden else None,
+            encrypted_local_keys=self._variants.encrypted_keys,
         )
-        self._count(stripe, [column.statistics for column in columns])
-        return _pieces_of([*(stream.pieces for stream in (*index, *data)), [framed]])
+        self._stripes.append(information)
+        self._statistics.add([column.statistics for column in clear])
+        self._variants.add_statistics(hidden)
+        self.position = information.range.stop
+        self.row_count += stripe.row_count
+        streams = [*index, *hidden_index, *data, *hidden_data]
+        return _pieces_of([*(stream.pieces for stream in streams), [framed]])
 
     def tail(self, user_metadata: Mapping[str, bytes], compressor: Compressor | None) -> bytes:
         """All that stands behind the last stripe: with it, what came out so far is a complete file."""
+        encryption, encrypted_statistics = self._variants.tail(compressor)
         footer = Footer(
             schema=self.schema,
             stripes=tuple(self._stripes),
             row_count=self.row_count,
             row_index_stride=self.options.row_index_stride,
-            statistics=statistics_list(self._file_statistics()),
+            statistics=self._statistics.of_all(),
             user_metadata=dict(user_metadata),
             writer=WRITER,
             software_version=self._software_version,
             calendar=Calendar.JULIAN_GREGORIAN if self.options.hybrid else Calendar.PROLEPTIC_GREGORIAN,
-            encryption=None,
+            encryption=encryption,
             header_length=len(_MAGIC),
             content_length=self.position,
         )
         data = tail_bytes(
             footer,
-            self._stripe_statistics,
+            self._statistics.stripes,
             compression=self.options.compression,
             block_size=self.options.block_size,
             compressor=compressor,
+            encrypted_statistics=encrypted_statistics,
             version=self.options.version,
             writer_version=WRITER_VERSION,
         )
         self.position += len(data)
         return data
 
-    def _count(self, stripe: StripeInformation, statistics: list[ColumnStatistics]) -> None:
-        self._stripes.append(stripe)
-        self._stripe_statistics.append(statistics_list(statistics))
-        if self._statistics:
-            statistics = [merge(a, b) for a, b in zip(self._statistics, statistics, strict=True)]
-        self._statistics = statistics
-        self.position = stripe.range.stop
-        self.row_count += stripe.row_count
 
-    def _file_statistics(self) -> list[ColumnStatistics]:
-        if self._statistics:
-            return self._statistics
-        return [replace(statistics_of_nothing(type_), bytes_on_disk=0) for type_ in self.schema.types]
+def _indexes_of(columns: Sequence[EncodedColumn]) -> list[EncodedStream]:
+    return [stream for column in columns for stream in column.index]
+
+
+def _data_of(columns: Sequence[EncodedColumn]) -> list[EncodedStream]:
+    return [stream for column in columns for stream in column.data]
+
+
+def _directory(
+    clear: Sequence[EncodedStream], hidden: Sequence[EncodedStream], placeholder: StreamKind
+) -> list[StreamInformation]:
+    """What a stripe footer says of one area: its clear streams, and the room that the others take."""
+    found = [stream.information for stream in clear]
+    if length := _length_of(hidden):
+        found.append(StreamInformation(placeholder, FileColumn(0), length))
+    return found
 
 
 def _length_of(streams: Sequence[EncodedStream]) -> int:

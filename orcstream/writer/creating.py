@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from orcstream.codec.arrow_schema import schema_of
-from orcstream.errors import Unsupported
+from orcstream.encryption import Encrypt
+from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.keys import KeyProvider
 from orcstream.io.sink import open_sink
 from orcstream.schema import Schema
+from orcstream.writer.file_keys import draw_keys
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, WriteOptions
 from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
 from orcstream.writer.workers import Workers
@@ -50,6 +53,8 @@ def create(
     encode_threads: int | None = None,
     overwrite: bool = True,
     growing: bool = False,
+    encrypt: Sequence[Encrypt] = (),
+    keys: KeyProvider | None = None,
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> Creating:
@@ -82,9 +87,12 @@ def create(
     - `growing`: the file is there from the start and can be read while it is written: each `flush` lets
       readers have what was written up to it (`open` with ``follow=True``). For local paths, HDFS and
       ``memory://``, where no file of that name may be yet; `Unsupported` elsewhere.
+    - `encrypt`: columns to encrypt, each with all below it, and what stands for their values in clear: a list
+      of `Encrypt`. `keys` is where their master keys are; every file gets local keys of its own, drawn before
+      anything else is done.
 
-    Raises `UsageError` for options that cannot be, `SchemaMismatch` for a schema that is none, and the
-    errors of the store.
+    Raises `UsageError` for options that cannot be, `SchemaMismatch` for a schema that is none,
+    `KeyUnavailable` for a key that is not there or refused, and the errors of the stores of keys and files.
     """
     options = WriteOptions(
         compression=compression,
@@ -102,13 +110,16 @@ def create(
         lossy_timestamps=lossy_timestamps,
         memory_limit=memory_limit,
         encode_threads=encode_threads,
+        encrypt=encrypt,
     )
+    if encrypt and keys is None:
+        raise UsageError("encrypted columns need keys: give create() a key provider")
     found = None if schema is None else schema_of(schema)
     if found is not None:
         options.encode_options(found)
     metadata = metadata_of(user_metadata or {})
     place = Place(url, overwrite, growing, storage_options, options.sink_options(sink_options))
-    return Creating(place, found, options, metadata)
+    return Creating(place, found, options, metadata, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +158,13 @@ class Creating:
         schema: Schema | None,
         options: WriteOptions,
         user_metadata: Mapping[str, bytes],
+        keys: KeyProvider | None = None,
     ) -> None:
         self._place = place
         self._schema = schema
         self.options = options
         self._user_metadata = user_metadata
+        self._keys = keys
         self._writer: OrcWriter | None = None
 
     def __await__(self) -> Generator[Any, None, OrcWriter]:
@@ -169,7 +182,8 @@ class Creating:
 
     async def create(self, workers: Workers | None = None) -> OrcWriter:
         """The writer; several may share `workers`."""
+        keys = await draw_keys(self._keys, self.options.key_names)
         outlet = await self._place.open()
         return OrcWriter(
-            outlet, self._schema, self.options, user_metadata=self._user_metadata, workers=workers
+            outlet, self._schema, self.options, user_metadata=self._user_metadata, keys=keys, workers=workers
         )

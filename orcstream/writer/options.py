@@ -12,7 +12,9 @@ from typing import Any
 
 from orcstream.codec.bloom_build import bloom_size, can_have_bloom
 from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.encoder import EncodeOptions
+from orcstream.codec.encoder import EncodeOptions, EncryptedRoot
+from orcstream.codec.mask import mask_of, parse_mask
+from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.schema import FileColumn, Schema, Type, find_column
@@ -33,6 +35,7 @@ _MOST_BLOCK_BYTES = (1 << 23) - 1
 _PART_BYTES = 8 << 20
 
 Blooms = Mapping[str, float] | Sequence[str] | None
+_Name = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ class WriteOptions:
     lossy_timestamps: bool = False
     memory_limit: int = DEFAULT_MEMORY_LIMIT
     encode_threads: int | None = None
+    encrypt: Sequence[Encrypt] = ()
 
     def __post_init__(self) -> None:
         _among("compression", self.compression, [kind.name.lower() for kind in Compression])
@@ -73,6 +77,7 @@ class WriteOptions:
             raise UsageError(f"dictionary_threshold must be between 0 and 1, not {threshold!r}")
         _zone("timezone", self.timezone)
         self.new_compressor()
+        _encrypts(self.encrypt)
 
     @property
     def codec(self) -> Compression:
@@ -112,8 +117,21 @@ class WriteOptions:
         in_flight_bytes = self.memory_limit // 4
         return SinkOptions(part_bytes=min(_PART_BYTES, in_flight_bytes), in_flight_bytes=in_flight_bytes)
 
+    @property
+    def key_names(self) -> list[str]:
+        """The master key of each encrypted column, in the order of the variants of any schema."""
+        return sorted(some.key for some in self.encrypt for _ in some.columns)
+
+    @property
+    def encrypted_names(self) -> list[_Name]:
+        """The encrypted columns, as given."""
+        return [name for some in self.encrypt for name in some.columns]
+
     def encode_options(self, schema: Schema) -> EncodeOptions:
-        """How a file of a schema is encoded. Raises UsageError for blooms of columns that have none."""
+        """How a file of a schema is encoded.
+
+        Raises UsageError for columns that are not there, and for what they cannot have.
+        """
         return EncodeOptions(
             compression=self.codec,
             block_size=self._block_bytes(schema.column_count),
@@ -125,6 +143,7 @@ class WriteOptions:
             original_blooms=self.original_blooms,
             zone=load_zone(self.timezone),
             hybrid=self.calendar == "hybrid",
+            encrypted=self._encrypted(schema),
         )
 
     def _block_bytes(self, column_count: int) -> int:
@@ -159,7 +178,33 @@ class WriteOptions:
         return found
 
 
-def _column(schema: Schema, name: str) -> Type:
+    def _encrypted(self, schema: Schema) -> dict[FileColumn, EncryptedRoot]:
+        """In the order of variants: by key, then by column."""
+        found: dict[FileColumn, tuple[str, Mask, _Name]] = {}
+        for some in self.encrypt:
+            mask = parse_mask(some.mask) if isinstance(some.mask, str) else some.mask
+            for name in some.columns:
+                type_ = _column(schema, name)
+                if type_.column_id in found:
+                    raise UsageError(f"the column {name!r} is encrypted twice")
+                found[type_.column_id] = (some.key, mask, name)
+                # Raises for masks that this type cannot have.
+                mask_of(type_, mask)
+        outer: FileColumn | None = None
+        for column in sorted(found):
+            if outer is not None and column <= schema.types[outer].last_column_id:
+                raise UsageError(
+                    f"the column {found[column][2]!r} lies within {found[outer][2]!r}: both cannot be encrypted"
+                )
+            outer = column
+        ordered = sorted(found.items(), key=lambda item: (item[1][0], item[0]))
+        return {
+            column: EncryptedRoot(variant, column, key, mask)
+            for variant, (column, (key, mask, _)) in enumerate(ordered)
+        }
+
+
+def _column(schema: Schema, name: _Name) -> Type:
     type_ = schema.root
     for index in find_column(schema.root, name):
         type_ = type_.children[index]
@@ -169,6 +214,21 @@ def _column(schema: Schema, name: str) -> Type:
 def _among(name: str, value: object, allowed: Any) -> None:
     if not isinstance(value, str) or value not in allowed:
         raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def _encrypts(given: object) -> None:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise UsageError(f"encrypt is a list of Encrypt, not {given!r}")
+    for some in given:
+        if not isinstance(some, Encrypt):
+            raise UsageError(f"encrypt is a list of Encrypt, not of {some!r}")
+        columns: Any = some.columns
+        if not isinstance(some.key, str) or not some.key:
+            raise UsageError(f"the key of encrypted columns is a name, not {some.key!r}")
+        if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+            raise UsageError(f"the columns that {some.key!r} encrypts are a list of names, not {columns!r}")
+        if not isinstance(some.mask, Mask):
+            parse_mask(some.mask)
 
 
 def _zone(name: str, value: object) -> None:

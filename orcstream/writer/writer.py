@@ -23,6 +23,7 @@ from orcstream.codec.compression import Compressor
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
+from orcstream.codec.variants import FileKeys
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
@@ -58,11 +59,13 @@ class OrcWriter:
         options: WriteOptions,
         *,
         user_metadata: Mapping[str, bytes],
+        keys: FileKeys,
         workers: Workers | None = None,
     ) -> None:
         self._outlet = outlet
         self._options = options
         self._user_metadata = dict(user_metadata)
+        self._keys = keys
         self._workers = workers or Workers(options.threads, options.new_compressor)
         self._outflow = Outflow(outlet.write)
         self._encoder: FileEncoder | None = None
@@ -174,7 +177,11 @@ class OrcWriter:
 
     def _new_encoder(self, schema: Schema, options: EncodeOptions) -> FileEncoder:
         return FileEncoder(
-            schema, options, writer_timezone=self._options.timezone, software_version=_software_version()
+            schema,
+            options,
+            writer_timezone=self._options.timezone,
+            software_version=_software_version(),
+            keys=self._keys,
         )
 
     def _next(self, batches: Iterator[IngestedRows], options: EncodeOptions) -> IngestedRows | None:
@@ -227,7 +234,7 @@ class OrcWriter:
         begin = encoder.position
         header = encoder.header() if not begin else b""
         pieces = await self._workers.alone(
-            lambda compressor: encoder.lay_out(columns, stripe.row_count, compressor)
+            lambda compressor: encoder.lay_out(stripe, columns, compressor)
         )
         columns.clear()
         await self._outflow.start(_with_header(header, pieces), encoder.position - begin)
