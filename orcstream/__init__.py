@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from orcstream import blocking
     from orcstream.batch import Batch, Column, ReadResult, UnionValue
+    from orcstream.encryption import Encrypt, Mask
     from orcstream.errors import (
         ColumnNotFound,
         CommitFailed,
@@ -58,6 +59,7 @@ __all__ = [
     "CorruptStream",
     "CorruptStripe",
     "CorruptTail",
+    "Encrypt",
     "Explanation",
     "Expr",
     "FileStream",
@@ -66,6 +68,7 @@ __all__ = [
     "Ingester",
     "IoOptions",
     "Leftover",
+    "Mask",
     "MergeResult",
     "NotOrcFile",
     "OrcError",
@@ -110,6 +113,7 @@ _HOMES = {
     "CorruptStream": "orcstream.errors",
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
+    "Encrypt": "orcstream.encryption",
     "Explanation": "orcstream.reader.explain",
     "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",
@@ -118,6 +122,7 @@ _HOMES = {
     "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
     "Leftover": "orcstream.io.byte_sink",
+    "Mask": "orcstream.encryption",
     "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",
     "OrcError": "orcstream.errors",

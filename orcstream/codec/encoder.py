@@ -121,7 +121,7 @@ class EncodedStream:
 class EncodedColumn:
     """What one column gives to a stripe; `index` and `data` are its streams of either area.
 
-    An encrypted column gives two of these: its masked form, and its values with the number of their `variant`.
+    An encrypted column gives two: its masked form, and its values with the number of their `variant`.
     """
 
     column: FileColumn

@@ -56,7 +56,8 @@ def encoder_of(type_: Type, options: EncodeOptions) -> SubtreeEncoder:
 class _TwoForms:
     """An encrypted column: its values, which become a variant, and what its mask makes of them.
 
-    Of the values nothing may reach the masked form's streams, indexes or statistics; that has no bloom filters.
+    Nothing of the values may reach the streams, indexes and statistics of the masked form; that has no bloom
+    filters.
     """
 
     def __init__(self, type_: Type, options: EncodeOptions, encrypted: EncryptedRoot) -> None:

@@ -37,7 +37,7 @@ from orcstream.codec.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.codec.variants import FileKeys, FileVariants
+from orcstream.codec.variants import NO_KEYS, FileKeys, FileVariants
 from orcstream.errors import Unsupported
 from orcstream.schema import FileColumn, Kind, Schema
 
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["Chunk", "FileEncoder", "StripeEncoder"]
 
 _MAGIC = b"ORC"
-_NO_KEYS = FileKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class FileEncoder:
         *,
         writer_timezone: str,
         software_version: str,
-        keys: FileKeys = _NO_KEYS,
+        keys: FileKeys = NO_KEYS,
     ) -> None:
         self.schema = schema
         self.options = options

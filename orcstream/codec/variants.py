@@ -29,7 +29,7 @@ from orcstream.codec.wire import join_field
 from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey, Mask
 from orcstream.schema import FileColumn, Schema, Type
 
-__all__ = ["FileKeys", "FileVariants", "streams_of"]
+__all__ = ["NO_KEYS", "FileKeys", "FileVariants"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,9 @@ class FileKeys:
     provider: KeyProviderKind = KeyProviderKind.UNKNOWN
     keys: Mapping[str, EncryptionKey] = field(default_factory=dict)
     local: tuple[LocalKey, ...] = ()
+
+
+NO_KEYS = FileKeys()
 
 
 class FileVariants:
@@ -85,7 +88,7 @@ class FileVariants:
     def in_stripe(self, hidden: Sequence[Sequence[EncodedColumn]]) -> tuple[StripeVariant, ...]:
         """What a stripe footer says of the variants."""
         return tuple(
-            StripeVariant(root.root, streams_of(columns), tuple(column.encoding for column in columns))
+            StripeVariant(root.root, _streams_of(columns), tuple(column.encoding for column in columns))
             for root, columns in zip(self._roots, hidden, strict=True)
         )
 
@@ -108,7 +111,9 @@ class FileVariants:
         variants: list[EncryptionVariant] = []
         pieces: list[bytes] = []
 
-        def sealed(root: EncryptedRoot, column: FileColumn, kind: StreamKind, parts: Iterable[bytes]) -> bytes:
+        def sealed(
+            root: EncryptedRoot, column: FileColumn, kind: StreamKind, parts: Iterable[bytes]
+        ) -> bytes:
             framed = frame_metadata(join_field(1, parts), self._options.block_size, compressor)
             key = self._keys.local[root.variant].key
             return stream_cipher(key, column, kind, stripe_id).apply(framed)
@@ -133,7 +138,7 @@ class FileVariants:
         return encryption, b"".join(pieces)
 
 
-def streams_of(columns: Sequence[EncodedColumn]) -> tuple[StreamInformation, ...]:
+def _streams_of(columns: Sequence[EncodedColumn]) -> tuple[StreamInformation, ...]:
     """All streams of some columns: those of the index area, then those of the data area."""
     index = [stream.information for column in columns for stream in column.index]
     return (*index, *(stream.information for column in columns for stream in column.data))

@@ -20,7 +20,7 @@ from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider
 from orcstream.io.sink import open_sink
 from orcstream.schema import Schema
-from orcstream.writer.file_keys import draw_keys
+from orcstream.writer.file_keys import current_keys, draw_keys
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, WriteOptions
 from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
 from orcstream.writer.workers import Workers
@@ -53,7 +53,7 @@ def create(
     encode_threads: int | None = None,
     overwrite: bool = True,
     growing: bool = False,
-    encrypt: Sequence[Encrypt] = (),
+    encrypt: Sequence[Encrypt] | None = None,
     keys: KeyProvider | None = None,
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
@@ -110,9 +110,9 @@ def create(
         lossy_timestamps=lossy_timestamps,
         memory_limit=memory_limit,
         encode_threads=encode_threads,
-        encrypt=encrypt,
+        encrypt=() if encrypt is None else encrypt,
     )
-    if encrypt and keys is None:
+    if options.encrypt and keys is None:
         raise UsageError("encrypted columns need keys: give create() a key provider")
     found = None if schema is None else schema_of(schema)
     if found is not None:
@@ -179,6 +179,11 @@ class Creating:
     ) -> None:
         if self._writer is not None:
             await self._writer.__aexit__(kind, error, trace)
+
+    async def check_keys(self) -> None:
+        """Raises what `create` would raise where a master key cannot be had."""
+        if self._keys is not None:
+            await current_keys(self._keys, self.options.key_names)
 
     async def create(self, workers: Workers | None = None) -> OrcWriter:
         """The writer; several may share `workers`."""

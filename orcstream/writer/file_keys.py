@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from orcstream.codec.variants import FileKeys
+from orcstream.codec.variants import NO_KEYS, FileKeys
 from orcstream.encryption import EncryptionKey, LocalKey
 from orcstream.errors import KeyUnavailable
 from orcstream.io.keys import KeyProvider
@@ -25,7 +25,7 @@ async def draw_keys(provider: KeyProvider | None, names: Sequence[str]) -> FileK
     Raises what the provider raises, and `KeyUnavailable` where it gives what is no key.
     """
     if provider is None or not names:
-        return FileKeys()
+        return NO_KEYS
     keys = await current_keys(provider, names)
     drawn: list[LocalKey | None] = [None] * len(names)
     failures: list[Exception] = []

@@ -66,7 +66,7 @@ def ingest(
     - `overwrite`: whether a file that is there already may be replaced.
     - `create_options`: those of `create`, for each file.
 
-    Raises `UsageError` for what cannot be.
+    Raises `UsageError` for what cannot be, and `KeyUnavailable` for keys that are not there or refused.
     """
     for name in create_options:
         if name in _OWN or name not in inspect.signature(create).parameters:
@@ -94,7 +94,10 @@ def ingest(
     file_schema = None
     if found is not None:
         file_schema = Partitioner(found, template.columns, keep=keep_partition_columns).file_schema
-    new_file("file:///", file_schema)
+    first = new_file("file:///", file_schema)
+    for column in template.columns:
+        if {column, (column,)} & set(first.options.encrypted_names):
+            raise UsageError(f"the column {column!r} cannot be encrypted: the names of files have its values")
     options = IngestOptions(
         template=template,
         keep_partition_columns=keep_partition_columns,
@@ -108,15 +111,16 @@ def ingest(
         new_file=new_file,
         growing=growing,
     )
-    return Ingesting(options, found)
+    return Ingesting(options, found, first)
 
 
 class Ingesting:
     """An ingest about to begin: await it, or enter it."""
 
-    def __init__(self, options: IngestOptions, schema: Schema | None) -> None:
+    def __init__(self, options: IngestOptions, schema: Schema | None, first: Creating) -> None:
         self._options = options
         self._schema = schema
+        self._first = first
         self._ingester: Ingester | None = None
 
     def __await__(self) -> Generator[Any, None, Ingester]:
@@ -133,6 +137,7 @@ class Ingesting:
             await self._ingester.__aexit__(kind, error, trace)
 
     async def _begin(self) -> Ingester:
+        await self._first.check_keys()
         return Ingester(self._options, self._schema)
 
 

@@ -177,7 +177,6 @@ class WriteOptions:
             found[type_.column_id] = share
         return found
 
-
     def _encrypted(self, schema: Schema) -> dict[FileColumn, EncryptedRoot]:
         """In the order of variants: by key, then by column."""
         found: dict[FileColumn, tuple[str, Mask, _Name]] = {}
@@ -194,7 +193,7 @@ class WriteOptions:
         for column in sorted(found):
             if outer is not None and column <= schema.types[outer].last_column_id:
                 raise UsageError(
-                    f"the column {found[column][2]!r} lies within {found[outer][2]!r}: both cannot be encrypted"
+                    f"the column {found[column][2]!r} lies within {found[outer][2]!r}, which is encrypted"
                 )
             outer = column
         ordered = sorted(found.items(), key=lambda item: (item[1][0], item[0]))
@@ -216,17 +215,16 @@ def _among(name: str, value: object, allowed: Any) -> None:
         raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
 
 
-def _encrypts(given: object) -> None:
-    if isinstance(given, str) or not isinstance(given, Sequence):
+def _encrypts(given: Any) -> None:
+    if not isinstance(given, list | tuple) or not all(isinstance(some, Encrypt) for some in given):
         raise UsageError(f"encrypt is a list of Encrypt, not {given!r}")
     for some in given:
-        if not isinstance(some, Encrypt):
-            raise UsageError(f"encrypt is a list of Encrypt, not of {some!r}")
+        key: Any = some.key
         columns: Any = some.columns
-        if not isinstance(some.key, str) or not some.key:
-            raise UsageError(f"the key of encrypted columns is a name, not {some.key!r}")
-        if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
-            raise UsageError(f"the columns that {some.key!r} encrypts are a list of names, not {columns!r}")
+        if not isinstance(key, str) or not key:
+            raise UsageError(f"the key of encrypted columns is a name, not {key!r}")
+        if not isinstance(columns, list | tuple) or not columns:
+            raise UsageError(f"the columns that {key!r} encrypts are a list of names, not {columns!r}")
         if not isinstance(some.mask, Mask):
             parse_mask(some.mask)
 

@@ -23,7 +23,7 @@ from orcstream.codec.compression import Compressor
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.codec.variants import FileKeys
+from orcstream.codec.variants import NO_KEYS, FileKeys
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
@@ -59,7 +59,7 @@ class OrcWriter:
         options: WriteOptions,
         *,
         user_metadata: Mapping[str, bytes],
-        keys: FileKeys,
+        keys: FileKeys = NO_KEYS,
         workers: Workers | None = None,
     ) -> None:
         self._outlet = outlet
@@ -233,9 +233,7 @@ class OrcWriter:
         self._stripe = None
         begin = encoder.position
         header = encoder.header() if not begin else b""
-        pieces = await self._workers.alone(
-            lambda compressor: encoder.lay_out(stripe, columns, compressor)
-        )
+        pieces = await self._workers.alone(lambda compressor: encoder.lay_out(stripe, columns, compressor))
         columns.clear()
         await self._outflow.start(_with_header(header, pieces), encoder.position - begin)
 
