@@ -1,7 +1,7 @@
 """A whole-file reader: bytes to neutral values (specification: "File Tail", "Stripes", "Column Encodings").
 
 Reads everything a file holds, one column of one stripe at a time, in plain lists. No encryption (masked
-values come out), no pruning, no limits: give it small files.
+values come out; see `encryption`), no pruning, no limits: give it small files.
 """
 
 from __future__ import annotations
@@ -139,10 +139,13 @@ def read(data: bytes, *, default_zone: str = "UTC", proleptic: bool = False) -> 
         tail = replace(tail, calendar=2)
     rows: list[object] = []
     for span in tail.stripes:
-        footer = read_stripe(data, tail, span)
-        decoder = _Decoder(tail, footer, footer.zone or default_zone)
-        rows += decoder.column(tail.schema, 0, span.row_count)
+        rows += rows_of(tail, read_stripe(data, tail, span), span.row_count, default_zone)
     return tail.schema, rows
+
+
+def rows_of(tail: Tail, footer: StripeFooter, count: int, default_zone: str = "UTC") -> list[object]:
+    """The rows of a stripe."""
+    return _Decoder(tail, footer, footer.zone or default_zone).column(tail.schema, 0, count)
 
 
 @dataclass(frozen=True)
