@@ -41,6 +41,8 @@ _INTEGERS = {Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8"}
 # When a dictionary has to show that it pays: after so many rows, or bytes, at the latest.
 _TRIAL_ROWS = 10_000
 _TRIAL_BYTES = 1 << 20
+# Masks may make longer texts than those that are masked; no more than these of so many rows are held.
+_MASKED_ROWS = 1 << 16
 
 
 def encoder_of(type_: Type, options: EncodeOptions) -> SubtreeEncoder:
@@ -62,7 +64,7 @@ class _TwoForms:
 
     def __init__(self, type_: Type, options: EncodeOptions, encrypted: EncryptedRoot) -> None:
         self._variant = encrypted.variant
-        self._masking = mask_of(type_, encrypted.mask)
+        self._masking = mask_of(type_, encrypted.mask, options.zone)
         self._masked = encoder_of(type_, replace(options, encrypted={}, blooms={}))
         self._values = encoder_of(type_, replace(options, encrypted={}))
 
@@ -71,7 +73,9 @@ class _TwoForms:
         self._values.begin_group()
 
     def add(self, field: Field, vector: Vector) -> None:
-        self._masked.add(field, self._masking.apply(field, vector))
+        for start in range(0, vector.length, _MASKED_ROWS):
+            some = vector.slice(start, min(vector.length, start + _MASKED_ROWS))
+            self._masked.add(field, self._masking.apply(field, some))
         self._values.add(field, vector)
 
     def end_group(self) -> None:

@@ -17,7 +17,7 @@ from orcstream.codec.mask import mask_of, parse_mask
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.schema import FileColumn, Schema, Type, find_column
+from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
 from orcstream.zones import find_zone, load_zone
 
 __all__ = ["DEFAULT_MEMORY_LIMIT", "WriteOptions"]
@@ -181,14 +181,11 @@ class WriteOptions:
         """In the order of variants: by key, then by column."""
         found: dict[FileColumn, tuple[str, Mask, _Name]] = {}
         for some in self.encrypt:
-            mask = parse_mask(some.mask) if isinstance(some.mask, str) else some.mask
             for name in some.columns:
                 type_ = _column(schema, name)
                 if type_.column_id in found:
                     raise UsageError(f"the column {name!r} is encrypted twice")
-                found[type_.column_id] = (some.key, mask, name)
-                # Raises for masks that this type cannot have.
-                mask_of(type_, mask)
+                found[type_.column_id] = (some.key, _mask(some.mask), name)
         outer: FileColumn | None = None
         for column in sorted(found):
             if outer is not None and column <= schema.types[outer].last_column_id:
@@ -225,8 +222,16 @@ def _encrypts(given: Any) -> None:
             raise UsageError(f"the key of encrypted columns is a name, not {key!r}")
         if not isinstance(columns, list | tuple) or not columns:
             raise UsageError(f"the columns that {key!r} encrypts are a list of names, not {columns!r}")
-        if not isinstance(some.mask, Mask):
-            parse_mask(some.mask)
+        # Raises for a mask that there is not; what it makes of a type does not matter here.
+        mask_of(Type(Kind.STRUCT), _mask(some.mask))
+
+
+def _mask(given: Any) -> Mask:
+    if isinstance(given, str):
+        return parse_mask(given)
+    if not isinstance(given, Mask) or not isinstance(given.parameters, tuple):
+        raise UsageError(f"a mask is a Mask or text, not {given!r}")
+    return given
 
 
 def _zone(name: str, value: object) -> None:
