@@ -1,10 +1,10 @@
 """What stands in a file instead of encrypted values: masks of vectors, as texts, and as files name them.
 
 Knows the masks by name and takes nested types apart; what "redact" makes of values is in `codec.redaction`.
-Must not know keys, streams or stripes. Contract: a masked vector has the field and the rows of the one it is
-made of, and nothing of its values: neither in buffers beyond its rows nor beneath nulls. Of vectors is expected
-what encoders expect (`codec.fitting`). Masks are those of ORC Java (`org.apache.orc.impl.mask`); docs/masks.md
-has the differences. Specification: "Column Encryption".
+Must not know keys, streams or stripes. Contract: a masked vector has the field and the rows of the one it
+is made of, and nothing of its values: neither in buffers beyond its rows nor beneath nulls. Of vectors is
+expected what encoders expect (`codec.fitting`). Masks are those of ORC Java (`org.apache.orc.impl.mask`);
+docs/masks.md has the differences. Specification: "Column Encryption".
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def mask_of(type_: Type, mask: Mask, zone: ZoneRules = UTC) -> Masking:
 
 
 def data_mask(mask: Mask, columns: Iterable[FileColumn]) -> DataMask:
-    """What a file says of the mask of some columns: name and parameters as they were given, as ORC Java has it."""
+    """What a file says of the mask of some columns: name and parameters as they were given, as from ORC Java."""
     return DataMask(mask.name, mask.parameters, tuple(columns))
 
 
@@ -68,8 +68,8 @@ def parse_mask(mask: str | Mask) -> Mask:
     """The mask of a text in the form of ORC's option ``orc.mask``: a name, and parameters after commas.
 
     Each is of letters, digits and ``_``, or anything between back quotes, where two of them stand for one:
-    ``redact,Xx9`` or ``redact,`X#9`,`2000 _ 1`,`0:2,-1:-1```. A `Mask` is answered as it is. Raises UsageError
-    for text of another form; whether the mask exists is for `mask_of` to say.
+    ``redact,Xx9`` or ``redact,`X#9`,`2000 _ 1`,`0:2,-1:-1```. A `Mask` is answered as it is. Raises
+    UsageError for text of another form; whether the mask exists is for `mask_of` to say.
     """
     if isinstance(mask, Mask):
         return mask
@@ -81,8 +81,8 @@ def parse_mask(mask: str | Mask) -> Mask:
             return Mask(names[0], tuple(names[1:]))
         if mask[at] != ",":
             raise UsageError(
-                f"no mask: {mask!r:.200}, at character {at}; parameters follow a comma, in back quotes where they "
-                "have other characters than letters, digits and '_'"
+                f"no mask: {mask!r:.200}, at character {at}; parameters follow a comma, in back quotes where "
+                "they have other characters than letters, digits and '_'"
             )
         at += 1
 
@@ -132,8 +132,8 @@ class Masking:
     def apply(self, field: Field, vector: Vector) -> Vector:
         """The masked vector, of the same field.
 
-        Raises Unsupported (`vector_too_large`) where masked texts are too many bytes for one vector, ValueError
-        for vectors whose offsets contradict their buffers.
+        Raises Unsupported (`vector_too_large`) where masked texts are too many bytes for one vector,
+        ValueError for vectors whose offsets contradict their buffers.
         """
         if self._leaves is None:
             return nulls_of(field, vector.length)

@@ -117,8 +117,8 @@ def redaction_of(parameters: Sequence[str]) -> Redaction:
 def _characters(text: str) -> tuple[int, ...]:
     if len(text) > len(_DEFAULTS):
         raise UsageError(
-            f"the replacements {text!r:.100} of the mask 'redact' are more than {len(_DEFAULTS)}: one for each of "
-            "upper case, lower case, digits, symbols, punctuation, separators, other letters, marks, other "
+            f"the replacements {text!r:.100} of the mask 'redact' are more than {len(_DEFAULTS)}: one for each "
+            "of upper case, lower case, digits, symbols, punctuation, separators, other letters, marks, other "
             "numbers, the rest"
         )
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -134,8 +134,8 @@ def _parts(text: str) -> tuple[int, ...]:
         words.pop()
     if len(words) > len(_PARTS):
         raise UsageError(
-            f"the mask 'redact' replaces {len(_PARTS)} parts of times (year, month, day, hour, minute, second), "
-            f"and {text!r:.100} has {len(words)}"
+            f"the mask 'redact' replaces {len(_PARTS)} parts of times (year, month, day, hour, minute, "
+            f"second), and {text!r:.100} has {len(words)}"
         )
     return (*map(_part, words, _MOST), *_PARTS[len(words) :])
 
@@ -198,8 +198,15 @@ class Redaction:
 
     @property
     def _digit(self) -> int:
-        """The digit that stands for all of a number: that of the replacement, 9 where it has none."""
-        value = unicodedata.numeric(chr(self.replacements[_DIGIT]), -1)
+        """The digit that stands for those of a number: that of the replacement, 9 where it has none.
+
+        Java knows the numbers of characters from the table of Unicode that has those of Han only where they are
+        variants of others.
+        """
+        character = chr(self.replacements[_DIGIT])
+        if unicodedata.category(character)[0] != "N" and not unicodedata.decomposition(character):
+            return 9
+        value = unicodedata.numeric(character, -1)
         return int(value) if 0 <= value <= 9 and value == int(value) else 9
 
     def _texts(self, field: Field, vector: Vector) -> Vector:
@@ -302,7 +309,7 @@ class Redaction:
         return np.where(written.view(np.bool_), masked, np.nan)  # "NaN" has no digits
 
     def _decimals(self, field: Field, vector: Vector) -> Vector:
-        """Digit by digit; null where that is more than the type holds, as Java reads it back."""
+        """Digit by digit; null where that is more than the type holds."""
         valid, words = _words(vector)
         read = np.ones(vector.length, "u1") if valid is None else valid.astype("u1")
         masked = np.empty((vector.length, 2), "i8")
