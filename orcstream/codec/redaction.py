@@ -272,8 +272,8 @@ class Redaction:
         count = len(values)
         read = np.ones(count, "u1")
         replacement, digit = self.replacements[_DIGIT], self._digit
-        # Java reads decimal digits of any script.
-        if unicodedata.decimal(chr(replacement), None) is not None:
+        # Java reads decimal digits of any script that has 16 bits for them.
+        if replacement < 0x10000 and unicodedata.decimal(chr(replacement), None) is not None:
             replacement = ord("0") + digit
         texts = self._digits_replaced(_format.format_ints(values, read), count, replacement)
         masked = window(_parse.parse_ints(*texts, read), "i8", 0, count)

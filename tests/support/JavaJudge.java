@@ -514,6 +514,7 @@ public final class JavaJudge {
     return out.toString();
   }
 
+  /** Room for the items of lists; and nulls of structs, which Java's masks forget (what was there before stays). */
   private static void makeRoom(ColumnVector source, ColumnVector target) {
     if (source instanceof ListColumnVector) {
       ListColumnVector list = (ListColumnVector) source;
@@ -526,6 +527,7 @@ public final class JavaJudge {
       makeRoom(map.keys, ((MapColumnVector) target).keys);
       makeRoom(map.values, ((MapColumnVector) target).values);
     } else if (source instanceof StructColumnVector) {
+      System.arraycopy(source.isNull, 0, target.isNull, 0, source.isNull.length);
       for (int i = 0; i < ((StructColumnVector) source).fields.length; i++) {
         makeRoom(((StructColumnVector) source).fields[i], ((StructColumnVector) target).fields[i]);
       }
