@@ -117,9 +117,9 @@ def redaction_of(parameters: Sequence[str]) -> Redaction:
 def _characters(text: str) -> tuple[int, ...]:
     if len(text) > len(_DEFAULTS):
         raise UsageError(
-            f"the replacements {text!r:.100} of the mask 'redact' are more than {len(_DEFAULTS)}: one for each "
-            "of upper case, lower case, digits, symbols, punctuation, separators, other letters, marks, other "
-            "numbers, the rest"
+            f"the replacements {text!r:.100} of the mask 'redact' are more than {len(_DEFAULTS)}: of upper "
+            "case, lower case, digits, symbols, punctuation, separators, other letters, marks, other numbers "
+            "and the rest"
         )
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise UsageError(f"the replacements {text!r:.100} of the mask 'redact' are no text")
@@ -200,8 +200,8 @@ class Redaction:
     def _digit(self) -> int:
         """The digit that stands for those of a number: that of the replacement, 9 where it has none.
 
-        Java knows the numbers of characters from the table of Unicode that has those of Han only where they are
-        variants of others.
+        Java knows the numbers of characters from the table of Unicode that has those of Han only where they
+        are variants of others.
         """
         character = chr(self.replacements[_DIGIT])
         if unicodedata.category(character)[0] != "N" and not unicodedata.decomposition(character):

@@ -1,4 +1,4 @@
-"""Neutral values through our masks and back: as rows that users hand in, and as a table of the results to compare."""
+"""Neutral values through our masks and back, and what of the results can be compared."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def masked(type_: T, mask: str | Mask, rows: Sequence[Any], zone: ZoneRules = UT
 def comparable(type_: T, value: Any) -> Any:
     """Values with what their types do not distinguish taken away.
 
-    Integers of more bits than their type keep the lower ones; floats have 32 bits; blanks (and the NUL that ORC Java
-    pads with) at the end of a char do not count; a union whose child 0 is null is null.
+    Integers of more bits than their type keep the lower ones; floats have 32 bits; blanks (and the NUL that
+    ORC Java pads with) at the end of a char do not count; a union whose child 0 is null is null.
     """
     if value is None:
         return None
