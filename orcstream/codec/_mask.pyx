@@ -177,6 +177,7 @@ def redact_texts(
     cdef int32_t* ends = <int32_t*> out_offsets.ptr
     cdef const uint8_t* text = NULL
     cdef Py_ssize_t row = 0, length = 0, total = 0
+    cdef bint same = True
     rules_of(&rules, blocks, classes, replacements, ranges)
     ends[0] = 0
     with nogil:
@@ -196,14 +197,13 @@ def redact_texts(
     out = allocate(total)
     with nogil:
         for row in range(count):
-            length = texts.at(row, &text)
-            if length > 0:
+            length = max(texts.at(row, &text), 0)
+            if length:
                 length = redact(&rules, text, length, out.ptr + ends[row], ends[row + 1] - ends[row])
-                if length != ends[row + 1] - ends[row]:
-                    length = -2
-            if length == -2:
+            same = length == ends[row + 1] - ends[row]
+            if not same:
                 break
-    if length == -2:
+    if not same:
         raise ValueError("texts that change while they are read")
     return out_offsets, out
 
@@ -435,4 +435,6 @@ def digests(offsets, data, bitmap, Py_ssize_t first, Py_ssize_t count, bint hexa
             ends[row + 1] = <int32_t> (at - out.ptr)
     if length == -2:
         raise ValueError("offsets beyond the texts")
+    if at != out.ptr + out.nbytes:
+        raise ValueError("texts that change while they are read")
     return out_offsets, out

@@ -57,7 +57,7 @@ def mask_of(type_: Type, mask: Mask, zone: ZoneRules = UTC) -> Masking:
 
 
 def data_mask(mask: Mask, columns: Iterable[FileColumn]) -> DataMask:
-    """What a file says of the mask of some columns: name and parameters as they were given, as Java has it."""
+    """What a file says of the mask of some columns: name and parameters as they were given, as in Java."""
     return DataMask(mask.name, mask.parameters, tuple(columns))
 
 

@@ -190,7 +190,7 @@ def test_redaction_of_every_type(text: str) -> None:
 
 
 def test_every_character() -> None:
-    """The class of each code point, but for those of which Java's edition of Unicode does not know."""
+    """The class of each code point that Java's edition of Unicode and Python's both have."""
     points = [point for point in range(0x110000) if not 0xD800 <= point < 0xE000]
     letters = "ABCDEFGHIJ"
     rows = ["".join(map(chr, points[at : at + 4096])) for at in range(0, len(points), 4096)]
@@ -200,8 +200,8 @@ def test_every_character() -> None:
     assert set(ours) == set(letters)
     differing = [point for point, one, other in zip(points, ours, theirs, strict=True) if one != other]
     character = java_orc.java_class("java.lang.Character")
-    unassigned = character.UNASSIGNED
-    assert not [hex(point) for point in differing if character.getType(point) != unassigned]
+    known = [point for point in differing if unicodedata.category(chr(point)) != "Cn"]
+    assert not [hex(point) for point in known if character.getType(point) != character.UNASSIGNED]
 
 
 @given(data=st.data(), texts=st.lists(st.text(max_size=12), min_size=1, max_size=20))
@@ -270,7 +270,7 @@ CLOCKS = [
     ("", "_ _ _ 0"),
     ("", "_ _ _ _ _ _5"),
     ("", "_ _ _ _ 30 _"),
-    ("", "1982 1 1 0 15 0"),
+    ("", "1981 12 31 23 45 0"),
 ]
 
 
