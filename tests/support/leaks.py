@@ -7,6 +7,7 @@ that a file without encryption holds of the same columns: streams, statistics, f
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -20,10 +21,11 @@ from tests.support.reference.types import T
 from tests.support.reference.varint import write_varint
 
 # Shorter bytes than these are found anywhere, in what is encrypted, too.
-_LEAST_NUMBER = 4
-_LEAST_TEXT = 5
-_LEAST_STATISTICS = 4
+_LEAST_NUMBER = 5
+_LEAST_STATISTICS = 5
 _LEAST_STREAM = 12
+# Between the words of filters in their original form.
+_TAG_OF_WORDS = b"\x11"
 _EPOCH_2015 = 1_420_070_400
 
 
@@ -41,29 +43,28 @@ def clear_parts(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def leaks(data: bytes, traces: Mapping[str, Iterable[bytes]]) -> list[str]:
-    """What is found, and where."""
-    parts = [(where, part, _heads_of(part)) for where, part in clear_parts(data)]
-    return [
-        f"{what} in {where}: {trace[:40]!r}"
-        for what, found in traces.items()
-        for where, part, heads in parts
-        for trace in _candidates(sorted(set(found)), heads)
-        if trace in part
-    ]
+    """What is found, and where: one place for each kind of trace."""
+    parts = list(clear_parts(data))
+    everything = np.unique(np.concatenate([_fours(part) for _, part in parts]))
+    leaked = []
+    for what, found in traces.items():
+        # A search for each of them would take minutes.
+        wanted = sorted(found)
+        first = np.concatenate([_fours(trace[:4]) for trace in wanted]) if wanted else everything[:0]
+        for index in np.flatnonzero(np.isin(first, everything)):
+            places = [where for where, part in parts if wanted[index] in part]
+            if places:
+                leaked.append(f"{what} in {places[0]}: {wanted[index]!r:.80}")
+                break
+    return leaked
 
 
-def _heads_of(part: bytes) -> Any:
-    """Every four bytes that follow each other in it, as sorted numbers."""
+def _fours(part: bytes) -> Any:
+    """Every four bytes that follow each other, as numbers."""
     data = np.frombuffer(part, np.uint8).astype(np.uint32)
-    if len(data) < _LEAST_NUMBER:
+    if len(data) < 4:
         return np.empty(0, np.uint32)
-    return np.unique(data[:-3] | data[1:-2] << 8 | data[2:-1] << 16 | data[3:] << 24)
-
-
-def _candidates(traces: list[bytes], heads: Any) -> list[bytes]:
-    """Those whose first four bytes are somewhere: a search for each of them would take minutes."""
-    first = np.array([int.from_bytes(trace[:_LEAST_NUMBER], "little") for trace in traces], np.uint32)
-    return [traces[index] for index in np.flatnonzero(np.isin(first, heads))]
+    return data[:-3] | data[1:-2] << 8 | data[2:-1] << 16 | data[3:] << 24
 
 
 # --- of values -------------------------------------------------------------------------------------
@@ -83,8 +84,7 @@ def traces_of_values(type_: T, values: Iterable[Any]) -> set[bytes]:
 
 def _forms(type_: T, value: Any) -> Iterator[bytes]:
     if isinstance(value, str):
-        if len(value.encode()) >= _LEAST_TEXT:
-            yield value.encode()
+        yield value.encode()
     elif isinstance(value, bytes):
         yield value
     elif isinstance(value, float):
@@ -156,9 +156,9 @@ def _bits(index: bytes) -> set[bytes]:
     """The words of filters, two at a time, as long as they have bits."""
     found = set()
     for bloom in map(wire.parse, wire.blobs(wire.parse(index), 1)):
-        bits = wire.blob(bloom, 3) or b"".join(
-            word.to_bytes(8, "little") if isinstance(word, int) else word for word in bloom.get(2, [])
-        )
-        pairs = [bits[at : at + 16] for at in range(0, len(bits) - 15, 8)]
-        found.update(pair for pair in pairs if all(map(any, (pair[:8], pair[8:]))))
+        bits = wire.blob(bloom, 3)
+        words, between = [bits[at : at + 8] for at in range(0, len(bits), 8)], b""
+        if not words:
+            words, between = wire.blobs(bloom, 2), _TAG_OF_WORDS
+        found.update(between.join(pair) for pair in itertools.pairwise(words) if all(map(any, pair)))
     return found
