@@ -105,7 +105,10 @@ public final class JavaJudge {
     }
     VectorizedRowBatch batch = schema.createRowBatch(batchRows);
     proleptic(batch.cols);
-    try (Writer writer = JavaEncryption.patched(OrcFile.createWriter(new Path(path), writerOptions))) {
+    try (Writer writer = OrcFile.createWriter(new Path(path), writerOptions)) {
+      if (encrypt != null) {
+        JavaEncryption.patch(writer);
+      }
       for (String line : (Iterable<String>) lines.lines()::iterator) {
         JsonNode node = JSON.readTree(line);
         int row = batch.size++;
