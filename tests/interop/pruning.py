@@ -243,9 +243,7 @@ def truth_values(known: Known, predicate: Predicate, *, nan_is_largest: bool) ->
     return found
 
 
-def outcomes_of(
-    known: Known, predicate: Predicate, *, masked: frozenset[FileColumn] = frozenset()
-) -> tuple[list[Outcome], list[list[Outcome]]]:
+def outcomes_of(known: Known, predicate: Predicate) -> tuple[list[Outcome], list[list[Outcome]]]:
     """What is said to be possible in each stripe, and in each of its row groups."""
 
     def column_of(leaf: Leaf) -> FileColumn:
@@ -260,7 +258,6 @@ def outcomes_of(
             stripe.blooms,
             stripe.row_counts,
             known.trust.in_zone(stripe.zone),
-            masked=masked,
         )
         for stripe in known.stripes
     ]

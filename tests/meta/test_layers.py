@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "zones": {"errors", "codec"},
     "reader": {
         "_buffer",
+        "encryption",
         "errors",
         "byterange",
         "schema",
