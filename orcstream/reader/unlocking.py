@@ -102,7 +102,8 @@ class KeyRing:
             key, encrypted = one
             async with room:
                 try:
-                    self._found[one] = (await provider.decrypt_local_key(key, encrypted)).key
+                    local = await provider.decrypt_local_key(key, encrypted)
+                    self._found[one] = _checked(local.key, key)
                 except KeyUnavailable as error:
                     self._refused[key] = error
                 except Exception as error:  # noqa: BLE001  # raised below, alone: groups are not for users
@@ -301,6 +302,15 @@ def _encrypted_columns(
             EncryptedColumn(paths[root], root, key, tuple(keys.values()), masked_by, not form.is_masked(root))
         )
     return tuple(found)
+
+
+def _checked(local_key: bytes, key: EncryptionKey) -> bytes:
+    if len(local_key) != key.algorithm.key_bytes:
+        raise CorruptTail(
+            f"{_shown(key)} opens a local key of {len(local_key)} bytes, and the file needs "
+            f"{key.algorithm.key_bytes} for {key.algorithm.name}"
+        )
+    return local_key
 
 
 def _shown(key: EncryptionKey) -> str:
