@@ -184,7 +184,7 @@ async def test_another_key_of_that_name(name: str) -> None:
 
 async def test_a_key_of_another_length() -> None:
     provider = Provider()
-    provider.sent = lambda variant, key: bytes(48 - key.algorithm.key_bytes)
+    provider.sent = lambda variant, key: bytes(48 - len(local_key(variant, key)))
     with pytest.raises(CorruptTail, match=r"opens a local key of .* bytes, and the file needs"):
         await orcstream.open(FILE, keys=provider)
 
