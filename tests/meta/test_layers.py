@@ -88,6 +88,7 @@ PART_OF = {
     "cli_arrow": "cli",
     "cli_convert": "cli",
     "cli_input": "cli",
+    "cli_keys": "cli",
     "cli_progress": "cli",
     "cli_rows": "cli",
     "cli_text": "cli",
