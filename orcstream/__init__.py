@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from orcstream.reader.many import FileStream, open_many
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
-    from orcstream.reader.unlocking import EncryptedColumn
     from orcstream.schema import Schema
+    from orcstream.unlocking import EncryptedColumn
     from orcstream.writer.creating import create
     from orcstream.writer.ingester import IngestedFile, Ingester
     from orcstream.writer.ingesting import ingest
@@ -114,7 +114,7 @@ _HOMES = {
     "CorruptStream": "orcstream.errors",
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
-    "EncryptedColumn": "orcstream.reader.unlocking",
+    "EncryptedColumn": "orcstream.unlocking",
     "Explanation": "orcstream.reader.explain",
     "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",

@@ -42,8 +42,8 @@ from orcstream.reader.explain import Explanation
 from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
 from orcstream.reader.opening import Url
-from orcstream.reader.unlocking import EncryptedColumn
 from orcstream.schema import Schema
+from orcstream.unlocking import EncryptedColumn
 from orcstream.writer import creating as writer_creating
 from orcstream.writer import merge as writer_merge
 from orcstream.writer import writer as writer_writer

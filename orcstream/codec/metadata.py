@@ -337,6 +337,8 @@ def _stripes(
     """The stripes, with what encryption lets them inherit; none may leave the body or overlap another."""
     stripes: list[StripeInformation] = []
     variants = encryption.variants if encryption is not None else ()
+    if variants and len(messages) >= _MAX_STRIPE_ID:
+        raise CorruptTail(f"{len(messages)} stripes, and no counter for the encrypted statistics of so many")
     first_row = 0
     stripe_id, keys = 0, tuple[bytes, ...]()
     for index, message in enumerate(messages):

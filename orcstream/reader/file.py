@@ -29,8 +29,8 @@ from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
 from orcstream.reader.stream import BatchStream, More, Reading
 from orcstream.reader.stripes import FileTimes, parse_footer, parse_index
-from orcstream.reader.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 from orcstream.schema import Schema
+from orcstream.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 
 __all__ = ["FileStatistics", "OrcFile"]
 

@@ -25,8 +25,8 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
-from orcstream.reader.unlocking import KeyRing, UnlockedFile, required_keys
 from orcstream.tails import known_tail, read_tail
+from orcstream.unlocking import KeyRing, UnlockedFile, required_keys
 from orcstream.zones import load_zone
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]

@@ -36,8 +36,8 @@ from orcstream.reader.session import Session
 from orcstream.reader.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.stream import ReadingPlan
 from orcstream.reader.stripes import FileTimes, StripeStarter, walk_types
-from orcstream.reader.unlocking import UnlockedFile
 from orcstream.schema import Kind, Schema, Type
+from orcstream.unlocking import UnlockedFile
 from orcstream.zones import find_zone
 
 __all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where"]

@@ -318,6 +318,11 @@ class BatchStream:
         return self._reading.plan.schema
 
     @property
+    def masked_columns(self) -> tuple[str, ...]:
+        """Dotted names of the encrypted columns whose key was not had: they hold what their masks left."""
+        return self.batch_schema.masked
+
+    @property
     def stats(self) -> ReadStatistics:
         """What was done so far, before and after any `seek`."""
         now = self._reading.statistics()

@@ -44,8 +44,8 @@ from orcstream.plan.tail import Tail
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.pruning import PrunedRows, Pruner
 from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
-from orcstream.reader.unlocking import UnlockedFile
 from orcstream.schema import FileColumn, Kind, Type
+from orcstream.unlocking import UnlockedFile
 from orcstream.zones import load_zone
 
 __all__ = [

@@ -23,7 +23,7 @@ from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.fetching import StripeWork, windows_of
 from orcstream.reader.runs import RowSizes, StreamPiece, StripeRun
 from orcstream.reader.stripes import FileTimes, StripeStarter
-from orcstream.reader.unlocking import KeyRing, UnlockedFile
+from orcstream.unlocking import KeyRing, UnlockedFile
 from tests.support.read_sources import sample
 from tests.support.reference import rle_v2
 from tests.support.reference.builder import FileBuilder, Stream

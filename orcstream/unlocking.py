@@ -42,7 +42,8 @@ class EncryptedColumn:
     """A column that is encrypted, with all below it.
 
     `key` is the one it is opened with, or the first that would open it; `keys` are all of those. `is_open`
-    says whether its values are read, or what `mask` left of them (None where the file does not say).
+    says whether its values are read, or what `mask` left of them (None where the file does not say), and
+    `refusal` why, in words.
     """
 
     path: tuple[str, ...]
@@ -51,6 +52,7 @@ class EncryptedColumn:
     keys: tuple[EncryptionKey, ...]
     mask: DataMask | None
     is_open: bool
+    refusal: str | None = None
 
     @property
     def name(self) -> str:
@@ -102,7 +104,8 @@ class KeyRing:
             key, encrypted = one
             async with room:
                 try:
-                    self._found[one] = (await provider.decrypt_local_key(key, encrypted)).key
+                    local = await provider.decrypt_local_key(key, encrypted)
+                    self._found[one] = _checked(local.key, key)
                 except KeyUnavailable as error:
                     self._refused[key] = error
                 except Exception as error:  # noqa: BLE001  # raised below, alone: groups are not for users
@@ -133,7 +136,7 @@ class UnlockedFile:
             index for index, one in enumerate(self._variants) if self._tail_key(index, one) is not None
         ]
         self.form = FileForm(encryption, footer.schema, open_variants)
-        self.encrypted_columns = _encrypted_columns(tail, encryption, self.form)
+        self.encrypted_columns = _encrypted_columns(tail, encryption, self.form, ring)
         statistics = self._file_statistics() if open_variants else footer.statistics
         self.tail = replace(tail, footer=replace(footer, statistics=statistics)) if open_variants else tail
 
@@ -283,7 +286,7 @@ def _naming(key: EncryptionKey) -> Iterator[None]:
 
 
 def _encrypted_columns(
-    tail: Tail, encryption: Encryption | None, form: FileForm
+    tail: Tail, encryption: Encryption | None, form: FileForm, ring: KeyRing
 ) -> tuple[EncryptedColumn, ...]:
     if encryption is None:
         return ()
@@ -296,11 +299,29 @@ def _encrypted_columns(
     for root, keys in sorted(keys_of.items()):
         opened = form.variant_of.get(root)
         key = keys[opened] if opened in keys else next(iter(keys.values()))
-        masked_by = mask_of.get(root)
+        is_open = not form.is_masked(root)
+        refusals = [refusal.message for key in keys.values() if (refusal := ring.refusal(key)) is not None]
         found.append(
-            EncryptedColumn(paths[root], root, key, tuple(keys.values()), masked_by, not form.is_masked(root))
+            EncryptedColumn(
+                path=paths[root],
+                column_id=root,
+                key=key,
+                keys=tuple(keys.values()),
+                mask=mask_of.get(root),
+                is_open=is_open,
+                refusal=None if is_open else "; ".join(refusals),
+            )
         )
     return tuple(found)
+
+
+def _checked(local_key: bytes, key: EncryptionKey) -> bytes:
+    if len(local_key) != key.algorithm.key_bytes:
+        raise CorruptTail(
+            f"{_shown(key)} opens a local key of {len(local_key)} bytes, and the file needs "
+            f"{key.algorithm.key_bytes} for {key.algorithm.name}"
+        )
+    return local_key
 
 
 def _shown(key: EncryptionKey) -> str:
