@@ -84,7 +84,7 @@ class FileForm:
         self, stripe: StripeInformation, footer: StripeFooter, local_keys: Mapping[int, bytes]
     ) -> StripeForm:
         """The streams to read; `local_keys` has the stripe's key of each variant that is read from."""
-        placed = stream_ranges(stripe, footer)
+        placed = [one for one in stream_ranges(stripe, footer) if not self._has_filters_of_both(one[0])]
         if not self.variant_of:
             clear = tuple(PlacedStream(*one) for one in placed if one[0].variant is None)
             return StripeForm(clear, footer.encodings)
@@ -107,6 +107,11 @@ class FileForm:
             ):
                 streams.append(PlacedStream(stream, range_))  # of both forms, see `row_index`
         return StripeForm(tuple(streams), self._encodings(footer))
+
+    def _has_filters_of_both(self, stream: StreamInformation) -> bool:
+        """Whether bloom filters are of no use: ORC Java writes those of the values in clear, too."""
+        is_filter = stream.kind in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8)
+        return is_filter and stream.variant is None and stream.column in self.encrypted
 
     def _encodings(self, footer: StripeFooter) -> tuple[ColumnEncoding, ...]:
         encodings = list(footer.encodings)

@@ -436,7 +436,17 @@ public final class JavaJudge {
       case BOOLEAN:
         out.append(((LongColumnVector) vector).vector[row] != 0);
         break;
-      case BYTE: case SHORT: case INT: case LONG: case DATE:
+      // What masks leave can be longer than the type; who takes values out of vectors cuts them.
+      case BYTE:
+        out.append((byte) ((LongColumnVector) vector).vector[row]);
+        break;
+      case SHORT:
+        out.append((short) ((LongColumnVector) vector).vector[row]);
+        break;
+      case INT:
+        out.append((int) ((LongColumnVector) vector).vector[row]);
+        break;
+      case LONG: case DATE:
         out.append(((LongColumnVector) vector).vector[row]);
         break;
       case FLOAT: case DOUBLE:

@@ -6,7 +6,8 @@ fail, unless ORCSTREAM_WITHOUT_JAVA=1 says that nobody wants them here.
 
 Known faults of this judge (ORC Java 2.3.0): brotli has no codec in the wheel; timestamps between -1 s and
 the epoch with a fraction above 999,999 ns are written as the second after (the format cannot hold them);
-redact and sha256 forget which structs are null, and much else that is patched here.
+redact and sha256 forget which structs are null, and much else that is patched here; encrypted indexes and
+statistics of files without compression cannot be read ("read(byte[]) returned invalid result: 0").
 """
 
 from __future__ import annotations
