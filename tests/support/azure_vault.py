@@ -60,7 +60,7 @@ class Credential:
         await self.close()
 
 
-class VaultTransport(AioHttpTransport):
+class VaultTransport(AioHttpTransport):  # type: ignore[misc]  # it is loaded on first use, so Any to mypy
     """The transport of azure-core, but for where it leads to."""
 
     def __init__(self, port: int) -> None:
