@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,10 +57,21 @@ class FakeKms:
     released: threading.Event = field(default_factory=threading.Event)
     arrived: threading.Condition = field(default_factory=threading.Condition)
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    nonsense: bytes = b"<html>all is well</html>"
 
     @property
     def place(self) -> str:
         return f"kms://http@127.0.0.1:{self.port}/kms"
+
+    def fail(self, fault: KmsFault | None, count: int = 1 << 30) -> None:
+        """From now on `count` requests fail so."""
+        last = len(self.asked) + count
+        self.fault = lambda _asked: fault if len(self.asked) <= last else None
+
+    @property
+    def calls(self) -> list[str]:
+        """The paths that were asked for, without what all of them begin with."""
+        return [asked.path.removeprefix("/kms/v1/") for asked in self.asked]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -86,11 +98,14 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in ("stall", "hang_up"):
             self.close_connection = True
         elif fault == "nonsense":
-            self._say(200, b"<html>all is well</html>", "text/html")
+            self._say(200, kms.nonsense, "application/json")
         elif fault is not None:
             self._say(int(fault), b"<html>no</html>", "text/html")
         elif self._knows(asked):
             self._answer(kms, asked)
+
+    def do_OPTIONS(self) -> None:
+        self._serve()
 
     def do_GET(self) -> None:
         self._serve()
@@ -201,8 +216,10 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def fake_kms() -> Iterator[FakeKms]:
-    with _Server(("127.0.0.1", 0), _Handler) as server:
+def fake_kms(host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[FakeKms]:
+    with _Server((host, port), _Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         server.kms = FakeKms(port=server.server_address[1])
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
