@@ -161,20 +161,27 @@ class UnlockedFile:
 
     # --- stripes -----------------------------------------------------------------------------------
 
-    async def unlock_stripes(self, stripes: Iterable[StripeInformation]) -> None:
-        """Ask for the keys of stripes that have other ones than the tail: files that were merged."""
-        if self.form.variant_of:
-            used = sorted(set(self.form.variant_of.values()))
+    def _used(self, *, every: bool) -> list[int]:
+        """The variants that columns are read from, or all."""
+        return list(range(len(self._variants))) if every else sorted(set(self.form.variant_of.values()))
+
+    async def unlock_stripes(self, stripes: Iterable[StripeInformation], *, every: bool = False) -> None:
+        """Ask for the keys of stripes that have other ones than the tail: files that were merged.
+
+        Those of `every` variant, or of those that columns are read from.
+        """
+        used = self._used(every=every)
+        if used:
             await self._ring.unlock(
                 (self._keys[index], stripe.encrypted_local_keys[index])
                 for stripe in stripes
                 for index in used
             )
 
-    def local_keys(self, stripe: StripeInformation) -> Mapping[int, bytes]:
-        """The keys of a stripe, by variant, for all that columns are read from."""
+    def local_keys(self, stripe: StripeInformation, *, every: bool = False) -> Mapping[int, bytes]:
+        """The keys of a stripe, by variant. Raises `KeyUnavailable` for one that was refused."""
         found: dict[int, bytes] = {}
-        for index in set(self.form.variant_of.values()):
+        for index in self._used(every=every):
             key = self._keys[index]
             local = self._ring.get(key, stripe.encrypted_local_keys[index])
             if local is None:

@@ -91,10 +91,11 @@ class AwsKeyProvider(KeyService[_Client]):
     async def current_key(self, name: str) -> EncryptionKey:
         answer = await self._ask("describe_key", KeyId=self._named(name))
         found = answer.get("KeyMetadata", {})
-        state, usage = found.get("KeyState"), found.get("KeyUsage")
+        state = found.get("KeyState", "Enabled")
         if state != "Enabled":
             raise self._refused(f"the key {name!r} cannot be used: it is {state}")
-        if usage != "ENCRYPT_DECRYPT" or found.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
+        usage, spec = found.get("KeyUsage", "ENCRYPT_DECRYPT"), found.get("KeySpec", "SYMMETRIC_DEFAULT")
+        if (usage, spec) != ("ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT"):
             raise self._refused(f"the key {name!r} is not symmetric, or not for encryption")
         return EncryptionKey(name, 0, self._algorithm)
 

@@ -11,7 +11,7 @@ version in the file is always 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,10 +47,11 @@ class _Client:
 class AzureKeyProvider(KeyService[_Client]):
     """Keys of a vault, by their names.
 
-    `vault` is its name, or its host where that is not under vault.azure.net. `algorithm` is that of new local keys. `make_credential` makes the asynchronous credential for each event
-    loop, and what it makes is closed; without it, it is azure-identity's `DefaultAzureCredential`.
-    `client_options` go to the `KeyClient` as they are. The libraries come with ``orcstream[azure]``; without
-    them calls raise `Unsupported`.
+    `vault` is its name, or its host where that is not under vault.azure.net. `algorithm` is that of new local
+    keys. `make_credential` makes the asynchronous credential for each event loop, `make_transport`
+    azure-core's asynchronous transport; what they make is closed. Without the first it is azure-identity's
+    `DefaultAzureCredential`. The libraries come with ``orcstream[azure]``; without them calls raise
+    `Unsupported`.
     """
 
     kind = KeyProviderKind.AZURE
@@ -61,7 +62,7 @@ class AzureKeyProvider(KeyService[_Client]):
         *,
         algorithm: EncryptionAlgorithm | str = EncryptionAlgorithm.AES_CTR_256,
         make_credential: Callable[[], Any] | None = None,
-        client_options: Mapping[str, Any] | None = None,
+        make_transport: Callable[[], Any] | None = None,
         timeout_s: float = 20.0,
         retries: int = 4,
     ) -> None:
@@ -70,9 +71,8 @@ class AzureKeyProvider(KeyService[_Client]):
             raise UsageError("a vault is named by its name or its host", url="azure-kv://")
         self._vault_url = f"https://{vault}" if "." in vault else f"https://{vault}.vault.azure.net"
         self._algorithm = algorithm_of(algorithm)
-        self._make_credential = make_credential
-        self._options = dict(client_options or {})
-        identity = {"vault": vault, "make_credential": make_credential, "options": self._options}
+        self._make_credential, self._make_transport = make_credential, make_transport
+        identity = {"vault": vault, "credential": make_credential, "transport": make_transport}
         super().__init__(shown, identity, timeout_s=timeout_s, retries=retries)
 
     async def current_key(self, name: str) -> EncryptionKey:
@@ -118,13 +118,11 @@ class AzureKeyProvider(KeyService[_Client]):
         if make_credential is None:
             make_credential = (await import_extra("azure.identity.aio", "azure")).DefaultAzureCredential
         # Attempts inside attempts multiply their waits.
-        options = {"retry_total": 0, **self._options}
+        options: dict[str, Any] = {"retry_total": 0}
+        if self._make_transport is not None:
+            options["transport"] = self._make_transport()
         credential = make_credential()
-        try:
-            return _Client(keys.KeyClient(self._vault_url, credential, **options), credential, errors)
-        except (NotImplementedError, TypeError, ValueError) as error:
-            await credential.close()
-            raise UsageError(f"no client of Azure Key Vault: {error}", url=self.url) from error
+        return _Client(keys.KeyClient(self._vault_url, credential, **options), credential, errors)
 
     async def _ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
         async def attempt(client: _Client) -> Any:

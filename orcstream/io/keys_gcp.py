@@ -9,11 +9,13 @@ enabled.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import anyio.lowlevel
 import anyio.to_thread
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
@@ -118,6 +120,10 @@ class GcpKeyProvider(KeyService[_Client]):
         async def attempt(client: _Client) -> Any:
             try:
                 return await call(client.calls, how)
+            except asyncio.CancelledError:
+                # gRPC raises another one than it was given, which no cancel scope would know for its own.
+                await anyio.lowlevel.checkpoint_if_cancelled()
+                raise
             except client.errors.GoogleAPIError as error:
                 if type(error).__name__ in PASSING:
                     raise Transient(str(error), url=self.url) from error

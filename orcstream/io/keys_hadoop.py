@@ -20,7 +20,7 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -91,7 +91,8 @@ class HadoopKeyProvider(KeyService[_Servers]):
         self._secret = token or ""
         self._kerberos, self._verify = kerberos, verify
         identity = {"place": place, "who": self._identity_query, "kerberos": kerberos, "verify": verify}
-        super().__init__(shown, identity, timeout_s=timeout_s, retries=max(retries, len(self._origins) - 1))
+        super().__init__(shown, identity, timeout_s=timeout_s, retries=retries)
+        self._policy = replace(self._policy, retries=max(retries, len(self._origins) - 1))
 
     async def current_key(self, name: str) -> EncryptionKey:
         answer = await self._ask("GET", f"key/{self._quoted(name)}/_metadata")
@@ -252,6 +253,8 @@ def _servers_of(place: str, shown: str) -> tuple[tuple[yarl.URL, ...], str]:
     scheme = match["scheme"]
     try:
         port = int(match["port"]) if match["port"] else None
+        if port is not None and not 0 < port < 1 << 16:
+            raise ValueError("no port")
         hosts = [host for host in match["hosts"].split(";") if host]
         origins = tuple(yarl.URL.build(scheme=scheme, host=host, port=port).origin() for host in hosts)
     except ValueError:

@@ -18,6 +18,7 @@ from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import ColumnNotFound, UsageError, located
+from orcstream.plan.messages import parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
@@ -28,7 +29,7 @@ from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, 
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
 from orcstream.reader.stream import BatchStream, More, Reading
-from orcstream.reader.stripes import FileTimes, parse_footer, parse_index
+from orcstream.reader.stripes import FileTimes, parse_index
 from orcstream.schema import Schema
 from orcstream.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 

@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from orcstream.byterange import ByteRange
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.column import VectorOptions
-from orcstream.codec.compression import Compression, decompress_metadata
+from orcstream.codec.compression import Compression
 from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.layout import is_decimal64, positions_of
 from orcstream.codec.metadata import (
-    MESSAGE_CAP_BYTES,
     RowIndex,
     parse_bloom_index,
     parse_row_index,
-    parse_stripe_footer,
 )
 from orcstream.codec.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.structure import (
@@ -28,7 +26,8 @@ from orcstream.codec.structure import (
     StripeInformation,
 )
 from orcstream.codec.temporal import UTC, ZoneRules
-from orcstream.errors import FormatError, located
+from orcstream.errors import located
+from orcstream.plan.messages import decompress_message, parse_footer
 from orcstream.plan.selection import (
     ColumnIndex,
     RowGroups,
@@ -52,8 +51,6 @@ __all__ = [
     "FileTimes",
     "StripeContext",
     "StripeStarter",
-    "decompress_message",
-    "parse_footer",
     "parse_index",
     "walk_types",
 ]
@@ -372,22 +369,6 @@ def parse_index(
 
 def _decrypted(stream: PlacedStream, data: memoryview) -> memoryview:
     return data if stream.cipher is None else memoryview(stream.cipher.apply(data))
-
-
-def parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:
-    try:
-        footer = decompress_message(tail, data)
-    except FormatError as error:
-        error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
-        raise
-    return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
-
-
-def decompress_message(tail: Tail, data: memoryview) -> bytes:
-    postscript = tail.postscript
-    return decompress_metadata(
-        data, postscript.compression, postscript.compression_block_size, MESSAGE_CAP_BYTES
-    )
 
 
 def walk_types(type_: Type) -> Iterator[Type]:

@@ -22,9 +22,9 @@ from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata import RowIndex, StatisticsList, parse_bloom_index
 from orcstream.codec.structure import StreamKind
 from orcstream.column_statistics import Trust, trust_of
+from orcstream.plan.messages import decompress_message
 from orcstream.plan.prune import Outcome, group_outcomes, stripe_outcomes
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.reader.stripes import decompress_message
 from orcstream.schema import FileColumn, Kind, Type
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}

@@ -1,7 +1,6 @@
 import java.io.File;
 import java.io.FileOutputStream;
 import java.lang.reflect.Constructor;
-import java.net.URL;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.crypto.key.kms.server.KMSConfiguration;
 import org.apache.hadoop.crypto.key.kms.server.KMSWebServer;
@@ -10,7 +9,8 @@ import org.apache.hadoop.fs.FileUtil;
 /**
  * Hadoop's key server on the loopback, with its keys in the folder named by the first argument.
  *
- * <p>Everybody may do everything, but for the user "refused", who is told nothing and for whom nothing is decrypted.
+ * <p>Everybody may do everything, but for the user "refused", who is told nothing and for whom nothing is decrypted;
+ * the user "service" may act for others.
  * Prints one line, "ready" and the port, and ends with its standard input: so it never outlives the process that
  * started it. The folder is removed then.
  */
@@ -43,6 +43,8 @@ public final class MiniKms {
     site.set("hadoop.kms.key.provider.uri", "jceks://file@" + new File(folder, "kms.keystore"));
     site.set("hadoop.kms.authentication.type", "simple");
     site.set("hadoop.kms.authentication.simple.anonymous.allowed", "false");
+    site.set("hadoop.kms.proxyuser.service.users", "*");
+    site.set("hadoop.kms.proxyuser.service.hosts", "*");
     write(site, new File(folder, "kms-site.xml"));
     write(new Configuration(false), new File(folder, "core-site.xml"));
     Configuration server = KMSConfiguration.getKMSConf();
@@ -53,8 +55,7 @@ public final class MiniKms {
     constructor.setAccessible(true);
     KMSWebServer started = constructor.newInstance(server, new Configuration(false));
     started.start();
-    URL url = started.getKMSUrl();
-    System.out.println("ready " + url.getPort());
+    System.out.println("ready " + started.getKMSUrl().getPort());
     System.out.flush();
     Thread.currentThread().join();
   }
