@@ -1,7 +1,7 @@
 """A file that ORC Java 1.6.9 encrypted, which wrote row indexes of encrypted columns in clear (ORC-991).
 
 Made once, with that version's own writer and key store: 2100 rows in three stripes, row groups of 1000 rows;
-`ssn` and `l` are encrypted with `encrypting.PII`, `n` with `encrypting.TOP`; `ssn` is masked by sha256, the
+`ssn` and `l` are encrypted with `encrypted_columns.PII`, `n` with `encrypted_columns.TOP`; `ssn` is masked by sha256, the
 others are nullified. Versions 1.6.0 to 1.6.10 write like this.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from tests.support.encrypting import PII, TOP
+from tests.support.encrypted_columns import PII, TOP
 from tests.support.java_orc import Key
 from tests.support.reference.types import struct
 
