@@ -1,7 +1,7 @@
 """A file that ORC Java 1.6.9 encrypted, which wrote row indexes of encrypted columns in clear (ORC-991).
 
 Made once, with that version's own writer and key store: 2100 rows in three stripes, row groups of 1000 rows;
-`ssn` and `l` are encrypted with `encrypted_columns.PII`, `n` with `encrypted_columns.TOP`; `ssn` is masked by sha256, the
+`ssn` and `l` are encrypted with `PII`, `n` with `TOP` of `encrypted_columns`; `ssn` is masked by sha256, the
 others are nullified. Versions 1.6.0 to 1.6.10 write like this.
 """
 
