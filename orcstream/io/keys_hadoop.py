@@ -254,7 +254,7 @@ def _servers_of(place: str, shown: str) -> tuple[tuple[yarl.URL, ...], str]:
     try:
         port = int(match["port"]) if match["port"] else None
         if port is not None and not 0 < port < 1 << 16:
-            raise ValueError("no port")
+            raise ValueError("no port")  # noqa: TRY301  # yarl raises the same
         hosts = [host for host in match["hosts"].split(";") if host]
         origins = tuple(yarl.URL.build(scheme=scheme, host=host, port=port).origin() for host in hosts)
     except ValueError:
