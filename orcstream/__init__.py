@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         CorruptStripe,
         CorruptTail,
         FormatError,
+        KeyUnavailable,
         NotOrcFile,
         OrcError,
         RetriesExhausted,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
+    from orcstream.unlocking import EncryptedColumn
     from orcstream.writer.creating import create
     from orcstream.writer.ingester import IngestedFile, Ingester
     from orcstream.writer.ingesting import ingest
@@ -58,6 +60,7 @@ __all__ = [
     "CorruptStream",
     "CorruptStripe",
     "CorruptTail",
+    "EncryptedColumn",
     "Explanation",
     "Expr",
     "FileStream",
@@ -65,6 +68,7 @@ __all__ = [
     "IngestedFile",
     "Ingester",
     "IoOptions",
+    "KeyUnavailable",
     "Leftover",
     "MergeResult",
     "NotOrcFile",
@@ -110,6 +114,7 @@ _HOMES = {
     "CorruptStream": "orcstream.errors",
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
+    "EncryptedColumn": "orcstream.unlocking",
     "Explanation": "orcstream.reader.explain",
     "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",
@@ -117,6 +122,7 @@ _HOMES = {
     "IngestedFile": "orcstream.writer.ingester",
     "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
+    "KeyUnavailable": "orcstream.errors",
     "Leftover": "orcstream.io.byte_sink",
     "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",

@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge`, `convert` and `cleanup`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `keys`, `merge`, `convert` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -16,6 +16,7 @@ import json
 import math
 import os
 import sys
+import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from importlib import metadata
@@ -26,6 +27,7 @@ import numpy as np
 
 import orcstream
 from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
+from orcstream.cli_keys import KEYS_HELP, add_keys, key_lines, opened, say_masked
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.schema import Kind
@@ -50,6 +52,7 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --where "amount > 20 and city in ('Berlin', 'Celle')" --format csv
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
+  orcstream keys trips.orc --keys kms://http@localhost:9600/kms
   orcstream plan trips.orc --where "id = 4711" --columns city
   orcstream merge all.orc trips.orc trips.orc
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
@@ -79,7 +82,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; answers the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        anyio.run(options.main, options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            anyio.run(options.main, options)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered has no reader; Python would complain about it at exit.
@@ -91,6 +96,11 @@ def main(arguments: list[str] | None = None) -> int:
         print("orcstream:", " ".join(str(error).split()), file=sys.stderr)
         return 2 if isinstance(error, orcstream.UsageError) else 1
     return 0
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Without the place in the code, which says nothing to who sits before a terminal."""
+    print("orcstream:", message, file=sys.stderr)
 
 
 # --- what was asked for ------------------------------------------------------------------------------------
@@ -130,6 +140,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_columns(plan)
     _add_selection(plan)
+
+    keys = _command(
+        commands, "keys", _keys, "which columns are encrypted, with which keys, and which are open", KEYS_HELP
+    )
+    keys.add_argument("--json", action="store_true", help="as one JSON object")
 
     merge = commands.add_parser(
         "merge",
@@ -174,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_selection(selection)
     _add_unit(selection, default=None)
     _add_storage_options(converting)
+    add_keys(converting)
     return parser
 
 
@@ -190,6 +206,8 @@ def _command(
     command.set_defaults(main=_look, run=run)
     command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
     _add_storage_options(command)
+    if name != "cleanup":
+        add_keys(command)
     return command
 
 
@@ -312,7 +330,7 @@ def _columns(text: str) -> list[str | tuple[str, ...]]:
 
 
 async def _look(options: argparse.Namespace) -> None:
-    async with orcstream.open(options.url, storage_options=options.storage_options) as file:
+    async with opened(options, options.url) as file:
         await options.run(file, options)
 
 
@@ -352,11 +370,15 @@ def _age(age_s: float) -> str:
     return f"{max(0, int(age_s // _UNIT_S[unit]))}{unit}"
 
 
-# --- meta, plan and count ----------------------------------------------------------------------------------
+# --- meta, plan, keys and count ----------------------------------------------------------------------------
 
 
 async def _plan(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
     _write([str(await file.explain(columns=options.columns, **_selection(options)))])
+
+
+async def _keys(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
+    _write(key_lines(file, as_json=options.json))
 
 
 async def _count_rows(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
@@ -494,6 +516,7 @@ async def _cat(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
         # The first rows need not wait for more than was asked for.
         batch_rows=max(1, min(left, _BATCH_ROWS)),
     ) as stream:
+        say_masked(stream.masked_columns)
         root = stream.schema.root
         is_struct = root.kind is Kind.STRUCT
         names = root.field_names if is_struct else ("value",)

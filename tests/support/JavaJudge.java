@@ -36,6 +36,7 @@ import org.apache.orc.ColumnStatistics;
 import org.apache.orc.DateColumnStatistics;
 import org.apache.orc.DecimalColumnStatistics;
 import org.apache.orc.DoubleColumnStatistics;
+import org.apache.orc.InMemoryKeystore;
 import org.apache.orc.IntegerColumnStatistics;
 import org.apache.orc.OrcFile;
 import org.apache.orc.OrcProto;
@@ -57,23 +58,40 @@ import org.apache.orc.impl.SerializationUtils;
  * A row is one line of JSON, the same both ways: integers and dates (days) as numbers; floating point as text;
  * decimals and strings as text; binary as base64; a timestamp as [seconds, nanos] since 1970 (wall clock, or UTC
  * for an instant); a list as an array; a map as an array of [key, value]; a struct as an array in field order; a
- * union as [tag, value].
+ * union as [tag, value]. Where keys are asked for, null stands for a store without any.
  */
 public final class JavaJudge {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private JavaJudge() {}
 
-  private static Configuration configuration(Map<String, String> options) {
+  static Configuration configuration(Map<String, String> options) {
     Configuration conf = new Configuration(false);
     conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem"); // leaves no checksum files beside
     options.forEach(conf::set);
     return conf;
   }
 
+  /** How files are read here: no host's zone, no host's keys. */
+  private static Reader open(String path, InMemoryKeystore keys) throws Exception {
+    TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
+    OrcFile.ReaderOptions options =
+        OrcFile.readerOptions(configuration(Map.of())).useUTCTimestamp(true).convertToProlepticGregorian(true);
+    options.setKeyProvider(keys == null ? new InMemoryKeystore() : keys);
+    return OrcFile.createReader(new Path(path), options);
+  }
+
   /** Writes `lines`; `zone` becomes the JVM's zone, which is the only way to choose the writer's. */
   public static void write(
-      String path, String schemaText, String lines, Map<String, String> options, String zone, int batchRows)
+      String path,
+      String schemaText,
+      String lines,
+      Map<String, String> options,
+      String zone,
+      int batchRows,
+      InMemoryKeystore keys,
+      String encrypt,
+      String masks)
       throws Exception {
     TimeZone.setDefault(TimeZone.getTimeZone(zone));
     TypeDescription schema = TypeDescription.fromString(schemaText);
@@ -82,9 +100,15 @@ public final class JavaJudge {
     if (options.containsKey("orc.compress.size")) {
       writerOptions.enforceBufferSize();
     }
+    if (encrypt != null) {
+      writerOptions.setKeyProvider(keys).encrypt(encrypt).masks(masks);
+    }
     VectorizedRowBatch batch = schema.createRowBatch(batchRows);
     proleptic(batch.cols);
     try (Writer writer = OrcFile.createWriter(new Path(path), writerOptions)) {
+      if (encrypt != null) {
+        JavaEncryption.patch(writer);
+      }
       for (String line : (Iterable<String>) lines.lines()::iterator) {
         JsonNode node = JSON.readTree(line);
         int row = batch.size++;
@@ -108,7 +132,7 @@ public final class JavaJudge {
   }
 
   /** What is put in counts days and seconds in the proleptic calendar; the writer converts to the file's. */
-  private static void proleptic(ColumnVector... vectors) {
+  static void proleptic(ColumnVector... vectors) {
     for (ColumnVector vector : vectors) {
       if (vector instanceof DateColumnVector) {
         ((DateColumnVector) vector).changeCalendar(true, false);
@@ -126,7 +150,7 @@ public final class JavaJudge {
     }
   }
 
-  private static void put(ColumnVector vector, int row, TypeDescription type, JsonNode node) throws Exception {
+  static void put(ColumnVector vector, int row, TypeDescription type, JsonNode node) throws Exception {
     if (node.isNull()) {
       vector.noNulls = false;
       vector.isNull[row] = true;
@@ -206,27 +230,28 @@ public final class JavaJudge {
   }
 
   /** Every row; timestamps come as wall clock of the writer's zone. */
-  public static String read(String path) throws Exception {
-    return read(path, new Reader.Options(), null, 0, Long.MAX_VALUE);
+  public static String read(String path, InMemoryKeystore keys) throws Exception {
+    return read(path, keys, new Reader.Options(), null, 0, Long.MAX_VALUE);
   }
 
   /** Every row as the file's schema evolves to `schemaText`; null asks for the file's own. */
   public static String readAs(String path, String schemaText) throws Exception {
-    return read(path, new Reader.Options(), schemaText, 0, Long.MAX_VALUE);
+    return read(path, null, new Reader.Options(), schemaText, 0, Long.MAX_VALUE);
   }
 
   /** Up to `count` rows, after seeking to row `first` by the file's row indexes. */
-  public static String readFrom(String path, long first, long count) throws Exception {
-    return read(path, new Reader.Options(), null, first, count);
+  public static String readFrom(String path, long first, long count, InMemoryKeystore keys) throws Exception {
+    return read(path, keys, new Reader.Options(), null, first, count);
   }
 
   /** The rows of the row groups that may hold a value equal to `literal`, by statistics and bloom filters. */
   public static String readGroupsWith(String path, String column, String type, String literal) throws Exception {
-    return readGroups(path, column, type, "EQUALS", List.of(literal));
+    return readGroups(path, column, type, "EQUALS", List.of(literal), null);
   }
 
   /** The rows of the row groups that may answer a predicate, by statistics and bloom filters. */
-  public static String readGroups(String path, String column, String type, String operator, List<String> literals)
+  public static String readGroups(
+      String path, String column, String type, String operator, List<String> literals, InMemoryKeystore keys)
       throws Exception {
     PredicateLeaf.Type leaf = PredicateLeaf.Type.valueOf(type);
     Object[] values = new Object[literals.size()];
@@ -246,7 +271,7 @@ public final class JavaJudge {
     }
     SearchArgument argument = builder.end().build();
     Reader.Options options = new Reader.Options().searchArgument(argument, new String[] {column});
-    return read(path, options.allowSARGToFilter(false), null, 0, Long.MAX_VALUE);
+    return read(path, keys, options.allowSARGToFilter(false), null, 0, Long.MAX_VALUE);
   }
 
   /** Days since 1970 for DATE, nanoseconds since then for TIMESTAMP, as text; JVM and reader count in UTC. */
@@ -269,12 +294,9 @@ public final class JavaJudge {
   }
 
   /** What Java makes of a file's statistics: {"file": [...], "stripes": [[...]], "groups": [[[...]]]}, by column id. */
-  public static String statistics(String path) throws Exception {
-    TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
-    OrcFile.ReaderOptions options =
-        OrcFile.readerOptions(configuration(Map.of())).useUTCTimestamp(true).convertToProlepticGregorian(true);
+  public static String statistics(String path, InMemoryKeystore keys) throws Exception {
     ObjectNode out = JSON.createObjectNode();
-    try (Reader reader = OrcFile.createReader(new Path(path), options)) {
+    try (Reader reader = open(path, keys)) {
       add(out.putArray("file"), reader.getStatistics());
       ArrayNode stripes = out.putArray("stripes");
       for (StripeStatistics stripe : reader.getStripeStatistics()) {
@@ -290,8 +312,10 @@ public final class JavaJudge {
             for (int group = 0; group < index[0].getEntryCount(); group++) {
               ColumnStatistics[] found = new ColumnStatistics[index.length];
               for (int column = 0; column < index.length; column++) {
-                found[column] = ColumnStatisticsImpl.deserialize(
-                    reader.getSchema().findSubtype(column), index[column].getEntry(group).getStatistics(), !hybrid, true);
+                if (index[column] != null) { // ORC 1.6 has none for encrypted columns, where they belong
+                  found[column] = ColumnStatisticsImpl.deserialize(
+                      reader.getSchema().findSubtype(column), index[column].getEntry(group).getStatistics(), !hybrid, true);
+                }
               }
               add(inStripe.addArray(), found);
             }
@@ -304,6 +328,10 @@ public final class JavaJudge {
 
   private static void add(ArrayNode out, ColumnStatistics[] statistics) {
     for (ColumnStatistics found : statistics) {
+      if (found == null) {
+        out.addNull();
+        continue;
+      }
       ObjectNode one = out.addObject();
       one.put("count", found.getNumberOfValues());
       one.put("has_null", found.hasNull());
@@ -356,12 +384,11 @@ public final class JavaJudge {
         .toString();
   }
 
-  private static String read(String path, Reader.Options reading, String schemaText, long first, long count) throws Exception {
-    TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
-    OrcFile.ReaderOptions options =
-        OrcFile.readerOptions(configuration(Map.of())).useUTCTimestamp(true).convertToProlepticGregorian(true);
+  private static String read(
+      String path, InMemoryKeystore keys, Reader.Options reading, String schemaText, long first, long count)
+      throws Exception {
     StringBuilder out = new StringBuilder();
-    try (Reader reader = OrcFile.createReader(new Path(path), options)) {
+    try (Reader reader = open(path, keys)) {
       TypeDescription schema = schemaText == null ? reader.getSchema() : TypeDescription.fromString(schemaText);
       Reader.Options chosen = schemaText == null ? reading : reader.options().schema(schema);
       try (RecordReader rows = reader.rows(chosen)) {
@@ -398,7 +425,7 @@ public final class JavaJudge {
     out.append(JSON.writeValueAsString(value));
   }
 
-  private static void get(StringBuilder out, ColumnVector vector, int at, TypeDescription type) throws Exception {
+  static void get(StringBuilder out, ColumnVector vector, int at, TypeDescription type) throws Exception {
     int row = vector.isRepeating ? 0 : at;
     if (!vector.noNulls && vector.isNull[row]) {
       out.append("null");
@@ -409,7 +436,17 @@ public final class JavaJudge {
       case BOOLEAN:
         out.append(((LongColumnVector) vector).vector[row] != 0);
         break;
-      case BYTE: case SHORT: case INT: case LONG: case DATE:
+      // What masks leave can be longer than the type; who takes values out of vectors cuts them.
+      case BYTE:
+        out.append((byte) ((LongColumnVector) vector).vector[row]);
+        break;
+      case SHORT:
+        out.append((short) ((LongColumnVector) vector).vector[row]);
+        break;
+      case INT:
+        out.append((int) ((LongColumnVector) vector).vector[row]);
+        break;
+      case LONG: case DATE:
         out.append(((LongColumnVector) vector).vector[row]);
         break;
       case FLOAT: case DOUBLE:
