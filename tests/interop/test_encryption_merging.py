@@ -20,8 +20,8 @@ from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.plan.messages import parse_footer
 from orcstream.writer import merge as merging
 from tests.interop import judging
-from tests.support import compare, encrypting, java_orc, strategies
-from tests.support.encrypting import PII, TOP, Root
+from tests.support import compare, encrypted_columns, java_orc, strategies
+from tests.support.encrypted_columns import PII, TOP, Root
 from tests.support.java_orc import Key
 from tests.support.merging import tail_of
 from tests.support.reference.types import struct
@@ -39,7 +39,7 @@ TYPE = struct(
     l="array<int>",
     at="timestamp",
 )
-ROOTS = encrypting.named(
+ROOTS = encrypted_columns.named(
     TYPE, [("ssn", PII, "sha256"), ("price", TOP, "redact"), ("s.a", PII, "nullify"), ("l", TOP, "nullify")]
 )
 STRIPES = {"orc.stripe.row.count": 1000, "orc.row.index.stride": 1000}
@@ -58,7 +58,9 @@ def written(
 ) -> list[Path]:
     paths = [folder / f"{number}.orc" for number in range(len(rows))]
     for path, some in zip(paths, rows, strict=True):
-        encrypting.write(path, TYPE, some, roots, options={**STRIPES, "orc.compress": "ZSTD"}, **options)
+        encrypted_columns.write(
+            path, TYPE, some, roots, options={**STRIPES, "orc.compress": "ZSTD"}, **options
+        )
     return paths
 
 

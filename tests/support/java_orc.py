@@ -219,13 +219,6 @@ def encryption(path: Path) -> dict[str, list[Any]]:
     return {"keys": keys, "variants": variants, "masks": masks}
 
 
-def mask(type_: T, name: str, parameters: Sequence[str], values: Sequence[object]) -> list[object]:
-    """What one of Java's masks makes of the values of a column."""
-    lines = "\n".join(json.dumps(_to_json(type_, value)) for value in values)
-    judge = _gateway().jvm.JavaEncryption
-    return _rows(type_, judge.mask(str(type_), name, list(parameters), lines))
-
-
 def key_of_store(path: Path, password: str, alias: str) -> bytes:
     """The bytes of a key in a JCEKS key store; Hadoop calls the versions of its keys ``name@version``."""
     return bytes(_gateway().jvm.JavaEncryption.keyOfStore(str(path), password, alias))
