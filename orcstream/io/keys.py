@@ -96,10 +96,11 @@ class InMemoryKeyProvider:
         """
         if len(key) not in _ALGORITHMS:
             raise UsageError(f"the key {name!r} must be 16 or 32 bytes")
-        versions = self._keys.setdefault(name, {})
-        if type(version) is not int or version < 0 or version <= max(versions, default=-1):
-            raise UsageError(f"the key {name!r} has version {max(versions)}; {version!r} is not after it")
-        versions[version] = key
+        newest = max(self._keys.get(name, ()), default=-1)
+        if type(version) is not int or version <= newest:
+            before = f"has version {newest}" if newest >= 0 else "has no version yet, and they begin with 0"
+            raise UsageError(f"the key {name!r} {before}; {version!r} is not after it")
+        self._keys.setdefault(name, {})[version] = key
 
     async def current_key(self, name: str) -> EncryptionKey:
         versions = self._keys.get(name)

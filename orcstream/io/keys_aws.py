@@ -153,6 +153,8 @@ class AwsKeyProvider(KeyService[_Client]):
                 raise Transient(str(error), url=self.url) from error
             except BotoCoreError as error:  # no credentials, or a name that no key can have
                 raise self._refused(str(error)) from error
+            except (AttributeError, TypeError, ValueError, LookupError) as error:  # from its parser
+                raise SourceError(f"not an answer of AWS KMS: {error}", url=self.url) from error
 
         return await self._call(attempt)
 

@@ -39,7 +39,7 @@ from orcstream.io.tls import tls_of
 __all__ = ["HadoopKeyProvider"]
 
 PLACE = re.compile(
-    r"kms://(?P<scheme>https?)@(?P<hosts>[^/:@?#\[\]]+)(?::(?P<port>\d+))?(?P<path>(?:/[^?#]*)?)"
+    r"kms://(?P<scheme>https?)@(?P<hosts>[^/:@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>(?:/[^?#]*)?)"
 )
 COOKIE = "hadoop.auth="
 UNAUTHENTICATED: Final = frozenset({401, 403, 407})
@@ -250,16 +250,13 @@ def _servers_of(place: str, shown: str) -> tuple[tuple[yarl.URL, ...], str]:
     match = PLACE.fullmatch(place)
     if match is None:
         raise UsageError("a key server is named kms://http@host1;host2:port/kms", url=shown)
-    scheme = match["scheme"]
+    scheme, port = match["scheme"], int(match["port"]) if match["port"] else None
+    hosts = [host for host in match["hosts"].split(";") if host]
     try:
-        port = int(match["port"]) if match["port"] else None
-        if port is not None and not 0 < port < 1 << 16:
-            raise ValueError("no port")
-        hosts = [host for host in match["hosts"].split(";") if host]
         origins = tuple(yarl.URL.build(scheme=scheme, host=host, port=port).origin() for host in hosts)
     except ValueError:
         origins = ()
-    if not origins:
+    if not origins or port == 0 or (port or 0) >= 1 << 16:
         raise UsageError("the hosts and the port of the key server are no address", url=shown)
     return origins, quote(match["path"].rstrip("/"), safe="/%")
 
