@@ -12,6 +12,9 @@ VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
 # HDFS in one JVM, which the tests write to; its version is in the pom.
 HDFS := .cache/hdfs/.fetched
 HDFS_POM := tests/support/hdfs_server/pom.xml
+# Hadoop's key server, likewise.
+KMS := .cache/kms/.fetched
+KMS_POM := tests/support/kms_server/pom.xml
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
@@ -60,6 +63,7 @@ test: venv some-servers ## lint, types and all tests
 some-servers:
 	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run; they name themselves." >&2
 	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run; they name themselves." >&2
+	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run; they name themselves." >&2
 
 check: test ## the same as test
 
@@ -76,7 +80,7 @@ proto: venv ## regenerate orcstream/_proto from proto/*.proto
 fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZZ_SECONDS
 	FUZZ_SECONDS=$(FUZZ_SECONDS) bash scripts/fuzz.sh $(PY)
 
-servers: $(VERSITYGW) $(HDFS) ## the S3 server of the benchmark (needs Go), and HDFS for the tests (needs Maven)
+servers: $(VERSITYGW) $(HDFS) $(KMS) ## the S3 server of the benchmark (needs Go), HDFS and its keys (need Maven)
 
 $(VERSITYGW):
 	@command -v go >/dev/null || { \
@@ -85,10 +89,12 @@ $(VERSITYGW):
 
 # All jars at once: those of another version must not stay beside them.
 $(HDFS): $(HDFS_POM)
+$(KMS): $(KMS_POM)
+$(HDFS) $(KMS):
 	@command -v mvn >/dev/null || { \
-		echo "The tests write to HDFS, whose jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
+		echo "The tests ask servers of Hadoop's, whose jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
 	rm -rf $(@D)
-	mvn --batch-mode --quiet --file $(HDFS_POM) $(MAVEN_COPY) \
+	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CorruptStripe,
         CorruptTail,
         FormatError,
+        KeyUnavailable,
         NotOrcFile,
         OrcError,
         RetriesExhausted,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.schema import Schema
+    from orcstream.unlocking import EncryptedColumn
     from orcstream.writer.creating import create
     from orcstream.writer.ingester import IngestedFile, Ingester
     from orcstream.writer.ingesting import ingest
@@ -60,6 +62,7 @@ __all__ = [
     "CorruptStripe",
     "CorruptTail",
     "Encrypt",
+    "EncryptedColumn",
     "Explanation",
     "Expr",
     "FileStream",
@@ -67,6 +70,7 @@ __all__ = [
     "IngestedFile",
     "Ingester",
     "IoOptions",
+    "KeyUnavailable",
     "Leftover",
     "Mask",
     "MergeResult",
@@ -114,6 +118,7 @@ _HOMES = {
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
     "Encrypt": "orcstream.encryption",
+    "EncryptedColumn": "orcstream.unlocking",
     "Explanation": "orcstream.reader.explain",
     "Expr": "orcstream.expr",
     "FileStream": "orcstream.reader.many",
@@ -121,6 +126,7 @@ _HOMES = {
     "IngestedFile": "orcstream.writer.ingester",
     "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
+    "KeyUnavailable": "orcstream.errors",
     "Leftover": "orcstream.io.byte_sink",
     "Mask": "orcstream.encryption",
     "MergeResult": "orcstream.writer.merge",

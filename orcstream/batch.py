@@ -33,12 +33,14 @@ ROOT_COLUMN = "value"
 class BatchSchema:
     """What all batches of one read share: made once from the root's field.
 
-    `schema` describes the columns that were read, numbered anew; `root` is their Arrow struct.
+    `schema` describes the columns that were read, numbered anew; `root` is their Arrow struct. `masked` are
+    the dotted names of what was read as a mask left it.
     """
 
-    __slots__ = ("_positions", "has_unions", "is_struct", "map_columns", "root", "schema")
+    __slots__ = ("_positions", "has_unions", "is_struct", "map_columns", "masked", "root", "schema")
 
-    def __init__(self, root: Field) -> None:
+    def __init__(self, root: Field, masked: tuple[str, ...] = ()) -> None:
+        self.masked = masked
         self.schema = Schema(_renumbered(root.type, count()))
         self.is_struct = root.type.kind is Kind.STRUCT
         if not self.is_struct:
@@ -138,6 +140,11 @@ class Batch:
     def num_rows(self) -> int:
         """How many rows there are, also where no column was asked for."""
         return self._num_rows
+
+    @property
+    def masked_columns(self) -> tuple[str, ...]:
+        """Dotted names of the encrypted columns whose key was not had: they hold what their masks left."""
+        return self._schema.masked
 
     @property
     def num_columns(self) -> int:

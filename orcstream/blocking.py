@@ -31,6 +31,7 @@ from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StripeFooter, StripeInformation
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import Prepared
+from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.plan.tail import Tail
 from orcstream.reader import file as reader_file
@@ -42,6 +43,7 @@ from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
 from orcstream.reader.opening import Url
 from orcstream.schema import Schema
+from orcstream.unlocking import EncryptedColumn
 from orcstream.writer import creating as writer_creating
 from orcstream.writer import merge as writer_merge
 from orcstream.writer import writer as writer_writer
@@ -275,6 +277,10 @@ class OrcFile(_Facade):
     def statistics(self) -> FileStatistics:
         return self._inner.statistics
 
+    @property
+    def encrypted_columns(self) -> tuple[EncryptedColumn, ...]:
+        return self._inner.encrypted_columns
+
     def batches(self, **options: Any) -> BatchStream:
         """`OrcFile.batches`: a stream to iterate with `for`."""
         return BatchStream(
@@ -436,6 +442,8 @@ def read(
     *,
     storage_options: Mapping[str, Any] | None = None,
     io_options: IoOptions | Mapping[str, Any] | None = None,
+    keys: KeyProvider | None = None,
+    require_keys: Iterable[str] | bool = False,
     tail: Tail | BytesLike | None = None,
     follow: bool = False,
     poll_s: float = 1.0,
@@ -451,6 +459,8 @@ def read(
             url,
             storage_options=storage_options,
             io_options=io_options,
+            keys=keys,
+            require_keys=require_keys,
             tail=tail,
             follow=follow,
             poll_s=poll_s,

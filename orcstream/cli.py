@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `merge`, `convert` and `cleanup`.
+"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `keys`, `merge`, `convert` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -16,6 +16,7 @@ import json
 import math
 import os
 import sys
+import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from importlib import metadata
@@ -26,6 +27,17 @@ import numpy as np
 
 import orcstream
 from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
+from orcstream.cli_keys import (
+    KEYS_HELP,
+    STORES_HELP,
+    add_keys,
+    add_rekeying,
+    key_lines,
+    opened,
+    opened_keys,
+    rekeying,
+    say_masked,
+)
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.schema import Kind
@@ -50,8 +62,10 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --where "amount > 20 and city in ('Berlin', 'Celle')" --format csv
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
+  orcstream keys trips.orc --keys kms://http@localhost:9600/kms
   orcstream plan trips.orc --where "id = 4711" --columns city
   orcstream merge all.orc trips.orc trips.orc
+  orcstream merge people.orc people.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
@@ -64,8 +78,12 @@ A comparison with a null is neither true nor false, and rows are kept where the 
 
 --schema reads columns as other types, such as 'struct<id:string,amount:decimal(10,2)>': columns that it
 leaves out are not read, those that the file lacks are null, and so are values that do not fit."""
-_MERGE_HELP = """The target appears whole or not at all, and may be one of the files. A file that does not go
-with the first is an error, unless --skip-incompatible; what is left out is named on standard error."""
+_MERGE_HELP = f"""The target appears whole or not at all, and may be one of the files. A file that does not go
+with the first is an error, unless --skip-incompatible; what is left out is named on standard error.
+
+Encrypted files need --keys. --rekey and --new-key encrypt their columns anew; one file is enough for that.
+
+{STORES_HELP}"""
 
 
 _CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
@@ -79,7 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; answers the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        anyio.run(options.main, options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            anyio.run(options.main, options)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered has no reader; Python would complain about it at exit.
@@ -91,6 +111,11 @@ def main(arguments: list[str] | None = None) -> int:
         print("orcstream:", " ".join(str(error).split()), file=sys.stderr)
         return 2 if isinstance(error, orcstream.UsageError) else 1
     return 0
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Without the place in the code, which says nothing to who sits before a terminal."""
+    print("orcstream:", message, file=sys.stderr)
 
 
 # --- what was asked for ------------------------------------------------------------------------------------
@@ -131,6 +156,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_columns(plan)
     _add_selection(plan)
 
+    keys = _command(
+        commands, "keys", _keys, "which columns are encrypted, with which keys, and which are open", KEYS_HELP
+    )
+    keys.add_argument("--json", action="store_true", help="as one JSON object")
+
     merge = commands.add_parser(
         "merge",
         help="one file of several, stripe by stripe",
@@ -146,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
     _add_storage_options(merge)
+    add_rekeying(merge)
 
     cleanup = _command(
         commands, "cleanup", _cleanup, "what killed writers left behind, which is removed", _CLEANUP_HELP
@@ -174,6 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_selection(selection)
     _add_unit(selection, default=None)
     _add_storage_options(converting)
+    add_keys(converting)
     return parser
 
 
@@ -190,6 +222,8 @@ def _command(
     command.set_defaults(main=_look, run=run)
     command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
     _add_storage_options(command)
+    if name != "cleanup":
+        add_keys(command)
     return command
 
 
@@ -312,7 +346,7 @@ def _columns(text: str) -> list[str | tuple[str, ...]]:
 
 
 async def _look(options: argparse.Namespace) -> None:
-    async with orcstream.open(options.url, storage_options=options.storage_options) as file:
+    async with opened(options, options.url) as file:
         await options.run(file, options)
 
 
@@ -352,11 +386,15 @@ def _age(age_s: float) -> str:
     return f"{max(0, int(age_s // _UNIT_S[unit]))}{unit}"
 
 
-# --- meta, plan and count ----------------------------------------------------------------------------------
+# --- meta, plan, keys and count ----------------------------------------------------------------------------
 
 
 async def _plan(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
     _write([str(await file.explain(columns=options.columns, **_selection(options)))])
+
+
+async def _keys(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
+    _write(key_lines(file, as_json=options.json))
 
 
 async def _count_rows(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
@@ -463,14 +501,18 @@ async def _merge(options: argparse.Namespace) -> None:
             share = done / max(1, total)
             progress.text = lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})"
 
-        result = await orcstream.merge(
-            options.urls,
-            options.target,
-            storage_options=options.storage_options,
-            overwrite=not options.no_overwrite,
-            skip_incompatible=options.skip_incompatible,
-            progress=show,
-        )
+        async with opened_keys(options.keys) as keys, opened_keys(options.target_keys) as target_keys:
+            result = await orcstream.merge(
+                options.urls,
+                options.target,
+                storage_options=options.storage_options,
+                overwrite=not options.no_overwrite,
+                skip_incompatible=options.skip_incompatible,
+                keys=keys,
+                rekey=rekeying(options),
+                target_keys=target_keys,
+                progress=show,
+            )
     for skipped in result.skipped:
         sys.stderr.write(f"orcstream: skipped {skipped.shown}: {skipped.message}\n")
     _write(
@@ -494,6 +536,7 @@ async def _cat(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
         # The first rows need not wait for more than was asked for.
         batch_rows=max(1, min(left, _BATCH_ROWS)),
     ) as stream:
+        say_masked(stream.masked_columns)
         root = stream.schema.root
         is_struct = root.kind is Kind.STRUCT
         names = root.field_names if is_struct else ("value",)

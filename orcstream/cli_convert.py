@@ -22,6 +22,7 @@ import anyio.to_thread
 import orcstream
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
+from orcstream.cli_keys import opened, say_masked
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.io.urls import protocol_of, strip_credentials
@@ -230,7 +231,7 @@ def _counted(count: int, word: str) -> str:
 @asynccontextmanager
 async def _reading_orc(options: argparse.Namespace, _: str, __: Progress) -> AsyncIterator[_Reading]:
     async with (
-        orcstream.open(options.source, storage_options=options.storage_options) as file,
+        opened(options, options.source) as file,
         file.batches(
             columns=options.columns,
             where=options.where,
@@ -240,6 +241,7 @@ async def _reading_orc(options: argparse.Namespace, _: str, __: Progress) -> Asy
             memory_limit=options.memory_limit // 2,
         ) as stream,
     ):
+        say_masked(stream.masked_columns)
         whole = options.columns is None and options.where is None and options.rows is None
         total = file.tail.file_length if whole and options.schema is None else None
         yield _Reading(

@@ -15,6 +15,10 @@ cdef class InputStream:
     cdef object head_view
     cdef const unsigned char[::1] head
     cdef Py_ssize_t head_pos
+    # Where in the file the head begins, and the stream; what turns encrypted bytes into those.
+    cdef long long head_offset
+    cdef readonly long long stream_start
+    cdef object decrypt
     cdef Py_ssize_t buffered
     cdef readonly long long consumed
     # Decompressed bytes before the position at which reading begins.

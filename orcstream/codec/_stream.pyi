@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from typing_extensions import Buffer as ReadableBuffer
 
 from orcstream._buffer import Buffer
@@ -7,10 +9,18 @@ class InputStream:
     column: int
     kind: str
     file_offset: int
+    stream_start: int
     consumed: int
     complete: bool
     def __init__(
-        self, *, compressed: bool, block_size: int, column: int = -1, kind: str = "", file_offset: int = 0
+        self,
+        *,
+        compressed: bool,
+        block_size: int,
+        column: int = -1,
+        kind: str = "",
+        file_offset: int = 0,
+        decrypt: Callable[[memoryview, int], bytes] | None = None,
     ) -> None: ...
     def feed(self, piece: ReadableBuffer, *, last: bool, lease: object = None) -> None: ...
     def restart(self, *, file_offset: int, bytes_to_skip: int = 0) -> None: ...

@@ -5,7 +5,8 @@ pieces arrive in order through `feed`, each with a lease that is dropped with th
 so that whoever lent the memory learns when it is free. Readers see a window `data[pos:end]` and ask for
 `more`; the unread rest of the window is kept in front of the next chunk, so a run that straddles a chunk border is
 contiguous. `more` answers False when no whole chunk is at hand: then either more bytes have to be fed
-(`starved`) or the stream is at its end. Specification: "Compression".
+(`starved`) or the stream is at its end. Encrypted pieces are decrypted when their turn comes. Specification:
+"Compression", "Column Encryption".
 """
 
 from cpython.buffer cimport PyBUF_WRITE
@@ -22,33 +23,48 @@ cdef enum:
     REST_BYTES = 8192
     # How much of the next piece of an uncompressed stream joins a rest before the piece itself is the window again.
     JOIN_BYTES = 65536
+    # How much is decrypted at a time: longer pieces would stand in memory twice.
+    DECRYPT_BYTES = 262144
 
 
 cdef class InputStream:
     """Decompressed bytes of one stream, in order.
 
     `compressed` says whether the file is compressed at all; `block_size` bounds what a chunk may
-    decompress to. `file_offset` is where the first byte fed stands in the file.
+    decompress to. `file_offset` is where the first byte fed stands in the file: where the stream begins.
+    `decrypt` is called with bytes and their offset in the stream, of streams that are encrypted.
     """
 
     def __cinit__(
-        self, *, bint compressed, Py_ssize_t block_size, int column=-1, str kind="", long long file_offset=0
+        self,
+        *,
+        bint compressed,
+        Py_ssize_t block_size,
+        int column=-1,
+        str kind="",
+        long long file_offset=0,
+        object decrypt=None,
     ):
         self.compressed = compressed
         self.block_size = block_size
         self.column = column
         self.kind = kind
         self.file_offset = file_offset
+        self.stream_start = self.head_offset = file_offset
+        self.decrypt = decrypt
         self.pieces = []
 
     def feed(self, piece, *, bint last, object lease=None):
         """Append compressed bytes that follow the ones fed before; `last` ends the stream."""
         if self.complete:
             raise ValueError("the stream is complete")
+        cdef Py_ssize_t start, step
         view = memoryview(piece)
-        if view.nbytes:
-            self.pieces.append((view, lease))
-            self.buffered += view.nbytes
+        step = view.nbytes if self.decrypt is None else <Py_ssize_t> DECRYPT_BYTES
+        for start in range(0, view.nbytes, max(1, step)):
+            part = view[start : start + step]
+            self.pieces.append((part, lease))
+            self.buffered += part.nbytes
             if len(self.pieces) == 1:
                 self._set_head()
         self.complete = last
@@ -62,7 +78,7 @@ cdef class InputStream:
             raise self.corrupt(f"a position {bytes_to_skip} bytes into a chunk")
         self.pieces = []
         self._set_head()
-        self.file_offset = file_offset
+        self.file_offset = self.head_offset = file_offset
         self.consumed = 0
         self.buffered = 0
         self.complete = False
@@ -227,6 +243,7 @@ cdef class InputStream:
 
     def _peek(self, Py_ssize_t count):
         """The next `count` compressed bytes, joined from as many pieces as it takes."""
+        cdef long long offset = self.head_offset + self.head.shape[0]
         parts = [self.head_view[self.head_pos : self.head_pos + count]]
         size = parts[0].nbytes
         for view, _ in self.pieces[1:]:
@@ -234,7 +251,8 @@ cdef class InputStream:
                 break
             part = view[: count - size]
             size += part.nbytes
-            parts.append(part)
+            parts.append(part if self.decrypt is None else self.decrypt(part, offset - self.stream_start))
+            offset += view.nbytes
         return b"".join(parts)
 
     cdef object _take(self, Py_ssize_t count):
@@ -265,6 +283,7 @@ cdef class InputStream:
                 self.head_pos += count
                 return 0
             count -= size
+            self.head_offset += self.head.shape[0]
             del self.pieces[0]
             self._set_head()
         return 0
@@ -272,8 +291,12 @@ cdef class InputStream:
     cdef int _set_head(self) except -1:
         self.head_pos = 0
         if self.pieces:
-            self.head_view = self.pieces[0][0]
-            self.head = self.head_view
+            view, lease = self.pieces[0]
+            if self.decrypt is not None:
+                view = memoryview(self.decrypt(view, self.head_offset - self.stream_start))
+                self.pieces[0] = (view, lease)
+            self.head_view = view
+            self.head = view
         else:
             self.head_view = None
             self.head = None

@@ -58,6 +58,8 @@ __all__ = [
     "RowIndex",
     "StatisticsList",
     "parse_bloom_index",
+    "parse_column_statistics",
+    "parse_file_statistics",
     "parse_footer",
     "parse_metadata",
     "parse_postscript",
@@ -89,6 +91,11 @@ class StatisticsList:
 
     def __len__(self) -> int:
         return len(self.serialized)
+
+    def overlaid(self, first: int, serialized: Sequence[bytes]) -> StatisticsList:
+        """With those of the columns from `first` on in place of what is there; b"" says nothing."""
+        filled = self.serialized + (b"",) * (first + len(serialized) - len(self.serialized))
+        return StatisticsList((*filled[:first], *serialized, *filled[first + len(serialized) :]))
 
     def get(self, column: int) -> ColumnStatistics | None:
         """The statistics of a column; None where the file has none."""
@@ -131,6 +138,11 @@ class RowIndex:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def part(self, start: int, stop: int | None) -> RowIndex:
+        """The entries `start` up to `stop`, or up to the last."""
+        statistics = self.serialized_statistics[start:stop]
+        return RowIndex(self.positions, self.starts[start : start + len(statistics) + 1], statistics)
 
     def entry(self, index: int) -> npt.NDArray[np.uint64]:
         """The positions of one row group."""
@@ -325,6 +337,8 @@ def _stripes(
     """The stripes, with what encryption lets them inherit; none may leave the body or overlap another."""
     stripes: list[StripeInformation] = []
     variants = encryption.variants if encryption is not None else ()
+    if variants and len(messages) >= _MAX_STRIPE_ID:
+        raise CorruptTail(f"{len(messages)} stripes, and no counter for the encrypted statistics of so many")
     first_row = 0
     stripe_id, keys = 0, tuple[bytes, ...]()
     for index, message in enumerate(messages):
@@ -473,6 +487,22 @@ def parse_metadata(data: bytes, stripe_count: int, column_count: int) -> tuple[S
         )
         for stripe in stripes
     )
+
+
+def parse_file_statistics(data: bytes, column_count: int) -> tuple[bytes, ...]:
+    """The statistics of the columns of a variant, over the whole file, from its decrypted message."""
+    found = tuple(bytes(part) for part in split_field(memoryview(data), 1, column_count, "file statistics"))
+    for part in found:
+        parse_statistics(part)
+    if len(found) != column_count:
+        raise CorruptTail(f"file statistics of {len(found)} columns for {column_count}")
+    return found
+
+
+def parse_column_statistics(data: bytes, stripe_count: int) -> tuple[bytes, ...]:
+    """The statistics of one column in each stripe, from a decrypted message of a variant."""
+    parts = split_field(memoryview(data), 1, stripe_count, "stripe statistics")
+    return tuple(bytes(part) for part in parts)
 
 
 def parse_statistics(data: bytes, error_class: type[FormatError] = CorruptTail) -> ColumnStatistics:

@@ -25,9 +25,10 @@ from orcstream.codec._values import (
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compound import ListDecoder, StructDecoder, UnionDecoder
 from orcstream.codec.decoder import ColumnDecoder
+from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.layout import is_decimal64
 from orcstream.codec.numeric import BooleanDecoder, DecimalDecoder, IntegerDecoder, PlainDecoder
-from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
+from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamKind
 from orcstream.codec.temporal import UTC, DateDecoder, TimestampDecoder, ZoneRules
 from orcstream.codec.text import DictionaryDecoder, TextDecoder
 from orcstream.errors import CorruptStripe, Unsupported
@@ -94,31 +95,27 @@ class ColumnStreams:
     streams: list[StreamCursor]
 
 
-Placed = Sequence[tuple[StreamInformation, ByteRange]]
-
-
 def build_columns(
     types: Sequence[Type],
-    placed: Placed,
-    encodings: Sequence[ColumnEncoding],
+    form: StripeForm,
     options: StripeOptions,
 ) -> list[ColumnStreams]:
     """A decoder for each of `types` (subtrees of the file's schema), with the streams it needs.
 
     Raises `CorruptStripe` for encodings that a type cannot have, `Unsupported` for those of a later format.
     """
-    index: dict[tuple[int, StreamKind], ByteRange] = {}
-    for stream, range_ in placed:
+    index: dict[tuple[int, StreamKind], PlacedStream] = {}
+    for stream in form.streams:
         key = (int(stream.column), stream.kind)
-        if stream.variant is None and not stream.kind.is_index and stream.kind is not StreamKind.UNKNOWN:
-            if key in index and range_.length:
+        if not stream.kind.is_index and stream.kind is not StreamKind.UNKNOWN:
+            if key in index and stream.range.length:
                 raise CorruptStripe(
                     "two streams of one kind", column=stream.column, stream_kind=stream.kind.name
                 )
-            index[key] = range_
+            index[key] = stream
     columns = []
     for type_ in types:
-        builder = _Builder(index, encodings, options)
+        builder = _Builder(index, form.encodings, options)
         decoder = builder.build(type_)
         columns.append(ColumnStreams(decoder, builder.streams))
     return columns
@@ -129,7 +126,7 @@ class _Builder:
 
     def __init__(
         self,
-        index: Mapping[tuple[int, StreamKind], ByteRange],
+        index: Mapping[tuple[int, StreamKind], PlacedStream],
         encodings: Sequence[ColumnEncoding],
         options: StripeOptions,
     ) -> None:
@@ -158,17 +155,18 @@ class _Builder:
     def _stream(
         self, type_: Type, kind: StreamKind, make: Callable[[InputStream], _V], *, is_dictionary: bool = False
     ) -> _V:
-        range_ = self._index.get((type_.column_id, kind))
+        placed = self._index.get((type_.column_id, kind))
         stream = InputStream(
             compressed=self._options.compressed,
             block_size=self._options.block_size,
             column=type_.column_id,
             kind=kind.name,
-            file_offset=range_.start if range_ else 0,
+            file_offset=placed.range.start if placed else 0,
+            decrypt=placed.cipher.apply if placed and placed.cipher else None,
         )
         values = make(stream)
-        if range_ is not None and range_.length:
-            self.streams.append(StreamCursor(type_, kind, range_, values, is_dictionary))
+        if placed is not None and placed.range.length:
+            self.streams.append(StreamCursor(type_, kind, placed.range, values, is_dictionary))
         else:
             # Writers leave out streams without a value; whoever needs one learns that it ends early.
             stream.feed(b"", last=True)

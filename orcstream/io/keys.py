@@ -7,14 +7,52 @@ A provider never hands out a master key, only the local keys that it protects. W
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
-from typing import Protocol
+import stat
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import anyio.to_thread
 
 from orcstream._cipher import BLOCK_BYTES, aes_ctr
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import KeyUnavailable, UsageError
 
-__all__ = ["InMemoryKeyProvider", "KeyProvider"]
+if TYPE_CHECKING:
+    from orcstream.io.keys_aws import AwsKeyProvider
+    from orcstream.io.keys_azure import AzureKeyProvider
+    from orcstream.io.keys_gcp import GcpKeyProvider
+    from orcstream.io.keys_hadoop import HadoopKeyProvider
+    from orcstream.io.keys_open import open_keys
+
+__all__ = [
+    "AwsKeyProvider",
+    "AzureKeyProvider",
+    "GcpKeyProvider",
+    "HadoopKeyProvider",
+    "InMemoryKeyProvider",
+    "KeyProvider",
+    "open_keys",
+    "read_key_file",
+]
+
+# Where they are; each takes long to import, and most programs need none or one of them.
+_ELSEWHERE = {
+    "AwsKeyProvider": "orcstream.io.keys_aws",
+    "AzureKeyProvider": "orcstream.io.keys_azure",
+    "GcpKeyProvider": "orcstream.io.keys_gcp",
+    "HadoopKeyProvider": "orcstream.io.keys_hadoop",
+    "open_keys": "orcstream.io.keys_open",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_ELSEWHERE[name]), name)
 
 
 class KeyProvider(Protocol):
@@ -58,10 +96,11 @@ class InMemoryKeyProvider:
         """
         if len(key) not in _ALGORITHMS:
             raise UsageError(f"the key {name!r} must be 16 or 32 bytes")
-        versions = self._keys.setdefault(name, {})
-        if type(version) is not int or version < 0 or version <= max(versions, default=-1):
-            raise UsageError(f"the key {name!r} has version {max(versions)}; {version!r} is not after it")
-        versions[version] = key
+        newest = max(self._keys.get(name, ()), default=-1)
+        if type(version) is not int or version <= newest:
+            before = f"has version {newest}" if newest >= 0 else "has no version yet, and they begin with 0"
+            raise UsageError(f"the key {name!r} {before}; {version!r} is not after it")
+        self._keys.setdefault(name, {})[version] = key
 
     async def current_key(self, name: str) -> EncryptionKey:
         versions = self._keys.get(name)
@@ -85,6 +124,60 @@ class InMemoryKeyProvider:
 
     async def aclose(self) -> None:
         """Nothing is held."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+
+async def read_key_file(path: str) -> InMemoryKeyProvider:
+    """Keys of a file for development: JSON, hexadecimal keys by name, or by name and version.
+
+    ``{"pii": "00112233445566778899aabbccddeeff", "top": {"0": "...", "1": "..."}}``; 32 digits make an
+    AES-128 key, 64 an AES-256 one. Warns where others than the owner may read the file. Raises `UsageError`
+    for a file that cannot be read or is of another form.
+    """
+    text, mode = await anyio.to_thread.run_sync(_read_text, path)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        warnings.warn(f"others can read the keys in {path}: chmod 600", stacklevel=2)
+    provider = InMemoryKeyProvider()
+    try:
+        # What is not to be shown is not in the texts of these errors: names and places are, keys never.
+        for name, versions in json.loads(text, object_pairs_hook=_without_doubles).items():
+            numbered = versions if isinstance(versions, dict) else {"0": versions}
+            for version in sorted(numbered, key=int):
+                provider.add_key(name, _key_of(numbered[version]), int(version))
+    except UsageError as error:
+        raise error.locate(url=path) from None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise UsageError('a file of keys is JSON: {"name": {"0": "hexadecimal"}}', url=path) from None
+    return provider
+
+
+def _read_text(path: str) -> tuple[str, int]:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - the mode is that of the file that is read
+            return file.read(), os.fstat(file.fileno()).st_mode
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise UsageError(f"the file of keys cannot be read: {reason}", url=path) from None
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose names are each there once."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise UsageError("the file of keys names a key, or a version, twice")
+    return dict(pairs)
+
+
+def _key_of(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError
+    return bytes.fromhex(text)
 
 
 _ALGORITHMS = {

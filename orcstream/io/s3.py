@@ -9,7 +9,6 @@ refused (a policy against signed URLs, a bucket in another region), requests go 
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from typing import Any, TypeVar
 
 import aiohttp
 import anyio
-import anyio.to_thread
 import yarl
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
@@ -39,6 +37,7 @@ from orcstream.io.clients import Lease, lease_client
 from orcstream.io.filesystem import translate_error
 from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient
 from orcstream.io.presign import SignedPattern, pattern_of
+from orcstream.io.tls import tls_of
 
 __all__ = ["S3Client", "S3Source", "lease_s3", "open_s3"]
 
@@ -104,7 +103,7 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
         verify = (options.get("client_kwargs") or {}).get("verify")
         if verify is None:
             verify = filesystem.session.get_config_variable("ca_bundle")
-        connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=await _tls(verify))
+        connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=await tls_of(verify))
         session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -117,12 +116,6 @@ def _leave_bodies_to_tls(meta: Any) -> None:
     """Over HTTPS bodies need no hash of their own, unless the user asks for it; botocore hashes them else."""
     if meta.endpoint_url.startswith("https:"):
         meta.config.s3 = {"payload_signing_enabled": False, **(meta.config.s3 or {})}
-
-
-async def _tls(verify: object) -> ssl.SSLContext | bool:
-    if isinstance(verify, str):
-        return await anyio.to_thread.run_sync(lambda: ssl.create_default_context(cafile=verify))
-    return verify is not False
 
 
 async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> S3Source:

@@ -15,16 +15,12 @@ bytes that are missing; `HdfsRefusal` and other `SourceError` for the rest, what
 from __future__ import annotations
 
 import base64
-import io
-import json
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import aiohttp
-import anyio.to_thread
 import yarl
 
 from orcstream.byterange import BytesLike
@@ -32,6 +28,8 @@ from orcstream.errors import ShortRead, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import already_there
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease, lease_client
+from orcstream.io.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member, new_session
+from orcstream.io.tls import tls_of
 from orcstream.io.urls import protocol_of
 
 __all__ = ["FileStatus", "HdfsConnection", "HdfsRefusal", "WebHdfs", "lease_webhdfs", "place_of"]
@@ -42,14 +40,8 @@ OPTIONS: Final = frozenset(
     | {"kerberos"}  # which is not asked for, where this module is
 )
 PREFIX: Final = "/webhdfs/v1"
-# Servers that defend against forged requests of browsers ask for the first, with any value.
-HEADERS: Final = {"X-XSRF-HEADER": "orcstream", "Accept-Encoding": "identity"}
-CONNECTION_CAP = 256
-CONNECT_TIMEOUT_S = 20.0
 # A page of a listing is 1,000 names unless the server was told otherwise; the rest are smaller.
 LISTING_BYTES = 64 << 20
-SHORT_BYTES = 64 << 10
-REASON_CHARACTERS = 300
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 
 # What Java's exceptions stand for, by their class without its package.
@@ -105,17 +97,6 @@ class HdfsConnection:
 
     async def aclose(self) -> None:
         await self.session.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    status: int
-    headers: Mapping[str, str]
-    body: bytearray
-
-    @property
-    def is_json(self) -> bool:
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower() == "application/json"
 
 
 class WebHdfs:
@@ -192,7 +173,7 @@ class WebHdfs:
 
     async def status(self, path: str) -> FileStatus:
         reply = await self._ask("GET", "GETFILESTATUS", path, {})
-        return self._status(_member(self._json(reply), "FileStatus"))
+        return self._status(member(self._json(reply), "FileStatus"))
 
     async def status_or_none(self, path: str) -> FileStatus | None:
         """The status, or None where there is nothing."""
@@ -207,12 +188,12 @@ class WebHdfs:
         after: dict[str, str] = {}
         while True:
             reply = await self._ask("GET", "LISTSTATUS_BATCH", path, after, LISTING_BYTES)
-            listing = _member(self._json(reply), "DirectoryListing")
-            page = _member(_member(_member(listing, "partialListing"), "FileStatuses"), "FileStatus")
+            listing = member(self._json(reply), "DirectoryListing")
+            page = member(member(member(listing, "partialListing"), "FileStatuses"), "FileStatus")
             if not isinstance(page, list):
                 raise self._senseless("a listing that is none")
             found += [self._status(one) for one in page]
-            if not page or not self._number(_member(listing, "remainingEntries")):
+            if not page or not self._number(member(listing, "remainingEntries")):
                 return found
             following = {"startAfter": found[-1].name}
             if following == after:
@@ -237,7 +218,7 @@ class WebHdfs:
         path: str,
         options: Mapping[str, str],
         most_bytes: int = SHORT_BYTES,
-    ) -> _Reply:
+    ) -> Reply:
         """One request to the NameNode."""
         query = urlencode([("op", op), *self._connection.identity, *options.items()], quote_via=quote)
         target = yarl.URL(f"{self._connection.origin}{PREFIX}{quote(path)}?{query}", encoded=True)
@@ -245,55 +226,31 @@ class WebHdfs:
 
     async def _exchange(
         self, method: str, target: yarl.URL, data: BytesLike | None, most_bytes: int
-    ) -> _Reply:
+    ) -> Reply:
         """One request, and its answer of at most `most_bytes`; refusals are raised."""
-        shown = self._url
         headers = HEADERS if data is None else {**HEADERS, "Content-Type": "application/octet-stream"}
         # DataNodes are not told the password; a gateway that stands for all of them is asked again.
         if target.origin() == self._connection.origin:
             headers = {**headers, **self._connection.password}
-        # A file is sent in pieces, and bytes in one go; this shares the bytes.
-        body = None if data is None else io.BytesIO(data)
-        try:
-            async with self._connection.session.request(
-                method, target, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                failed = response.status >= 400
-                answer = await self._read(response, SHORT_BYTES if failed else most_bytes)
-                reply = _Reply(response.status, response.headers, answer)
-        except (aiohttp.ClientSSLError, ssl.SSLError) as error:
-            raise SourceError(f"no secure connection: {type(error).__name__}", url=shown) from None
-        except (aiohttp.InvalidURL, aiohttp.ClientResponseError, ValueError) as error:
-            # Their texts hold the address as it was sent, token included.
-            raise SourceError(f"the request failed: {type(error).__name__}", url=shown) from None
-        except TimeoutError as error:
-            raise Transient("the server did not answer in time", url=shown) from error
-        except SourceError:
-            raise
-        except (aiohttp.ClientError, OSError) as error:
-            raise Transient(f"the connection failed: {error}", url=shown) from error
-        if failed:
+        reply = await exchange(
+            self._connection.session,
+            method,
+            target,
+            headers=headers,
+            data=data,
+            most_bytes=most_bytes,
+            url=self._url,
+        )
+        if reply.status >= 400:
             raise self._refusal(reply)
         return reply
 
-    async def _read(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytearray:
-        if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-            response.close()
-            raise self._senseless("the server encodes what nobody asked it to encode")
-        data = bytearray()
-        async for chunk in response.content.iter_any():
-            data += chunk
-            if len(data) > most_bytes:
-                response.close()
-                raise ShortRead(f"more than the {most_bytes} bytes that were asked for", url=self._url)
-        return data
-
-    def _location(self, reply: _Reply) -> yarl.URL | None:
+    def _location(self, reply: Reply) -> yarl.URL | None:
         """The address of the DataNode; None where the answer is the bytes themselves."""
         if 300 <= reply.status < 400:
             text = reply.headers.get("Location")
         elif reply.is_json:
-            text = _member(self._json(reply), "Location")
+            text = member(self._json(reply), "Location")
         else:
             return None
         location = _location_of(text, self._connection)
@@ -301,18 +258,9 @@ class WebHdfs:
             raise self._senseless("a redirect to nowhere")
         return location
 
-    def _refusal(self, reply: _Reply) -> Exception:
+    def _refusal(self, reply: Reply) -> Exception:
         """What a refusal means. Statuses alone are not believed to say that a file is missing."""
-        kind, reason = "", f"the server answered with status {reply.status}"
-        try:
-            remote = _member(json.loads(reply.body), "RemoteException")
-            name, message = _member(remote, "exception"), _member(remote, "message")
-        except (ValueError, RecursionError):
-            name = message = None
-        if isinstance(name, str):
-            kind = name.rpartition(".")[2]
-            lines = message.splitlines() if isinstance(message, str) else []
-            reason = f"{kind[:REASON_CHARACTERS]}: {(lines or [''])[0][:REASON_CHARACTERS]}"
+        kind, reason = reply.refusal()
         # Stand-by NameNodes that know no tokens yet hide their state in another exception.
         if kind in PASSING or (kind in FORBIDDEN and "StandbyException" in reason):
             return Transient(reason, url=self._url)
@@ -325,30 +273,28 @@ class WebHdfs:
         if kind == "UnsupportedOperationException":
             return Unsupported(reason, reason="store_cannot_do_this", url=self._url)
         if reply.status in TRANSIENT_STATUS:
-            after = reply.headers.get("Retry-After", "")
-            wait_s = float(after) if after.isascii() and after.isdigit() else 0.0
-            return Transient(reason, url=self._url, retry_after_s=wait_s)
+            return Transient(reason, url=self._url, retry_after_s=reply.retry_after_s)
         return HdfsRefusal(reason, kind, url=self._url)
 
-    def _json(self, reply: _Reply) -> Any:
+    def _json(self, reply: Reply) -> Any:
         try:
-            return json.loads(reply.body)
-        except (ValueError, RecursionError):
+            return reply.json()
+        except ValueError:
             raise self._senseless("it is no JSON") from None
 
-    def _boolean(self, reply: _Reply) -> bool:
-        return _member(self._json(reply), "boolean") is True
+    def _boolean(self, reply: Reply) -> bool:
+        return member(self._json(reply), "boolean") is True
 
     def _status(self, value: Any) -> FileStatus:
-        name, permission = _member(value, "pathSuffix"), _member(value, "permission")
+        name, permission = member(value, "pathSuffix"), member(value, "permission")
         if not isinstance(name, str) or "/" in name or name in (".", "..") or not _is_utf8(name):
             raise self._senseless("a name that is none")
         return FileStatus(
             name=name,
-            is_folder=_member(value, "type") == "DIRECTORY",
-            length=self._number(_member(value, "length")),
-            modified_ms=self._number(_member(value, "modificationTime")),
-            file_id=self._number(_member(value, "fileId") or 0),
+            is_folder=member(value, "type") == "DIRECTORY",
+            length=self._number(member(value, "length")),
+            modified_ms=self._number(member(value, "modificationTime")),
+            file_id=self._number(member(value, "fileId") or 0),
             permission=permission if isinstance(permission, str) and permission.isdigit() else "",
         )
 
@@ -388,10 +334,6 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _member(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,19 +394,11 @@ async def _connect(options: Mapping[str, Any], shown: str) -> HdfsConnection:
         pair = f"{options['user']}:{options['password']}".encode()
         password["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
     verify = options.get("session_verify")
-    tls: ssl.SSLContext | bool = verify is not False
-    if isinstance(verify, str):
-        try:
-            tls = await anyio.to_thread.run_sync(lambda: ssl.create_default_context(cafile=verify))
-        except OSError as error:
-            raise UsageError(f"session_verify: no certificates in {verify}: {error}", url=shown) from error
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=tls),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        # Each call is bounded by whoever makes it.
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-    )
+    try:
+        tls = await tls_of(verify)
+    except OSError as error:
+        raise UsageError(f"session_verify: no certificates in {verify}: {error}", url=shown) from error
+    session = new_session(tls)
     return HdfsConnection(session, origin, identity, password, data_proxy)
 
 

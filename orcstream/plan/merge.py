@@ -8,8 +8,8 @@ bytes that belong behind the stripes.
 The rules are those of ORC Java (`OrcFile.mergeFiles`): format and writer versions that it knows; the same
 schema with its attributes, compression, format version, writer, writer version, row index stride and
 calendar; and the same values where two files have user metadata of one name. The longest compression block
-size is that of the result. Here encrypted files are refused, too, because the statistics in their tails are
-encrypted for the file as a whole.
+size is that of the result. Encrypted files go together where the same columns are encrypted with the same
+keys (`plan.merge_variants`).
 
 The result promises no more than the files do: it names their writer and its version, by which readers decide
 what to believe, and its software version where all have the same. Statistics of stripes are copied as they
@@ -20,19 +20,19 @@ a count is taken by some readers for one without values.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.metadata import MAX_BLOCK_SIZE, MESSAGE_CAP_BYTES, Footer, StatisticsList
-from orcstream.codec.metadata_out import serialize_footer, statistics_list, tail_bytes
+from orcstream.codec.metadata import MAX_BLOCK_SIZE, MESSAGE_CAP_BYTES, StatisticsList
+from orcstream.codec.metadata_out import serialize_footer, tail_bytes
 from orcstream.codec.structure import Calendar, StripeInformation
-from orcstream.column_statistics import ColumnStatistics, merge
 from orcstream.errors import CorruptTail, Unsupported
+from orcstream.plan.merge_statistics import ColumnMerger, recorded
+from orcstream.plan.merge_variants import NOTHING_OPENED, NewKeys, OpenedStatistics, VariantMerger
 from orcstream.plan.tail import MAGIC, METADATA_CAP_BYTES, Tail
-from orcstream.schema import Kind, Schema
+from orcstream.schema import Schema
 
 __all__ = ["EMPTY", "FileMerger", "Refusal"]
 
@@ -59,9 +59,19 @@ class Refusal:
 
 
 class FileMerger:
-    """The result as far as it is known. `user_metadata` replaces what files say under these names."""
+    """The result as far as it is known. `user_metadata` replaces what files say under these names.
 
-    def __init__(self, user_metadata: Mapping[str, bytes]) -> None:
+    With `opens`, encrypted files are taken, too; `rename` is that of `VariantMerger`.
+    """
+
+    def __init__(
+        self,
+        user_metadata: Mapping[str, bytes],
+        *,
+        opens: bool = False,
+        rename: Mapping[str, str] | None = None,
+    ) -> None:
+        self._opens = opens
         self._own_metadata = dict(user_metadata)
         self._first: Tail | None = None
         self._shape: tuple[object, ...] = ()
@@ -72,7 +82,8 @@ class FileMerger:
         self._stripe_statistics: list[StatisticsList] = []
         self._statistics_bytes = 0
         self._stripes_are_known = True
-        self._columns = _Columns()
+        self._columns = ColumnMerger()
+        self.variants = VariantMerger(rename)
         self.length = len(MAGIC)
         """Bytes of the result up to its last stripe's end."""
         self.row_count = 0
@@ -88,7 +99,7 @@ class FileMerger:
 
     def refusal(self, tail: Tail) -> Refusal | None:
         """Why the file cannot be added; None where it can."""
-        refusal = _not_understood(tail)
+        refusal = _not_understood(tail, opens=self._opens)
         if refusal is not None or self._first is None:
             return refusal
         for reason, what, there, here in self._differences(self._first, tail):
@@ -99,9 +110,12 @@ class FileMerger:
                 return Refusal("user_metadata", f"its user metadata {name!r} differs from an earlier file's")
         return None
 
+    def _shape_of(self, tail: Tail) -> tuple[object, ...]:
+        return _shape(self.variants.renamed(tail.footer.schema))
+
     def _differences(self, first: Tail, tail: Tail) -> Iterable[tuple[str, str, object, object]]:
         """Reason, words, and both sides of what must be equal."""
-        if _shape(tail.footer.schema) != self._shape:
+        if self._shape_of(tail) != self._shape:
             there, here = str(first.footer.schema), str(tail.footer.schema)
             if there == here:
                 there, here = "another in its attributes", "one"
@@ -114,20 +128,31 @@ class FileMerger:
         strides = first.footer.row_index_stride, tail.footer.row_index_stride
         yield "row_index_stride", "its row index stride", *strides
         yield "calendar", "its calendar", _calendar(first).name, _calendar(tail).name
+        shapes = [self.variants.shape(each.footer.encryption) for each in (first, tail)]
+        if shapes[0] != shapes[1]:
+            there, here = (_encryption_text(each) for each in (first, tail))
+            yield "encryption", "its encryption", there, here if here != there else "another"
 
-    def add(self, tail: Tail, statistics: Sequence[StatisticsList]) -> list[ByteRange]:
+    def add(
+        self,
+        tail: Tail,
+        statistics: Sequence[StatisticsList],
+        opened: OpenedStatistics = NOTHING_OPENED,
+    ) -> list[ByteRange]:
         """Append a file's stripes, with their statistics; answers what to copy of it, in this order.
 
-        The file must not be one that `refusal` speaks against. What lies side by side in the file is one
-        range. Raises `CorruptTail` where the statistics of the file cannot be parsed.
+        `statistics` are those that stand in the clear, `opened` those of encrypted columns. The file must not
+        be one that `refusal` speaks against. What lies side by side in the file is one range. Raises
+        `CorruptTail` where the statistics of the file cannot be parsed.
         """
         footer = tail.footer
         if self.row_count + footer.row_count > _MAX_ROWS:
             raise CorruptTail(f"a file of {footer.row_count} rows makes more than 2^63 in all")
-        self._columns.add(footer)
+        self._columns.add(recorded(footer), footer.row_count)
+        self.variants.add(tail, opened)
         if self._first is None:
             self._first = replace(tail, metadata=None, ending=b"")
-            self._shape = _shape(footer.schema)
+            self._shape = self._shape_of(tail)
             self._software_version = footer.software_version
         elif footer.software_version != self._software_version:
             self._software_version = None
@@ -154,14 +179,31 @@ class FileMerger:
             self._stripe_statistics.append(stripe)
         self._stripes_are_known = len(statistics) >= stripe_count
 
-    def ending(self) -> bytes:
-        """All that follows the last stripe.
+    def renew(self, keys: NewKeys) -> None:
+        """Give all stripes new local keys and ids; their streams are then to be encrypted anew."""
+        self._stripes = [
+            replace(stripe, encrypt_stripe_id=stripe.index + 1, encrypted_local_keys=keys.encrypted)
+            for stripe in self._stripes
+        ]
+
+    def ending(self, keys: NewKeys | None = None) -> bytes:
+        """All that follows the last stripe; `keys` where there are encrypted columns.
 
         Raises `Unsupported` where the footer gets so long that nobody would read it.
         """
         assert self._first is not None, "no file was added"
+        postscript = self._first.postscript
+        compression = postscript.compression
+        compressor = None if compression is Compression.NONE else Compressor(compression)
+        encryption, encrypted_statistics = None, b""
+        if keys is not None:
+            encryption, encrypted_statistics = self.variants.ending(
+                keys, len(self._stripes), self._block_size, compressor
+            )
         footer = replace(
             self._first.footer,
+            schema=self.variants.renamed(self._first.footer.schema),
+            encryption=encryption,
             stripes=tuple(self._stripes),
             row_count=self.row_count,
             statistics=self._columns.serialized(),
@@ -177,26 +219,25 @@ class FileMerger:
                 "that are read of one: merge fewer files",
                 reason="metadata_too_large",
             )
-        postscript = self._first.postscript
-        compression = postscript.compression
         return tail_bytes(
             footer,
             self._stripe_statistics,
             compression=compression,
             block_size=self._block_size,
-            compressor=None if compression is Compression.NONE else Compressor(compression),
+            compressor=compressor,
+            encrypted_statistics=encrypted_statistics,
             version=postscript.version,
             writer_version=postscript.writer_version,
         )
 
 
-def _not_understood(tail: Tail) -> Refusal | None:
+def _not_understood(tail: Tail, *, opens: bool) -> Refusal | None:
     """What speaks against a file, whichever others there are."""
     postscript, footer = tail.postscript, tail.footer
     if tail.file_length == 0:
         return Refusal(EMPTY, "the file has no bytes, and so no schema", True)
-    if footer.encryption is not None:
-        return Refusal("encrypted", "encrypted files cannot be merged", True)
+    if footer.encryption is not None and not opens:
+        return Refusal("encrypted", "encrypted files are merged with keys= only", True)
     if not postscript.version_is_known:
         version = _dotted(postscript.version)
         return Refusal("unknown_version", f"format version {version} is not known", True)
@@ -229,6 +270,18 @@ def _shape(schema: Schema) -> tuple[object, ...]:
     )
 
 
+def _encryption_text(tail: Tail) -> str:
+    encryption = tail.footer.encryption
+    if encryption is None or not encryption.variants:
+        return "none"
+    names = [encryption.keys[variant.key] for variant in encryption.variants]
+    roots = [variant.root for variant in encryption.variants]
+    return ", ".join(
+        f"column {root} with version {key.version} of {key.name!r}"
+        for root, key in zip(roots, names, strict=True)
+    )
+
+
 def _calendar(tail: Tail) -> Calendar:
     """ORC Java's files from before there was the field are hybrid."""
     if tail.footer.calendar is Calendar.UNKNOWN and tail.footer.writer == _JAVA:
@@ -251,79 +304,3 @@ def _joined(ranges: Iterable[ByteRange]) -> list[ByteRange]:
         else:
             joined.append(one)
     return joined
-
-
-# --- statistics of the file ------------------------------------------------------------------------
-
-
-class _Columns:
-    """Statistics by column id over all files with rows."""
-
-    def __init__(self) -> None:
-        self._merged: list[ColumnStatistics] = []
-        self._are_known = True
-        self._have_rows = False
-
-    def add(self, footer: Footer) -> None:
-        if not self._are_known or (footer.row_count == 0 and self._have_rows):
-            return
-        found = _recorded(footer)
-        if found is None:
-            # A file without rows says nothing that could be missed.
-            self._are_known = footer.row_count == 0
-        elif not self._have_rows:
-            self._merged = found
-            self._have_rows = footer.row_count > 0
-        else:
-            try:
-                self._merged = [_joint(*both) for both in zip(self._merged, found, strict=True)]
-            except ValueError:  # of different kinds: one of the writers was wrong
-                self._are_known = False
-
-    def serialized(self) -> StatisticsList:
-        if not self._are_known or any(column.value_count is None for column in self._merged):
-            return StatisticsList(())
-        try:
-            return statistics_list(self._merged)
-        except ValueError:  # numbers that fit no more
-            return StatisticsList(())
-
-
-def _joint(one: ColumnStatistics, other: ColumnStatistics) -> ColumnStatistics:
-    if (one.bytes_on_disk is None) != (other.bytes_on_disk is None):
-        # ORC Java leaves out 0, and the files are of one writer.
-        one, other = (replace(each, bytes_on_disk=each.bytes_on_disk or 0) for each in (one, other))
-    joint = merge(one, other)
-    # A bound that is NaN says that nothing is known: ORC C++ compares no further once it has met one.
-    bounds = [(each.minimum, each.maximum) for each in (one, other) if each.value_count]
-    if any(_is_nan(minimum) for minimum, _ in bounds):
-        joint = replace(joint, minimum=math.nan)
-    if any(_is_nan(maximum) for _, maximum in bounds):
-        joint = replace(joint, maximum=math.nan)
-    return joint
-
-
-def _is_nan(bound: object) -> bool:
-    return isinstance(bound, float) and math.isnan(bound)
-
-
-def _recorded(footer: Footer) -> list[ColumnStatistics] | None:
-    """The statistics of all columns; None where some are missing."""
-    found: list[ColumnStatistics] = []
-    for type_ in footer.schema.types:
-        column = footer.statistics.get(type_.column_id)
-        if column is None or column.value_count is None:
-            return None
-        found.append(column)
-    if footer.row_count and _is_unrecorded(found[0]):
-        return None
-    structs = [type_ for type_ in footer.schema.types if type_.kind is Kind.STRUCT]
-    fields = [child for type_ in structs if found[type_.column_id].value_count for child in type_.children]
-    if any(_is_unrecorded(found[child.column_id]) for child in fields):
-        return None
-    return found
-
-
-def _is_unrecorded(column: ColumnStatistics) -> bool:
-    """Neither values nor nulls, in a column that has some: a writer that did not count (HIVE-20604)."""
-    return column.value_count == 0 and column.has_null is not True

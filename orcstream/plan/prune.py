@@ -66,11 +66,9 @@ def prune_groups(
     blooms: Mapping[FileColumn, BloomIndex],
     row_counts: Sequence[int],
     trust: Trust,
-    *,
-    masked: frozenset[FileColumn] = frozenset(),
 ) -> list[bool]:
     """Which row groups of a stripe may have matches; the arguments are those of `group_outcomes`."""
-    outcomes = group_outcomes(predicate, column_of, indexes, blooms, row_counts, trust, masked=masked)
+    outcomes = group_outcomes(predicate, column_of, indexes, blooms, row_counts, trust)
     return [Outcome.TRUE in outcome for outcome in outcomes]
 
 
@@ -81,19 +79,16 @@ def group_outcomes(
     blooms: Mapping[FileColumn, BloomIndex],
     row_counts: Sequence[int],
     trust: Trust,
-    *,
-    masked: frozenset[FileColumn] = frozenset(),
 ) -> list[Outcome]:
     """What the predicate may be in each row group of a stripe, by the indexes that were read.
 
-    `row_counts` has the rows of each group. An index of another number of entries proves nothing, but that of
-    a column in `masked` (the clear form of an encrypted one) may have twice as many: ORC Java before 1.6.11
-    wrote those of the encrypted form before them (ORC-991). Only entries of columns that are asked about are
-    parsed. `trust` is that of the stripe's zone: ``trust.in_zone(...)``.
+    `row_counts` has the rows of each group. An index of another number of entries proves nothing. Only
+    entries of columns that are asked about are parsed. `trust` is that of the stripe's zone:
+    ``trust.in_zone(...)``.
     """
     # By identity: hashing a leaf takes as long as its literals are many.
     sources = {
-        id(leaf): _source(Question(leaf, trust), column_of(leaf), indexes, blooms, len(row_counts), masked)
+        id(leaf): _source(Question(leaf, trust), column_of(leaf), indexes, blooms, len(row_counts))
         for leaf in leaves_of(predicate)
     }
     outcomes = []
@@ -118,19 +113,16 @@ def _source(
     indexes: Mapping[FileColumn, RowIndex],
     blooms: Mapping[FileColumn, BloomIndex],
     count: int,
-    masked: frozenset[FileColumn],
 ) -> _Source:
     """What there is on a leaf in the indexes of a stripe of `count` row groups."""
     if column is None or column == ABSENT:
         return _Source(question, absent=column is not None)
-    index, bloom, first = indexes.get(column), blooms.get(column), 0
-    if index is not None and column in masked and len(index) == 2 * count:
-        first = count
-    if index is not None and len(index) != first + count:
+    index, bloom = indexes.get(column), blooms.get(column)
+    if index is not None and len(index) != count:
         index = None
     if bloom is not None and (len(bloom) != count or not question.believes(bloom)):
         bloom = None
-    return _Source(question, index, bloom, first)
+    return _Source(question, index, bloom)
 
 
 def bloom_columns(
@@ -196,7 +188,6 @@ class _Source:
     question: Question
     index: RowIndex | None = None
     bloom: BloomIndex | None = None
-    first: int = 0
     absent: bool = False
 
     def answer(self, group: int, row_count: int, parsed: dict[int, ColumnStatistics | None]) -> Outcome:
@@ -204,7 +195,7 @@ class _Source:
         statistics = ALL_NULL if self.absent else None
         if self.index is not None:
             if id(self.index) not in parsed:
-                parsed[id(self.index)] = self.index.statistics(self.first + group)
+                parsed[id(self.index)] = self.index.statistics(group)
             statistics = parsed[id(self.index)]
         bloom = self.bloom.filters[group] if self.bloom is not None else None
         return self.question.answer(statistics, lambda: bloom, row_count)

@@ -156,10 +156,7 @@ def slop_bytes(*, compressed: bool, block_size: int) -> int:
 
 
 class ColumnIndex:
-    """The row index of one column in one stripe, as positions of its streams.
-
-    `first_entry` is where the entries begin that count (old ORC Java writes two sets for encrypted columns).
-    """
+    """The row index of one column in one stripe, as positions of its streams."""
 
     def __init__(
         self,
@@ -169,7 +166,6 @@ class ColumnIndex:
         groups: RowGroups,
         compressed: bool,
         block_size: int,
-        first_entry: int = 0,
     ) -> None:
         self._index = index
         self._positions = {part.kind: part for part in positions}
@@ -178,15 +174,14 @@ class ColumnIndex:
         self._compressed = compressed
         self._block_size = block_size
         self._slop = slop_bytes(compressed=compressed, block_size=block_size)
-        self._first_entry = first_entry
 
     @cached_property
     def is_usable(self) -> bool:
         """Whether there is an entry for each group, with as many numbers as the column's streams need."""
-        first, count = self._first_entry, self._groups.count
-        if len(self._index) < first + count:
+        count = self._groups.count
+        if len(self._index) < count:
             return False
-        starts = self._index.starts[first : first + count + 1]
+        starts = self._index.starts[: count + 1]
         return bool((starts[1:] - starts[:-1] == self._width).all())
 
     def slice(self, kind: int, stream: ByteRange, span: Span) -> StreamSlice:
@@ -207,7 +202,7 @@ class ColumnIndex:
 
     def _numbers(self, kind: int, group: int, stream: ByteRange) -> list[int]:
         part = self._positions[kind]  # type: ignore[index]  # stream kinds are integers
-        entry = self._index.entry(self._first_entry + group)
+        entry = self._index.entry(group)
         numbers: list[int] = entry[part.first : part.first + len(part)].tolist()
         if numbers[0] > stream.length:
             raise CorruptStripe(f"row group {group} begins {numbers[0]} bytes into {stream.length} bytes")

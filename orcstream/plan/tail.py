@@ -56,9 +56,9 @@ class Tail:
     """All that a file says about itself at its end.
 
     `metadata` holds the file metadata (stripe statistics) as they lie in the file, where the suffix had them;
-    they are parsed by `parse_stripe_statistics` when somebody asks. `ending` is what follows them: the footer
-    as it lies in the file, the postscript and its length. `fingerprint` tells versions of the object apart;
-    it is empty where the store has none.
+    they are parsed by `parse_stripe_statistics` when somebody asks. `stripe_statistics` are those that are
+    encrypted, likewise. `ending` is what follows both: the footer as it lies in the file, the postscript and
+    its length. `fingerprint` tells versions of the object apart; it is empty where the store has none.
     """
 
     postscript: Postscript
@@ -67,6 +67,7 @@ class Tail:
     metadata: bytes | None
     ending: bytes = b""
     fingerprint: str = ""
+    stripe_statistics: bytes | None = b""
 
     def to_bytes(self) -> bytes:
         """The tail as bytes for `from_bytes`: little more than what of it lies in the file."""
@@ -105,7 +106,7 @@ class Tail:
     @property
     def held(self) -> bytes:
         """All bytes of the file that are kept here; they end where the file ends."""
-        return (self.metadata or b"") + self.ending
+        return (self.stripe_statistics or b"") + (self.metadata or b"") + self.ending
 
     @property
     def footer_range(self) -> ByteRange:
@@ -180,7 +181,10 @@ def _tail(suffix: memoryview, postscript: Postscript, file_length: int) -> Tail:
         raise
     metadata_start = start - postscript.metadata_length
     metadata = bytes(suffix[metadata_start:start]) if metadata_start >= 0 else None
-    return Tail(postscript, footer, file_length, metadata, bytes(suffix[start:]))
+    encrypted_start = metadata_start - postscript.stripe_statistics_length
+    encrypted = bytes(suffix[encrypted_start:metadata_start]) if encrypted_start >= 0 else None
+    ending = bytes(suffix[start:])
+    return Tail(postscript, footer, file_length, metadata, ending, stripe_statistics=encrypted)
 
 
 def parse_stripe_statistics(tail: Tail, metadata: bytes) -> tuple[StatisticsList, ...]:

@@ -65,6 +65,7 @@ class _Survey:
 
     async def run(self) -> None:
         works = await self._works()
+        await self.plan.unlock(work.information for work in works)
         first = 0
         while first < len(works):
             group = works[first : first + control_count(first, self.cost)]
@@ -72,7 +73,7 @@ class _Survey:
             await self._group(group)
 
     async def _works(self) -> Sequence[StripeWork]:
-        wanted = self.plan.metadata_range
+        wanted = self.plan.statistics_range
         if wanted is None:
             return self.plan.works(None)
         self.statistics.bytes_wanted = wanted.length

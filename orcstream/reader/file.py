@@ -14,13 +14,13 @@ from typing import Self
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.compression import Compression
-from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import ColumnNotFound, UsageError, located
+from orcstream.plan.messages import parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
-from orcstream.plan.tail import Tail, parse_stripe_statistics
+from orcstream.plan.tail import Tail
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.explain import Explanation
 from orcstream.reader.explaining import explain_plan
@@ -29,8 +29,9 @@ from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, 
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
 from orcstream.reader.stream import BatchStream, More, Reading
-from orcstream.reader.stripes import FileTimes, parse_footer, parse_index
+from orcstream.reader.stripes import FileTimes, parse_index
 from orcstream.schema import Schema
+from orcstream.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 
 __all__ = ["FileStatistics", "OrcFile"]
 
@@ -71,17 +72,19 @@ class OrcFile:
     def __init__(
         self,
         session: Session,
-        tail: Tail,
+        unlocked: UnlockedFile,
         cached: RangeBuffer,
         times: FileTimes,
+        ring: KeyRing,
         following: Following | None = None,
     ) -> None:
         self._session = session
-        self._tail = tail
+        self._unlocked = unlocked
         self._cached = cached
         self._times = times
+        self._ring = ring
         self._following = following
-        self._planner = ReadPlanner(session, tail, cached, times)
+        self._planner = ReadPlanner(session, unlocked, cached, times)
 
     # --- facts -------------------------------------------------------------------------------------
 
@@ -93,7 +96,12 @@ class OrcFile:
     @property
     def tail(self) -> Tail:
         """Postscript and footer, as checked values; `tail.to_bytes()` opens the file again without a read."""
-        return self._tail
+        return self._unlocked.stored_tail
+
+    @property
+    def _tail(self) -> Tail:
+        """With the statistics of the form that is read."""
+        return self._unlocked.tail
 
     @property
     def schema(self) -> Schema:
@@ -117,8 +125,16 @@ class OrcFile:
 
     @property
     def statistics(self) -> FileStatistics:
-        """Column statistics over the whole file, by dotted name."""
+        """Column statistics over the whole file, by dotted name.
+
+        Those of an encrypted column are of its values where its key was had, and else of what its mask left.
+        """
         return FileStatistics(self.schema, self._tail.footer.statistics, self.url)
+
+    @property
+    def encrypted_columns(self) -> tuple[EncryptedColumn, ...]:
+        """The columns that are encrypted, and whether their keys were had; none in most files."""
+        return self._unlocked.encrypted_columns
 
     # --- files that grow ---------------------------------------------------------------------------
 
@@ -136,23 +152,25 @@ class OrcFile:
         if self._following is not None:
             self._check_open()
             await self._following.look()
-            self._see()
+            await self._see()
         return self.row_count
 
-    def _see(self) -> None:
+    async def _see(self) -> None:
         """Take over what was seen of a followed file."""
         assert self._following is not None
         tail, cached = self._following.seen
-        if tail is not self._tail:
-            self._tail, self._cached = tail, cached
-            self._planner = ReadPlanner(self._session, tail, cached, self._times)
+        if tail is not self.tail:
+            with located(url=self.url):
+                self._unlocked = await UnlockedFile.unlocked(tail, self._ring)
+            self._cached = cached
+            self._planner = ReadPlanner(self._session, self._unlocked, cached, self._times)
 
     async def _beyond(self, row: int, rows: range | None) -> bool:
         """Wait for rows from `row` on; false where a stream of `rows` has none to expect."""
         if self._following is None or (rows is not None and rows.stop <= row):
             return False
         found = await self._following.beyond(row)
-        self._see()
+        await self._see()
         return found
 
     # --- reading -----------------------------------------------------------------------------------
@@ -351,28 +369,28 @@ class OrcFile:
         """
         information = self._stripe(stripe)
         footer = await self.stripe_footer(stripe)
+        file = self._unlocked
+        with located(url=self.url):
+            await file.unlock_stripes([information])
+            form = file.form.of_stripe(information, footer, file.local_keys(information))
         wanted = [
-            (stream, range_)
-            for stream, range_ in stream_ranges(information, footer)
-            if stream.kind is StreamKind.ROW_INDEX and stream.variant is None and range_.length
+            stream for stream in form.streams if stream.kind is StreamKind.ROW_INDEX and stream.range.length
         ]
-        buffers = await self._fetch([range_ for _, range_ in wanted])
+        buffers = await self._fetch([stream.range for stream in wanted])
         with located(url=self.url):
             return {
-                stream.column: parse_index(
-                    self._tail, information, stream.column, range_, buffer.view(range_)
-                )
-                for (stream, range_), buffer in zip(wanted, buffers, strict=True)
+                stream.column: parse_index(file, information, stream, buffer.view(stream.range))
+                for stream, buffer in zip(wanted, buffers, strict=True)
             }
 
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
         """Column statistics of each stripe, as far as the file has them."""
-        metadata = self._tail.metadata
+        file = self._unlocked
         with located(url=self.url):
-            if metadata is None:
-                (buffer,) = await self._fetch([self._tail.metadata_range])
-                metadata = bytes(buffer.view(buffer.range))
-            return parse_stripe_statistics(self._tail, metadata)
+            if file.held_statistics is not None:
+                return file.stripe_statistics(memoryview(file.held_statistics))
+            (buffer,) = await self._fetch([file.statistics_range])
+            return file.stripe_statistics(buffer.view(buffer.range))
 
     # --- life time ---------------------------------------------------------------------------------
 

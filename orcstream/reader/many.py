@@ -20,6 +20,7 @@ import anyio
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.clients import keep_clients
+from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.source import cost_of, strip_credentials
 from orcstream.plan.tail import Tail
@@ -41,6 +42,8 @@ def open_many(
     ordered: bool = False,
     tails: Mapping[Any, Tail | BytesLike] | None = None,
     on_error: OnError | None = None,
+    keys: KeyProvider | None = None,
+    require_keys: Iterable[str] | bool = False,
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
@@ -69,7 +72,15 @@ def open_many(
         raise UsageError(f"urls must be iterable, not {type(urls).__name__}")
     if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
         raise UsageError(f"concurrency must be at least 1, not {concurrency!r}")
-    options = OpenOptions.of(storage_options, io_options, timezone, default_timezone, calendar)
+    options = OpenOptions.of(
+        storage_options,
+        io_options,
+        timezone,
+        default_timezone,
+        calendar,
+        keys=keys,
+        require_keys=require_keys,
+    )
     return FileStream(_ManyOpens(urls, options, concurrency, ordered, tails or {}), on_error)
 
 

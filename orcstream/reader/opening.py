@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias, cast
@@ -16,6 +16,7 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.growing_source import GrowingSource, flush_length_url
+from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import cost_of, open_source, strip_credentials
@@ -25,6 +26,7 @@ from orcstream.reader.following import Following
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
 from orcstream.tails import known_tail, read_tail
+from orcstream.unlocking import KeyRing, UnlockedFile, required_keys
 from orcstream.zones import load_zone
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]
@@ -41,6 +43,8 @@ def open(  # noqa: A001  # the name users expect
     *,
     storage_options: Mapping[str, Any] | None = None,
     io_options: IoOptions | Mapping[str, Any] | None = None,
+    keys: KeyProvider | None = None,
+    require_keys: Iterable[str] | bool = False,
     tail: Tail | BytesLike | None = None,
     follow: bool = False,
     poll_s: float = 1.0,
@@ -60,6 +64,12 @@ def open(  # noqa: A001  # the name users expect
     "hybrid", or "auto" (what the file says; where it is silent, hybrid for ORC Java's files and
     proleptic for others', as their writers do).
 
+    `keys` opens encrypted columns (`orcstream.io.keys`). A column is read from the first of its encrypted
+    forms whose key the provider hands out; where it refuses, what the column's mask left is read instead, and
+    `encrypted_columns` of the file and `masked_columns` of its batches say so. `require_keys` are names of
+    keys that have to be had (True for all): `KeyUnavailable` is raised where one is refused. A provider that
+    cannot be reached is an error in any case. It stays the caller's to close.
+
     With `tail`, which is the `tail` of the same URL opened before, or its `to_bytes`, nothing is read. Should
     the object be another one meanwhile, the first step that reads raises `SourceChanged`; where the store
     has no fingerprints (some web servers; bytes), only the length of the file is compared.
@@ -70,10 +80,19 @@ def open(  # noqa: A001  # the name users expect
     about the rows that were seen last, and `refresh` looks for more. Opening waits for the first flush. Bound
     any of this by a timeout of your own: a writer that was killed ends nothing.
 
-    Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail`, `Unsupported`, `SourceError`;
-    `UsageError` for options that cannot be, and for a `tail` that was damaged.
+    Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail` (for a key, too, that has the
+    right name and is another one), `Unsupported`, `SourceError`, `KeyUnavailable`; `UsageError` for options
+    that cannot be, and for a `tail` that was damaged.
     """
-    options = OpenOptions.of(storage_options, io_options, timezone, default_timezone, calendar)
+    options = OpenOptions.of(
+        storage_options,
+        io_options,
+        timezone,
+        default_timezone,
+        calendar,
+        keys=keys,
+        require_keys=require_keys,
+    )
     if not follow:
         return Opening(url, options, tail)
     if tail is not None:
@@ -91,6 +110,8 @@ class OpenOptions:
     storage_options: Mapping[str, Any] | None
     io_options: IoOptions
     times: FileTimes
+    keys: KeyProvider | None = None
+    required_keys: Sequence[str] | bool = False
 
     @classmethod
     def of(
@@ -100,6 +121,9 @@ class OpenOptions:
         timezone: str | None,
         default_timezone: str,
         calendar: str,
+        *,
+        keys: KeyProvider | None = None,
+        require_keys: Iterable[str] | bool = False,
     ) -> OpenOptions:
         if calendar not in _CALENDARS:
             raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
@@ -107,7 +131,10 @@ class OpenOptions:
             if name is not None:
                 load_zone(name)
         times = FileTimes(timezone, default_timezone, calendar)
-        return cls(storage_options, IoOptions.of(io_options), times)
+        required = required_keys(require_keys)
+        if keys is not None and not hasattr(keys, "decrypt_local_key"):
+            raise UsageError(f"keys must be a key provider, not {type(keys).__name__}; see orcstream.io.keys")
+        return cls(storage_options, IoOptions.of(io_options), times, keys, required)
 
 
 class Opening:
@@ -149,6 +176,8 @@ class Opening:
                 tail, cached = await read_tail(session)
             else:
                 tail, cached = known_tail(session, self._tail)
+            ring = KeyRing(self._options.keys, self._options.required_keys)
+            unlocked = await UnlockedFile.unlocked(tail, ring)
         except BaseException as error:
             await session.aclose()
             if isinstance(error, OrcError):
@@ -157,7 +186,7 @@ class Opening:
         if not tail.postscript.version_is_known:
             version = ".".join(str(part) for part in tail.postscript.version)
             _logger.warning("%s is of a later format version, %s; it is read like 0.12", url, version)
-        return OrcFile(session, tail, cached, self._options.times, following)
+        return OrcFile(session, unlocked, cached, self._options.times, ring, following)
 
     async def _open_source(self, url: Url | None = None) -> ByteSource:
         options = self._options

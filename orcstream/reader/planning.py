@@ -25,7 +25,7 @@ from orcstream.expr_binding import bind
 from orcstream.plan.late import late_pays
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
-from orcstream.plan.tail import Tail, parse_stripe_statistics
+from orcstream.plan.tail import Tail
 from orcstream.predicate import Predicate, leaves_of
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, LEAST_LIMIT, MemoryBudget
 from orcstream.reader.fetching import StripeWork
@@ -37,6 +37,7 @@ from orcstream.reader.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.stream import ReadingPlan
 from orcstream.reader.stripes import FileTimes, StripeStarter, walk_types
 from orcstream.schema import Kind, Schema, Type
+from orcstream.unlocking import UnlockedFile
 from orcstream.zones import find_zone
 
 __all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where"]
@@ -108,9 +109,10 @@ class _Columns:
 class ReadPlanner:
     """Plans the reads of one open file."""
 
-    def __init__(self, session: Session, tail: Tail, cached: RangeBuffer, times: FileTimes) -> None:
+    def __init__(self, session: Session, file: UnlockedFile, cached: RangeBuffer, times: FileTimes) -> None:
         self._session = session
-        self._tail = tail
+        self._file = file
+        self._tail = file.tail
         self._cached = cached
         self._times = times
 
@@ -155,7 +157,7 @@ class ReadPlanner:
             return PipelineOptions(
                 compression=self._tail.postscript.compression,
                 cached=self._cached,
-                start=StripeStarter(self._tail, root, options.vectors, self._times, pruner, pruned, leads_to),
+                start=StripeStarter(self._file, root, options.vectors, self._times, pruner, pruned, leads_to),
                 column_count=max(1, len(root.children)),
                 # Nobody sees the batches of the predicate's columns.
                 batch_rows=max(options.batch_rows, _LEAST_WINDOW_ROWS) if looks_first else options.batch_rows,
@@ -172,8 +174,9 @@ class ReadPlanner:
             source=self._session.source,
             retry=self._session.retry,
             schema=schema,
-            works=lambda metadata: self._works(rows, pruner, pruned, metadata),
-            metadata_range=self._metadata_range(pruner),
+            works=lambda statistics: self._works(rows, pruner, pruned, statistics),
+            statistics_range=self._statistics_range(pruner),
+            unlock=self._file.unlock_stripes,
             pipeline=pipeline(output, None) if late else pipeline(columns.decoded, pruner),
             shaper=shaper,
             pruned=pruned,
@@ -237,11 +240,26 @@ class ReadPlanner:
 
     def _schema(self, options: ReadOptions, projection: Projection) -> BatchSchema:
         root = projection.root
+        masked = self._masked(projection)
         if not options.row_numbers:
-            return BatchSchema(field_of("", root, options.vectors))
+            return BatchSchema(field_of("", root, options.vectors), masked)
         if root.kind is not Kind.STRUCT:
             raise UsageError("row_numbers need a file whose root is a struct")
-        return BatchSchema(field_of("", _with_row_numbers(root), options.vectors))
+        return BatchSchema(field_of("", _with_row_numbers(root), options.vectors), masked)
+
+    def _masked(self, projection: Projection) -> tuple[str, ...]:
+        """What of the output is read as its mask left it: the outermost columns, by their dotted names."""
+        found: list[str] = []
+        for source in projection.sources:
+            done: tuple[str, ...] | None = None
+            for path, type_ in source.file_type.walk() if source.file_type is not None else ():
+                if done is not None and path[: len(done)] == done:
+                    continue  # below one that is named
+                done = None
+                if self._file.form.is_masked(type_.column_id):
+                    done = path
+                    found.append(".".join((source.name, *path)))
+        return tuple(found)
 
     # --- rows and stripes --------------------------------------------------------------------------
 
@@ -255,17 +273,17 @@ class ReadPlanner:
         rest = [(first_row, row_count)]
         return rest if rows is None else clip_rows(rows, rest)
 
-    def _metadata_range(self, pruner: Pruner | None) -> ByteRange | None:
+    def _statistics_range(self, pruner: Pruner | None) -> ByteRange | None:
         """Where statistics of stripes are that may spare reading some, and did not come with the tail."""
-        tail = self._tail
-        if pruner is None or tail.metadata is not None or len(tail.footer.stripes) < 2:
+        file = self._file
+        if pruner is None or file.held_statistics is not None or len(file.tail.footer.stripes) < 2:
             return None
         if not pruner.file_matches:
             return None
-        return tail.metadata_range if tail.metadata_range.length else None
+        return file.statistics_range if file.statistics_range.length else None
 
     def _works(
-        self, rows: Rows | None, pruner: Pruner | None, pruned: PrunedRows, metadata: memoryview | None
+        self, rows: Rows | None, pruner: Pruner | None, pruned: PrunedRows, statistics: memoryview | None
     ) -> list[StripeWork]:
         """The stripes that have some of `rows` and may have a match."""
         stripes = self._tail.footer.stripes
@@ -275,9 +293,9 @@ class ReadPlanner:
                 return []
             keep = [True] * len(stripes)
             if pruner is not None:
-                data = self._tail.metadata if metadata is None else bytes(metadata)
+                data = self._file.held_statistics if statistics is None else statistics
                 if data is not None and len(stripes) > 1:
-                    keep = pruner.stripes(parse_stripe_statistics(self._tail, data))
+                    keep = pruner.stripes(self._file.stripe_statistics(memoryview(data)))
         works: list[StripeWork] = []
         for stripe, may_match in zip(stripes, keep, strict=True):
             wanted = None if rows is None else wanted_in(rows, stripe.first_row, stripe.row_count)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orcstream.codec.bloom import BloomIndex
+from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.metadata import RowIndex, StatisticsList
-from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter
+from orcstream.codec.structure import StreamKind, StripeFooter
 from orcstream.column_statistics import Trust, trust_of
 from orcstream.plan.projection import Source
 from orcstream.plan.prune import ABSENT, Outcome, bloom_columns, group_outcomes, stripe_outcomes
@@ -52,13 +53,6 @@ class Pruner:
         self._trust = trust_of(
             footer.writer, postscript.writer_version, footer.software_version, postscript.version
         )
-        encryption = footer.encryption
-        self._masked = frozenset(
-            FileColumn(column)
-            for variant in (encryption.variants if encryption is not None else ())
-            for root in [footer.schema.types[variant.root]]
-            for column in range(root.column_id, root.last_column_id + 1)
-        )
 
     @cached_property
     def columns(self) -> frozenset[FileColumn]:
@@ -66,7 +60,7 @@ class Pruner:
         found = (self._column_of(leaf) for leaf in leaves_of(self._predicate))
         return frozenset(column for column in found if column is not None and column != ABSENT)
 
-    def wants_bloom(self, stream: StreamInformation, footer: StripeFooter) -> bool:
+    def wants_bloom(self, stream: PlacedStream, footer: StripeFooter, form: StripeForm) -> bool:
         """Whether a stream is a bloom filter that helps and may be believed."""
         if stream.kind not in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8):
             return False
@@ -75,7 +69,7 @@ class Pruner:
         trust = self._zoned(footer)
         kind = bloom_columns(self._predicate, self._column_of, trust).get(stream.column)
         utf8 = stream.kind is StreamKind.BLOOM_FILTER_UTF8
-        encoding = footer.encodings[stream.column].bloom_encoding
+        encoding = form.encodings[stream.column].bloom_encoding
         return kind is not None and trust.believes_bloom(kind, encoding, utf8=utf8)
 
     @cached_property
@@ -109,14 +103,12 @@ class Pruner:
             counts = [groups.row_count]
         trust = self._zoned(footer)
         by_statistics = self._matching(
-            group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust, masked=self._masked)
+            group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust)
         )
         if not blooms:
             return by_statistics, by_statistics
         return by_statistics, self._matching(
-            group_outcomes(
-                self._predicate, self._column_of, indexes, blooms, counts, trust, masked=self._masked
-            )
+            group_outcomes(self._predicate, self._column_of, indexes, blooms, counts, trust)
         )
 
     @staticmethod

@@ -8,7 +8,7 @@ with`, the end of the rows, closing the file and dropping the stream all stop th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from types import TracebackType
@@ -21,6 +21,7 @@ import anyio.to_thread
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
 from orcstream.codec._arrow_c import export_schema
+from orcstream.codec.structure import StripeInformation
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
@@ -81,16 +82,18 @@ class ReadStatistics:
 class ReadingPlan:
     """All that a stream is to read, and how.
 
-    `works` answers the stripes to read, given the bytes of `metadata_range` where that is not None: the
-    statistics of stripes, which did not come with the tail and may spare reading some. `late` is there where
-    the columns of the predicate come first.
+    `works` answers the stripes to read, given the bytes of `statistics_range` where that is not None: the
+    statistics of stripes, which did not come with the tail and may spare reading some. `unlock` asks for keys
+    that only stripes have, before any of those is read. `late` is there where the columns of the predicate
+    come first.
     """
 
     source: ByteSource
     retry: RetryPolicy
     schema: BatchSchema
     works: Callable[[memoryview | None], Sequence[StripeWork]]
-    metadata_range: ByteRange | None
+    statistics_range: ByteRange | None
+    unlock: Callable[[Iterable[StripeInformation]], Awaitable[None]]
     pipeline: PipelineOptions
     shaper: Shaper
     pruned: PrunedRows
@@ -145,6 +148,7 @@ class Reading:
 
     async def _run(self, tasks: anyio.abc.TaskGroup, scheduler: FetchScheduler) -> None:
         works = await self._works(scheduler)
+        await self.plan.unlock(work.information for work in works)
         limiter = anyio.CapacityLimiter(self.plan.decode_threads)
         verify = self.plan.source.verify
         if self._late is None:
@@ -154,7 +158,7 @@ class Reading:
             self._late.start(tasks, scheduler, works, verify, limiter)
 
     async def _works(self, scheduler: FetchScheduler) -> Sequence[StripeWork]:
-        wanted = self.plan.metadata_range
+        wanted = self.plan.statistics_range
         if wanted is None:
             return self.plan.works(None)
         data = await scheduler.submit(wanted, 0).wait()
@@ -312,6 +316,11 @@ class BatchStream:
     def batch_schema(self) -> BatchSchema:
         """The Arrow fields of the columns that are read."""
         return self._reading.plan.schema
+
+    @property
+    def masked_columns(self) -> tuple[str, ...]:
+        """Dotted names of the encrypted columns whose key was not had: they hold what their masks left."""
+        return self.batch_schema.masked
 
     @property
     def stats(self) -> ReadStatistics:

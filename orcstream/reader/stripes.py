@@ -10,25 +10,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from orcstream.byterange import ByteRange
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.column import VectorOptions
-from orcstream.codec.compression import Compression, decompress_metadata
-from orcstream.codec.layout import is_decimal64, positions_of, stream_ranges
+from orcstream.codec.compression import Compression
+from orcstream.codec.forms import PlacedStream, StripeForm
+from orcstream.codec.layout import is_decimal64, positions_of
 from orcstream.codec.metadata import (
-    MESSAGE_CAP_BYTES,
     RowIndex,
     parse_bloom_index,
     parse_row_index,
-    parse_stripe_footer,
 )
 from orcstream.codec.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.structure import (
     Calendar,
-    StreamInformation,
     StreamKind,
     StripeFooter,
     StripeInformation,
 )
 from orcstream.codec.temporal import UTC, ZoneRules
-from orcstream.errors import FormatError, located
+from orcstream.errors import located
+from orcstream.plan.messages import decompress_message, parse_footer
 from orcstream.plan.selection import (
     ColumnIndex,
     RowGroups,
@@ -45,14 +44,13 @@ from orcstream.reader.fetching import StripeWork
 from orcstream.reader.pruning import PrunedRows, Pruner
 from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
 from orcstream.schema import FileColumn, Kind, Type
+from orcstream.unlocking import UnlockedFile
 from orcstream.zones import load_zone
 
 __all__ = [
     "FileTimes",
     "StripeContext",
     "StripeStarter",
-    "decompress_message",
-    "parse_footer",
     "parse_index",
     "walk_types",
 ]
@@ -88,38 +86,40 @@ class StripeContext:
 
     def __init__(
         self,
-        tail: Tail,
+        file: UnlockedFile,
         work: StripeWork,
         footer: StripeFooter,
+        form: StripeForm,
         options: StripeOptions,
     ) -> None:
         self.work = work
         self.footer = footer
+        self.form = form
         self.indexes: dict[FileColumn, RowIndex] = {}
         self.blooms: dict[FileColumn, BloomIndex] = {}
+        self._file = file
         self._options = options
-        self._placed = stream_ranges(work.information, footer)
-        self.groups = RowGroups(work.information.row_count, tail.footer.row_index_stride)
+        self.groups = RowGroups(work.information.row_count, file.tail.footer.row_index_stride)
 
-    def add_index(self, tail: Tail, stream: StreamInformation, range_: ByteRange, data: memoryview) -> None:
+    def add_index(self, stream: PlacedStream, data: memoryview) -> None:
         """Parse one index stream."""
         stripe = self.work.information
         if stream.kind is StreamKind.ROW_INDEX:
-            self.indexes[stream.column] = parse_index(tail, stripe, stream.column, range_, data)
+            self.indexes[stream.column] = parse_index(self._file, stripe, stream, data)
             return
         with located(stripe=stripe.index, column=stream.column, stream_kind=stream.kind.name):
             self.blooms[stream.column] = parse_bloom_index(
-                decompress_message(tail, data),
+                decompress_message(self._file.tail, _decrypted(stream, data)),
                 max(1, self.groups.count),
                 utf8=stream.kind is StreamKind.BLOOM_FILTER_UTF8,
-                encoding=self.footer.encodings[stream.column].bloom_encoding,
+                encoding=self.form.encodings[stream.column].bloom_encoding,
             )
 
     @property
     def has_nullable_root(self) -> bool:
         return any(
-            stream.column == 0 and stream.kind is StreamKind.PRESENT and range_.length
-            for stream, range_ in self._placed
+            stream.column == 0 and stream.kind is StreamKind.PRESENT and stream.range.length
+            for stream in self.form.streams
         )
 
     def leads_to(self, root: Type) -> bool:
@@ -149,8 +149,7 @@ class StripeContext:
         with located(stripe=information.index):
             columns = build_columns(
                 [type_ for place, type_ in enumerate(types) if place not in ready],
-                self._placed,
-                self.footer.encodings,
+                self.form,
                 self._options,
             )
             spans, indexes = self._spans(columns, rows)
@@ -206,13 +205,8 @@ class StripeContext:
             return None
         positions = positions_of(
             type_.kind,
-            self.footer.encodings[type_.column_id].kind,
-            has_present=any(
-                stream.column == type_.column_id
-                and stream.kind is StreamKind.PRESENT
-                and stream.variant is None
-                for stream, _ in self._placed
-            ),
+            self.form.encodings[type_.column_id].kind,
+            has_present=self.form.has_present(type_.column_id),
             compressed=self._options.compressed,
             decimal64=is_decimal64(type_, decimal64=self._options.decimal64),
         )
@@ -222,7 +216,6 @@ class StripeContext:
             groups=self.groups,
             compressed=self._options.compressed,
             block_size=self._options.block_size,
-            first_entry=first_entry(index, self.groups),
         )
         return column if column.is_usable else None
 
@@ -241,14 +234,6 @@ def _wanted(spans: Sequence[Span]) -> int:
     return sum(span.row_count for span in spans)
 
 
-def first_entry(index: RowIndex, groups: RowGroups) -> int:
-    """Where the entries of a column's clear form begin.
-
-    ORC Java 1.6.0 to 1.6.10 wrote those of the encrypted form before them, into the same stream (ORC-991).
-    """
-    return groups.count if len(index) == 2 * groups.count else 0
-
-
 class StripeStarter:
     """Makes the runs of stripes, for one read of the columns in `root`.
 
@@ -258,7 +243,7 @@ class StripeStarter:
 
     def __init__(
         self,
-        tail: Tail,
+        file: UnlockedFile,
         root: Type,
         vectors: VectorOptions,
         times: FileTimes,
@@ -266,7 +251,8 @@ class StripeStarter:
         pruned: PrunedRows | None = None,
         leads_to: Sequence[Type] = (),
     ) -> None:
-        self._tail = tail
+        self._file = file
+        self._tail = tail = file.tail
         self._root = root
         self._vectors = vectors
         self._times = times
@@ -278,35 +264,41 @@ class StripeStarter:
             self._columns |= pruner.columns
         self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in types)
         self._hybrid = times.hybrid(tail)
-        self._parsed: dict[int, StripeFooter] = {}
+        self._parsed: dict[int, tuple[StripeFooter, StripeForm]] = {}
         self.index_share = len(self._columns) / tail.footer.schema.column_count
 
     def index_ranges(self, work: StripeWork, footer: memoryview) -> list[ByteRange]:
         """The index streams that lead to rows of the columns that are read, or tell which rows to read."""
         if not work.indexed:
             return []
-        parsed = self._parsed[work.number] = parse_footer(self._tail, work.information, footer)
-        return [range_ for _, range_ in self._index_streams(work, parsed)]
+        parsed = self._parsed[work.number] = self._parse(work, footer)
+        return [stream.range for stream in self._index_streams(*parsed)]
 
-    def _index_streams(
-        self, work: StripeWork, footer: StripeFooter
-    ) -> list[tuple[StreamInformation, ByteRange]]:
+    def _parse(self, work: StripeWork, data: memoryview) -> tuple[StripeFooter, StripeForm]:
+        stripe = work.information
+        footer = parse_footer(self._tail, stripe, data)
+        return footer, self._file.form.of_stripe(stripe, footer, self._file.local_keys(stripe))
+
+    def _index_streams(self, footer: StripeFooter, form: StripeForm) -> list[PlacedStream]:
         return [
-            (stream, range_)
-            for stream, range_ in stream_ranges(work.information, footer)
-            if stream.variant is None and range_.length and self._wants_index(stream, footer)
+            stream
+            for stream in form.streams
+            if stream.range.length and self._wants_index(stream, footer, form)
         ]
 
-    def _wants_index(self, stream: StreamInformation, footer: StripeFooter) -> bool:
+    def _wants_index(self, stream: PlacedStream, footer: StripeFooter, form: StripeForm) -> bool:
         if stream.kind is StreamKind.ROW_INDEX:
             return stream.column in self._columns
-        return self._pruner is not None and self._pruner.wants_bloom(stream, footer)
+        return self._pruner is not None and self._pruner.wants_bloom(stream, footer, form)
 
     def context(
         self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
     ) -> StripeContext:
         """What is known of a stripe after the control wave."""
-        parsed = self._parsed.pop(work.number, None) or parse_footer(self._tail, work.information, footer)
+        if work.number in self._parsed:
+            parsed, form = self._parsed.pop(work.number)
+        else:
+            parsed, form = self._parse(work, footer)
         postscript = self._tail.postscript
         options = StripeOptions(
             vectors=self._vectors,
@@ -317,10 +309,10 @@ class StripeStarter:
             hybrid=self._hybrid,
             decimal64=postscript.version == (1, 9999),
         )
-        context = StripeContext(self._tail, work, parsed, options)
+        context = StripeContext(self._file, work, parsed, form, options)
         if indexes:
-            for stream, range_ in self._index_streams(work, parsed):
-                context.add_index(self._tail, stream, range_, indexes[range_])
+            for stream in self._index_streams(parsed, form):
+                context.add_index(stream, indexes[stream.range])
         return context
 
     def rows(self, context: StripeContext) -> Rows | None:
@@ -358,34 +350,25 @@ class StripeStarter:
 
 
 def parse_index(
-    tail: Tail, stripe: StripeInformation, column: int, range_: ByteRange, data: memoryview
+    file: UnlockedFile, stripe: StripeInformation, stream: PlacedStream, data: memoryview
 ) -> RowIndex:
-    """The row index of one column from its stream."""
-    # Twice the row groups: of encrypted columns, old ORC Java wrote both forms (ORC-991).
-    most = 2 * max(1, RowGroups(stripe.row_count, tail.footer.row_index_stride).count)
+    """The row index of one column, in the form that is read, from its stream."""
+    tail = file.tail
+    count = RowGroups(stripe.row_count, tail.footer.row_index_stride).count
     with located(
         stripe=stripe.index,
-        column=column,
+        column=stream.column,
         stream_kind=StreamKind.ROW_INDEX.name,
-        file_offset=range_.start,
+        file_offset=stream.range.start,
     ):
-        return parse_row_index(decompress_message(tail, data), most)
+        index = parse_row_index(
+            decompress_message(tail, _decrypted(stream, data)), file.form.most_entries(stream.column, count)
+        )
+    return file.form.row_index(stream.information, index, count)
 
 
-def parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:
-    try:
-        footer = decompress_message(tail, data)
-    except FormatError as error:
-        error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
-        raise
-    return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
-
-
-def decompress_message(tail: Tail, data: memoryview) -> bytes:
-    postscript = tail.postscript
-    return decompress_metadata(
-        data, postscript.compression, postscript.compression_block_size, MESSAGE_CAP_BYTES
-    )
+def _decrypted(stream: PlacedStream, data: memoryview) -> memoryview:
+    return data if stream.cipher is None else memoryview(stream.cipher.apply(data))
 
 
 def walk_types(type_: Type) -> Iterator[Type]:

@@ -22,14 +22,18 @@ from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.clients import keep_clients
+from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source, strip_credentials
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
+from orcstream.plan.merge_variants import NOTHING_OPENED, NewKeys, OpenedStatistics
 from orcstream.plan.tail import MAGIC, Tail, parse_stripe_statistics
 from orcstream.tails import read_tail
+from orcstream.unlocking import UnlockedFile
 from orcstream.writer.creating import Target
+from orcstream.writer.rekeying import Rekeying, SecretStripes, rekeying_of
 from orcstream.writer.writer import metadata_of
 
 __all__ = ["MergeResult", "SkippedFile", "merge"]
@@ -85,31 +89,45 @@ async def merge(
     overwrite: bool = True,
     skip_incompatible: bool = False,
     user_metadata: Mapping[str, bytes | str] | None = None,
+    keys: KeyProvider | None = None,
+    rekey: bool | Mapping[str, str] = False,
+    target_keys: KeyProvider | None = None,
     progress: Progress | None = None,
 ) -> MergeResult:
     """Join ORC files into one, in the order given, stripe by stripe: nothing is decoded.
 
     Files go together by the rules of ORC Java: the same schema, compression, versions, writer, row index
     stride and calendar, and no two values of user metadata under one name. For one that does not go with the
-    first, `UsageError` is raised, `Unsupported` for one that goes with none (encrypted, of a later version);
-    with `skip_incompatible` such files are left out and listed in the result. Files of no bytes are always.
+    first, `UsageError` is raised, `Unsupported` for one that goes with none (of a later version; encrypted,
+    without `keys`); with `skip_incompatible` such files are left out and listed in the result. Files of no
+    bytes are always.
+
+    Encrypted files go together where the same columns are encrypted with the same keys. `keys` must have all
+    of them, for the statistics. Stripes stay as they are, under the local keys that they have; with `rekey`,
+    they are encrypted anew, under one new local key for each column, which the current versions of the master
+    keys protect, or of those that a dictionary (old names to new ones) says. `target_keys` is where the new
+    keys are, `keys` unless given.
 
     `user_metadata` replaces what the files say under these names. `progress` is called with the bytes of
     stripes that are written and those that will be. `target_storage_options` are `storage_options` unless
     given. The target may be one of `urls`; it appears whole or not at all.
 
-    Raises what `open` raises for a file that cannot be read, `SourceChanged` for one that is replaced
-    meanwhile, `FileExistsError` with ``overwrite=False``, and `SinkError`, `CommitFailed` or `CommitUnknown`.
+    Raises `KeyUnavailable` for a key that is refused, what `open` raises for a file that cannot be read,
+    `SourceChanged` for one that is replaced meanwhile, `FileExistsError` with ``overwrite=False``, and
+    `SinkError`, `CommitFailed` or `CommitUnknown`.
     """
     options = IoOptions.of(io_options)
     own_metadata = metadata_of(user_metadata or {})
     if target_storage_options is None:
         target_storage_options = storage_options
-    run = _Merge(_listed(urls), storage_options, options, FileMerger(own_metadata), progress)
+    rekeying = rekeying_of(keys, rekey, target_keys)
+    merger = FileMerger(own_metadata, opens=keys is not None, rename=rekeying.rename)
+    run = _Merge(_listed(urls), storage_options, options, merger, rekeying, progress)
     # Files are opened twice, for their tails and for their stripes.
     clients = keep_clients()
     try:
         await run.read_tails(skip_incompatible=skip_incompatible)
+        await run.draw_keys()
         sink = await open_sink(
             target, storage_options=target_storage_options, sink_options=sink_options, overwrite=overwrite
         )
@@ -154,8 +172,11 @@ class _Merge:
         storage_options: Mapping[str, Any] | None,
         options: IoOptions,
         merger: FileMerger,
+        rekeying: Rekeying,
         progress: Progress | None,
     ) -> None:
+        self._rekeying = rekeying
+        self._new_keys: NewKeys | None = None
         self._urls = urls
         self._storage_options = storage_options
         self._options = options
@@ -170,7 +191,7 @@ class _Merge:
     async def read_tails(self, *, skip_incompatible: bool) -> None:
         """Decide what is merged."""
 
-        async def take(url: Url, read: tuple[Tail, bytes]) -> None:
+        async def take(url: Url, read: tuple[Tail, UnlockedFile | None, bytes]) -> None:
             # Statistics of many columns take long to parse.
             refusal = await anyio.to_thread.run_sync(self._add, url, *read)
             if refusal is None:
@@ -192,32 +213,47 @@ class _Merge:
     async def _open(self, url: Url) -> ByteSource:
         return await open_source(url, storage_options=self._storage_options, io_options=self._options)
 
-    async def _read_tail(self, url: Url) -> tuple[Tail, bytes]:
-        """The tail and the file metadata."""
+    async def _read_tail(self, url: Url) -> tuple[Tail, UnlockedFile | None, bytes]:
+        """The tail, what keys opened of it, and the statistics of its stripes as they lie in the file."""
         with located(url=_shown(url)):
             source = await self._open(url)
             try:
                 fetcher = _Fetcher(source, RetryPolicy.of(self._options))
                 tail, _ = await read_tail(fetcher)
-                metadata = tail.metadata
-                if metadata is None:
-                    (found,) = await fetcher.fetch([tail.metadata_range])
+                file = await self._rekeying.unlocked(tail)
+                statistics = tail.metadata if file is None else file.held_statistics
+                if statistics is None:
+                    wanted = tail.metadata_range if file is None else file.statistics_range
+                    (found,) = await fetcher.fetch([wanted])
                     await source.verify()
-                    metadata = bytes(found.view(found.range))
-                return tail, metadata
+                    statistics = bytes(found.view(found.range))
+                return tail, file, statistics
             finally:
                 with anyio.CancelScope(shield=True):
                     await source.aclose()
 
-    def _add(self, url: Url, tail: Tail, metadata: bytes) -> Refusal | None:
+    def _add(self, url: Url, tail: Tail, file: UnlockedFile | None, data: bytes) -> Refusal | None:
         with located(url=_shown(url)):
             refusal = self._merger.refusal(tail)
             if refusal is not None:
                 return refusal
-            ranges = self._merger.add(tail, parse_stripe_statistics(tail, metadata))
+            first = self._merger.stripe_count
+            opened = NOTHING_OPENED
+            if file is not None:
+                found = file.stripe_statistics(memoryview(data))
+                opened = OpenedStatistics(file.tail.footer.statistics, found)
+                data = data[len(data) - tail.postscript.metadata_length :]
+            ranges = self._merger.add(tail, parse_stripe_statistics(tail, data), opened)
         self._files.append(url)
-        self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges))
+        secret = SecretStripes(file, first) if file is not None and self._rekeying.renews else None
+        self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, secret))
         return None
+
+    async def draw_keys(self) -> None:
+        """New local keys, where there are encrypted columns."""
+        self._new_keys = await self._rekeying.draw(self._merger.variants)
+        if self._new_keys is not None and self._rekeying.renews:
+            self._merger.renew(self._new_keys)
 
     # --- stripes -----------------------------------------------------------------------------------
 
@@ -225,7 +261,7 @@ class _Merge:
         """Write the whole file to the sink; with `one_store` its options reach the files, too."""
         await sink.write(MAGIC)
         total = self._merger.length - len(MAGIC)
-        for one in self._inputs if one_store else ():
+        for one in self._inputs if one_store and not self._rekeying.renews else ():
             one.by_store = await _can_copy(sink, one)
 
         async def take(piece: _Piece, data: memoryview) -> None:
@@ -242,7 +278,7 @@ class _Merge:
             with anyio.CancelScope(shield=True):
                 for one in self._inputs:
                     await one.aclose()
-        await sink.write(await anyio.to_thread.run_sync(self._merger.ending))
+        await sink.write(await anyio.to_thread.run_sync(self._merger.ending, self._new_keys))
 
     def _pieces(self) -> Iterator[_Piece]:
         for one in self._inputs:
@@ -269,12 +305,16 @@ class _Merge:
                 if one.source is None:
                     one.source = await self._open(one.url)
                     one.source.pin(one.file_length, one.fingerprint)
-            (buffer,) = await _Fetcher(one.source, RetryPolicy.of(self._options)).fetch([piece.range])
+            fetcher = _Fetcher(one.source, RetryPolicy.of(self._options))
+            (buffer,) = await fetcher.fetch([piece.range])
+            data = buffer.view(piece.range)
+            if one.secret is not None and self._new_keys is not None:
+                data = await one.secret.renewed(data, piece.range, self._new_keys.local, fetcher)
             one.left_count -= 1
             if one.left_count == 0:
                 await one.source.verify()
                 await one.aclose()
-        return buffer.view(piece.range)
+        return data
 
     def result(self, sink: ByteSink) -> MergeResult:
         return MergeResult(
@@ -319,6 +359,7 @@ class _Input:
     file_length: int
     fingerprint: str
     ranges: list[ByteRange]
+    secret: SecretStripes | None = None
     by_store: bool = False
     left_count: int = 0
     source: ByteSource | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -10,28 +11,28 @@ from tests.support import compare, reading
 from tests.support.reference.types import T
 
 
-async def check(path: Path, type_: T, expected: list[object]) -> None:
-    """Read the file in every way with our reader; each gives the expected rows."""
+async def check(path: Path, type_: T, expected: list[object], **opening: Any) -> None:
+    """Read the file, opened with some options, in every way with our reader; each gives the expected rows."""
     wanted = [compare.arrow_shape(type_, row) for row in expected]
-    whole = await reading.read_table(path)
+    whole = await reading.read_table(path, **opening)
     compare.assert_same_rows(type_, compare.table_rows(type_, whole), wanted)
     for options in ({"batch_rows": 7}, {"batch_rows": 701}, {"memory_limit": 1 << 20}, {"decode_threads": 1}):
-        rows = await reading.read_batches(path, **options)
+        rows = await reading.read_batches(path, **opening, **options)
         reading.assert_same_table(type_, rows, whole)
-    compare.assert_same_rows(type_, await reading.read_python_rows(path, type_), wanted)
+    compare.assert_same_rows(type_, await reading.read_python_rows(path, type_, **opening), wanted)
     if type_.kind != "struct":
         return
     names = type_.names[::-2]
     indexes = [type_.names.index(name) for name in names]
     part = T("struct", tuple(type_.children[i] for i in indexes), names)
-    table = await reading.read_batches(path, columns=[(name,) for name in names])
+    table = await reading.read_batches(path, columns=[(name,) for name in names], **opening)
     reading.assert_same_table(part, table, whole.select(indexes))
 
 
-def run(path: Path, type_: T, expected: list[object]) -> None:
-    anyio.run(_check_in_time, path, type_, expected)
+def run(path: Path, type_: T, expected: list[object], **opening: Any) -> None:
+    anyio.run(_check_in_time, path, type_, expected, opening)
 
 
-async def _check_in_time(path: Path, type_: T, expected: list[object]) -> None:
+async def _check_in_time(path: Path, type_: T, expected: list[object], opening: dict[str, Any]) -> None:
     with anyio.fail_after(60):
-        await check(path, type_, expected)
+        await check(path, type_, expected, **opening)

@@ -22,9 +22,9 @@ from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata import RowIndex, StatisticsList, parse_bloom_index
 from orcstream.codec.structure import StreamKind
 from orcstream.column_statistics import Trust, trust_of
+from orcstream.plan.messages import decompress_message
 from orcstream.plan.prune import Outcome, group_outcomes, stripe_outcomes
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.reader.stripes import decompress_message
 from orcstream.schema import FileColumn, Kind, Type
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
@@ -243,9 +243,7 @@ def truth_values(known: Known, predicate: Predicate, *, nan_is_largest: bool) ->
     return found
 
 
-def outcomes_of(
-    known: Known, predicate: Predicate, *, masked: frozenset[FileColumn] = frozenset()
-) -> tuple[list[Outcome], list[list[Outcome]]]:
+def outcomes_of(known: Known, predicate: Predicate) -> tuple[list[Outcome], list[list[Outcome]]]:
     """What is said to be possible in each stripe, and in each of its row groups."""
 
     def column_of(leaf: Leaf) -> FileColumn:
@@ -260,7 +258,6 @@ def outcomes_of(
             stripe.blooms,
             stripe.row_counts,
             known.trust.in_zone(stripe.zone),
-            masked=masked,
         )
         for stripe in known.stripes
     ]

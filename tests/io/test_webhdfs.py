@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import io
-import ipaddress
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,9 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
@@ -41,6 +36,7 @@ from orcstream.io.clients import leased_clients
 from orcstream.io.sink import open_sink
 from orcstream.io.source import cost_of, open_source
 from orcstream.io.webhdfs import FileStatus, HdfsRefusal, WebHdfs, lease_webhdfs, place_of
+from tests.support.certificates import certificate
 from tests.support.hdfs import HdfsServer
 from tests.support.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server
 
@@ -402,31 +398,6 @@ async def test_what_cannot_be_asked(url: str, options: dict[str, Any], named: st
     with pytest.raises(UsageError, match=named):
         await open_source(url, storage_options=options, io_options=None)
     assert leased_clients() == 0
-
-
-def certificate(folder: Path) -> Path:
-    """A certificate for 127.0.0.1 that signs itself, with its key in the same file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "of a test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "certificate.pem"
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    text = key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain)
-    path.write_bytes(text + made.public_bytes(pem))
-    return path
 
 
 async def test_over_tls(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.InputStream;
 import java.lang.reflect.Array;
 import java.lang.reflect.Field;
@@ -9,50 +8,86 @@ import java.security.Key;
 import java.security.KeyStore;
 import java.util.Collections;
 import java.util.IdentityHashMap;
-import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.hive.ql.exec.vector.ColumnVector;
-import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
-import org.apache.orc.DataMask;
-import org.apache.orc.TypeDescription;
+import org.apache.hadoop.hive.ql.exec.vector.Decimal64ColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.DecimalColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.ListColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.MapColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.StructColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.UnionColumnVector;
 import org.apache.orc.Writer;
-import org.apache.orc.impl.MaskDescriptionImpl;
 
 /** What the judge needs for encryption besides rows and files: a writer that works, masks by themselves, key files. */
 public final class JavaEncryption {
-  private static final ObjectMapper JSON = new ObjectMapper();
+  /** Enough for the items of one batch. */
+  private static final int ROOM = 1 << 15;
 
   private JavaEncryption() {}
 
   /**
-   * The writer, with the vectors prepared that its masks write into: ORC 2.3.0 forgets that for strings, and then
-   * ends with a NullPointerException.
+   * Prepares the vectors that the masks of a writer write into. ORC 2.3.0 forgets some things: strings have no
+   * buffers, children of lists and maps no room for more than 1024 items, and decimals are of a kind that the mask
+   * "redact" does not know.
    */
-  static Writer patched(Writer writer) throws Exception {
-    prepare(writer, Collections.newSetFromMap(new IdentityHashMap<>()));
-    return writer;
+  static void patch(Writer writer) throws Exception {
+    patch(writer, Collections.newSetFromMap(new IdentityHashMap<>()));
   }
 
-  private static void prepare(Object part, Set<Object> seen) throws Exception {
+  private static Object patch(Object part, Set<Object> seen) throws Exception {
     if (part == null || !seen.add(part)) {
-      return;
+      return part;
     }
     Class<?> type = part.getClass();
     if (part instanceof ColumnVector) {
-      ((ColumnVector) part).init();
-    } else if (type.isArray()) {
+      return vector((ColumnVector) part);
+    }
+    if (type.isArray()) {
       for (int i = 0; !type.getComponentType().isPrimitive() && i < Array.getLength(part); i++) {
-        prepare(Array.get(part, i), seen);
+        Array.set(part, i, patch(Array.get(part, i), seen));
       }
-    } else {
-      for (; type != null && type.getName().startsWith("org.apache.orc.impl."); type = type.getSuperclass()) {
-        for (Field field : type.getDeclaredFields()) {
-          if (leadsToVectors(field)) {
-            field.setAccessible(true);
-            prepare(field.get(part), seen);
+      return part;
+    }
+    for (; type != null && type.getName().startsWith("org.apache.orc.impl."); type = type.getSuperclass()) {
+      for (Field field : type.getDeclaredFields()) {
+        if (leadsToVectors(field)) {
+          field.setAccessible(true);
+          Object found = field.get(part);
+          Object patched = patch(found, seen);
+          if (patched != found) {
+            field.set(part, patched);
           }
         }
       }
+    }
+    return part;
+  }
+
+  private static ColumnVector vector(ColumnVector vector) {
+    if (vector instanceof Decimal64ColumnVector) {
+      Decimal64ColumnVector decimal = (Decimal64ColumnVector) vector;
+      return vector(new DecimalColumnVector(ROOM, decimal.precision, decimal.scale));
+    }
+    if (vector instanceof ListColumnVector) {
+      ListColumnVector list = (ListColumnVector) vector;
+      list.child = vector(list.child);
+    } else if (vector instanceof MapColumnVector) {
+      MapColumnVector map = (MapColumnVector) vector;
+      map.keys = vector(map.keys);
+      map.values = vector(map.values);
+    } else if (vector instanceof StructColumnVector) {
+      vectors(((StructColumnVector) vector).fields);
+    } else if (vector instanceof UnionColumnVector) {
+      vectors(((UnionColumnVector) vector).fields);
+    }
+    vector.init();
+    vector.ensureSize(ROOM, false);
+    return vector;
+  }
+
+  private static void vectors(ColumnVector[] vectors) {
+    for (int i = 0; i < vectors.length; i++) {
+      vectors[i] = vector(vectors[i]);
     }
   }
 
@@ -60,31 +95,6 @@ public final class JavaEncryption {
     Class<?> type = field.getType().isArray() ? field.getType().getComponentType() : field.getType();
     return !Modifier.isStatic(field.getModifiers())
         && (type.getName().startsWith("org.apache.orc.impl.writer.") || ColumnVector.class.isAssignableFrom(type));
-  }
-
-  /** What a mask makes of the values of one column: lines of JSON in, and out. */
-  public static String mask(String typeText, String name, List<String> parameters, String lines) throws Exception {
-    TypeDescription type = TypeDescription.fromString("struct<x:" + typeText + ">");
-    TypeDescription column = type.getChildren().get(0);
-    String[] values = lines.split("\n");
-    VectorizedRowBatch plain = type.createRowBatch(values.length);
-    VectorizedRowBatch masked = type.createRowBatch(values.length);
-    plain.reset();
-    masked.reset();
-    JavaJudge.proleptic(plain.cols);
-    JavaJudge.proleptic(masked.cols);
-    for (int row = 0; row < values.length; row++) {
-      JavaJudge.put(plain.cols[0], row, column, JSON.readTree(values[row]));
-    }
-    DataMask.Factory.build(
-            new MaskDescriptionImpl(name, parameters.toArray(new String[0])), column, any -> null)
-        .maskData(plain.cols[0], masked.cols[0], 0, values.length);
-    StringBuilder out = new StringBuilder();
-    for (int row = 0; row < values.length; row++) {
-      JavaJudge.get(out, masked.cols[0], row, column);
-      out.append('\n');
-    }
-    return out.toString();
   }
 
   /** The bytes of a key in a key store of Java's JCEKS format. */

@@ -105,7 +105,10 @@ public final class JavaJudge {
     }
     VectorizedRowBatch batch = schema.createRowBatch(batchRows);
     proleptic(batch.cols);
-    try (Writer writer = JavaEncryption.patched(OrcFile.createWriter(new Path(path), writerOptions))) {
+    try (Writer writer = OrcFile.createWriter(new Path(path), writerOptions)) {
+      if (encrypt != null) {
+        JavaEncryption.patch(writer);
+      }
       for (String line : (Iterable<String>) lines.lines()::iterator) {
         JsonNode node = JSON.readTree(line);
         int row = batch.size++;
@@ -433,7 +436,17 @@ public final class JavaJudge {
       case BOOLEAN:
         out.append(((LongColumnVector) vector).vector[row] != 0);
         break;
-      case BYTE: case SHORT: case INT: case LONG: case DATE:
+      // What masks leave can be longer than the type; who takes values out of vectors cuts them.
+      case BYTE:
+        out.append((byte) ((LongColumnVector) vector).vector[row]);
+        break;
+      case SHORT:
+        out.append((short) ((LongColumnVector) vector).vector[row]);
+        break;
+      case INT:
+        out.append((int) ((LongColumnVector) vector).vector[row]);
+        break;
+      case LONG: case DATE:
         out.append(((LongColumnVector) vector).vector[row]);
         break;
       case FLOAT: case DOUBLE:

@@ -141,9 +141,9 @@ def array_values(type_: T, array: pa.Array) -> list[object]:
         return _list_values(type_, array)
     if kind == "uniontype":
         children = [array_values(t, array.field(i)) for i, t in enumerate(type_.children)]
-        tags = array.type_codes.to_pylist()
-        dense = array.type.mode == "dense"
-        offsets = array.offsets.to_pylist() if dense else range(len(array))
+        # Not `type_codes` and `offsets`: of a slice they begin where the whole array does.
+        tags = _numbers(array, 1, pa.int8())
+        offsets = _numbers(array, 2, pa.int32()) if array.type.mode == "dense" else range(len(array))
         return [Union(tag, children[tag][at]) for tag, at in zip(tags, offsets, strict=True)]
     if kind.startswith("timestamp"):
         factor = UNIT_NANOS[array.type.unit]
@@ -154,6 +154,13 @@ def array_values(type_: T, array: pa.Array) -> list[object]:
     if kind == "char":
         return [None if text is None else text.rstrip(" ") for text in array.to_pylist()]
     return list(array.to_pylist())
+
+
+def _numbers(array: pa.Array, buffer: int, type_: pa.DataType) -> list[int]:
+    """A buffer of an array, as far as its rows go."""
+    buffers = [None, array.buffers()[buffer]]
+    found: list[int] = pa.Array.from_buffers(type_, len(array), buffers, offset=array.offset).to_pylist()
+    return found
 
 
 def _list_values(type_: T, array: pa.Array) -> list[object]:

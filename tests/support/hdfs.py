@@ -1,20 +1,13 @@
 """HDFS for tests: one NameNode and two DataNodes in a JVM, on the loopback, with WebHDFS.
 
-`make servers` fetches its jars. Where they are missing, tests that need it are skipped, each by its name.
-The JVM ends with this process, whatever ends it, because its standard input does. What tests put and look at
-here goes through `http.client`, without any of the package's own code.
+What tests put and look at here goes through `http.client`, without any of the package's own code.
 """
 
 from __future__ import annotations
 
-import atexit
 import functools
 import http.client
 import json
-import os
-import subprocess
-import tempfile
-import threading
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.java_server import missing_jars, start_java_server
+
 __all__ = ["HdfsServer", "hdfs_server", "missing_hdfs", "start_hdfs"]
 
-JARS = Path(__file__).resolve().parents[2] / ".cache" / "hdfs"
 PROGRAM = Path(__file__).with_name("hdfs_server") / "MiniHdfs.java"
-START_TIMEOUT_S = 90
-JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 # Who starts HDFS may do everything there.
 USER = "starter"
 
@@ -93,48 +85,13 @@ def _request(method: str, address: str, target: str, body: bytes | None = None) 
 
 def missing_hdfs() -> str | None:
     """What HDFS lacks on this machine, in words; None when it can be started."""
-    if (JARS / ".fetched").exists():
-        return None
-    return "no jars of HDFS in .cache/hdfs: `make servers` fetches them"
+    return missing_jars("hdfs")
 
 
 @functools.cache
 def start_hdfs() -> HdfsServer:
     """The one HDFS of this process, started by whoever asks first."""
-    problem = missing_hdfs()
-    if problem is not None:
-        # Reports fold skips that have the same reason; with its name, each test is told.
-        name = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        pytest.skip(f"{name} did not run: {problem}")
-    folder = tempfile.mkdtemp(prefix="orcstream-hdfs")
-    process = subprocess.Popen(
-        [*JAVA, "-cp", f"{JARS}/*", str(PROGRAM), folder],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        env=os.environ | {"HADOOP_USER_NAME": USER},
-        text=True,
-    )
-    stdin, stdout = process.stdin, process.stdout
-    assert stdin is not None and stdout is not None
-
-    def stop() -> None:
-        stdin.close()
-        try:
-            process.wait(20)  # it removes its folder
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        stdout.close()
-
-    atexit.register(stop)
-    timer = threading.Timer(START_TIMEOUT_S, process.kill)
-    timer.start()
-    line = stdout.readline()
-    timer.cancel()
-    assert line.startswith("ready "), f"HDFS did not start: {line!r}, status {process.poll()}"
-    return HdfsServer(int(line.split()[1]))
+    return HdfsServer(start_java_server("hdfs", PROGRAM, environment={"HADOOP_USER_NAME": USER}))
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from orcstream.codec._values import (
 from orcstream.codec.column import Vector, VectorOptions
 from orcstream.codec.compression import Compression, Decompressor
 from orcstream.codec.decoder import ColumnDecoder, Turn
+from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.stripe import StripeOptions, build_columns
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
 from orcstream.codec.temporal import UTC
@@ -222,7 +223,7 @@ class Column:
             kind = StreamKind(stream.kind)
             waiting[stream.column, kind.name] = chunks.pieces(data, sizes)
             information = StreamInformation(kind, FileColumn(stream.column), len(data))
-            placed.append((information, ByteRange(at, at + len(data))))
+            placed.append(PlacedStream(information, ByteRange(at, at + len(data))))
             at += len(data)
         options = StripeOptions(
             vectors=self.vectors,
@@ -232,7 +233,7 @@ class Column:
             hybrid=False,
             decimal64=False,
         )
-        (built,) = build_columns([self.type], placed, self.encodings, options)
+        (built,) = build_columns([self.type], StripeForm(placed, self.encodings), options)
         decompress = Decompressor(Compression.ZLIB if zlib else Compression.NONE)
         return OpenColumn(built.decoder, Turn(decompress, dictionary_limit), waiting)
 

@@ -6,6 +6,7 @@ The only module of the tests' support that imports `orcstream`.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,22 @@ import numpy as np
 import pyarrow as pa
 
 import orcstream
+from orcstream.io.keys import InMemoryKeyProvider
 from tests.support import compare
+from tests.support.java_orc import Key
 from tests.support.reference.types import T, Union
 
-OPEN_OPTIONS = frozenset({"timezone", "default_timezone", "calendar", "storage_options", "io_options"})
+OPEN_OPTIONS = frozenset(
+    {"timezone", "default_timezone", "calendar", "storage_options", "io_options", "keys", "require_keys"}
+)
+
+
+def provider(keys: Iterable[Key]) -> InMemoryKeyProvider:
+    """A key provider with these versions of keys."""
+    found = InMemoryKeyProvider()
+    for key in keys:
+        found.add_key(key.name, key.secret, key.version)
+    return found
 
 
 def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

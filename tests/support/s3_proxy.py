@@ -112,6 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._serve()
 
+    def do_OPTIONS(self) -> None:
+        self._serve()
+
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.proxy.target_port, timeout=60)
         try:

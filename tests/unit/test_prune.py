@@ -389,14 +389,6 @@ def test_groups() -> None:
     assert groups(index, 2) == groups(index, 4)[:2] == [True] * 2, "an index of other row groups"
 
 
-def test_both_forms_of_an_encrypted_column() -> None:
-    """ORC-991: the second half is of what can be read without the key."""
-    index = index_of((0, 9), (10, 19), (10, 19), (0, 9))
-    assert groups(index, 2) == [True] * 2
-    assert groups(index, 2, masked=frozenset((COLUMN,))) == [True, False]
-    assert groups(index_of((0, 9), (10, 19)), 2, masked=frozenset((COLUMN,))) == [False, True]
-
-
 def test_absent_and_converted_columns() -> None:
     for column, expected in ((ABSENT, [N] * 2), (None, [ANY] * 2), (FileColumn(7), [ANY] * 2)):
         found = group_outcomes(ASKED, lambda _, c=column: c, {}, {}, [ROWS] * 2, JAVA)  # type: ignore[misc]

@@ -23,6 +23,7 @@ from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.fetching import StripeWork, windows_of
 from orcstream.reader.runs import RowSizes, StreamPiece, StripeRun
 from orcstream.reader.stripes import FileTimes, StripeStarter
+from orcstream.unlocking import KeyRing, UnlockedFile
 from tests.support.read_sources import sample
 from tests.support.reference import rle_v2
 from tests.support.reference.builder import FileBuilder, Stream
@@ -254,7 +255,8 @@ async def queue_of(data: bytes, limit: int) -> tuple[DecodeQueue, MemoryBudget, 
     """All stripes of a file under decoding, with no bytes yet."""
     budget = MemoryBudget(limit, lambda: None)
     async with orcstream.open(data) as file:
-        starter = StripeStarter(file.tail, file.schema.root, VectorOptions(), FileTimes(None, "UTC", "auto"))
+        unlocked = UnlockedFile(file.tail, KeyRing())
+        starter = StripeStarter(unlocked, file.schema.root, VectorOptions(), FileTimes(None, "UTC", "auto"))
         stripes: list[StripeRun] = []
         for number, information in enumerate(file.stripes):
             footer = memoryview(data)[information.footer_range.start : information.footer_range.stop]

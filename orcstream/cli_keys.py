@@ -1,0 +1,161 @@
+"""The command line's keys: `--keys`, and the command that shows which columns they open.
+
+Knows the package's public names and how encrypted columns look as text. Must not know how keys are had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+import orcstream
+from orcstream.io.keys import KeyProvider, open_keys
+
+__all__ = [
+    "KEYS_HELP",
+    "STORES_HELP",
+    "add_keys",
+    "add_rekeying",
+    "key_lines",
+    "opened",
+    "opened_keys",
+    "rekeying",
+    "say_masked",
+]
+
+STORES_HELP = """--keys takes the path of a file of keys, or
+  kms://http@HOST:9600/kms    Hadoop KMS or Ranger KMS
+  aws-kms://REGION            AWS KMS
+  gcp-kms://projects/P/locations/L/keyRings/R
+  azure-kv://VAULT            Azure Key Vault"""
+KEYS_HELP = f"""{STORES_HELP}
+Columns whose key is refused are read as their masks left them, unless --require-keys."""
+
+
+def add_keys(command: argparse._ActionsContainer) -> None:
+    """The options that open encrypted columns."""
+    command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
+    command.add_argument(
+        "--require-keys",
+        type=lambda text: text.split(",") if text != "all" else True,
+        default=False,
+        metavar="NAME,NAME",
+        help="fail where one of these keys (or any: all) is needed and cannot be had",
+    )
+
+
+def add_rekeying(command: argparse._ActionsContainer) -> None:
+    """The options that give stripes other keys."""
+    command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
+    command.add_argument(
+        "--rekey",
+        action="store_true",
+        help="encrypt columns anew, under the current versions of their keys",
+    )
+    command.add_argument(
+        "--new-key",
+        action="append",
+        type=_renamed,
+        metavar="OLD=NEW",
+        help="encrypt anew, under another key in place of this one; repeatable",
+    )
+    command.add_argument("--target-keys", metavar="STORE", help="where the new keys are (default: --keys)")
+
+
+def rekeying(options: argparse.Namespace) -> bool | dict[str, str]:
+    """What the options say of new keys, for `orcstream.merge`."""
+    return dict(options.new_key) if options.new_key else bool(options.rekey)
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    old, _, new = text.partition("=")
+    if not old or not new:
+        raise argparse.ArgumentTypeError(f"{text!r} must be the names of two keys, old=new")
+    return old, new
+
+
+@asynccontextmanager
+async def opened_keys(place: str | None) -> AsyncIterator[KeyProvider | None]:
+    """The key store that was named; None without one."""
+    if place is None:
+        yield None
+        return
+    provider = await open_keys(place)
+    try:
+        yield provider
+    finally:
+        with anyio.CancelScope(shield=True):
+            await provider.aclose()
+
+
+@asynccontextmanager
+async def opened(options: argparse.Namespace, url: str) -> AsyncIterator[orcstream.OrcFile]:
+    """An ORC file, with the storage options and keys that were given."""
+    async with (
+        opened_keys(options.keys) as keys,
+        orcstream.open(
+            url,
+            storage_options=options.storage_options,
+            keys=keys,
+            require_keys=options.require_keys,
+        ) as file,
+    ):
+        yield file
+
+
+def say_masked(columns: Sequence[str]) -> None:
+    """A note for people that what they see is not what was encrypted."""
+    if columns:
+        sys.stderr.write(f"orcstream: masked, since their keys were not had: {', '.join(columns)}\n")
+
+
+def key_lines(file: orcstream.OrcFile, *, as_json: bool) -> list[str]:
+    """What a file says of its encrypted columns, and which of them are open."""
+    columns = [_facts(column) for column in file.encrypted_columns]
+    encryption = file.tail.footer.encryption
+    store = encryption.key_provider.name if encryption is not None else None
+    if as_json:
+        return [json.dumps({"url": file.url, "key_provider": store, "columns": columns}, ensure_ascii=False)]
+    if not columns:
+        return ["no column is encrypted"]
+    rows = [("column", "key", "version", "algorithm", "mask", "open")]
+    for facts in columns:
+        for number, key in enumerate(facts["keys"]):
+            is_open = facts["is_open"] and key == facts["opened_with"]
+            rows.append(
+                (
+                    facts["column"] if number == 0 else "",
+                    key["name"],
+                    str(key["version"]),
+                    key["algorithm"],
+                    facts["mask"] if number == 0 else "",
+                    "yes" if is_open else "not needed" if facts["is_open"] else "no",
+                )
+            )
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    lines += sorted({facts["refusal"] for facts in columns if facts["refusal"]})
+    return [f"keys are in: {store}", *lines]
+
+
+def _facts(column: orcstream.EncryptedColumn) -> dict[str, Any]:
+    keys = [
+        {"name": key.name, "version": key.version, "algorithm": key.algorithm.name} for key in column.keys
+    ]
+    mask = column.mask
+    return {
+        "column": column.name or "(the root)",
+        "keys": keys,
+        "mask": "?" if mask is None else ",".join((mask.name, *mask.parameters)),
+        "is_open": column.is_open,
+        "opened_with": keys[column.keys.index(column.key)] if column.is_open else None,
+        "refusal": column.refusal,
+    }

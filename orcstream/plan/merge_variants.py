@@ -1,0 +1,170 @@
+"""The encrypted columns of files that are joined: what must be the same, and what the new tail says of them.
+
+Knows how files say what is encrypted, and statistics as their keys opened them. Must not know key stores. The
+statistics of all variants are encrypted anew, since their counters depend on the number of stripes; so keys
+are needed of all of them. Stripes keep their local keys and their ids, unless they are given others (`rename`
+is not None): then they are numbered again, and their streams are encrypted anew on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orcstream.codec.compression import Compressor
+from orcstream.codec.encryption import MAX_STRIPE_ID
+from orcstream.codec.metadata import StatisticsList
+from orcstream.codec.sealing import seal_statistics
+from orcstream.codec.structure import Encryption, EncryptionVariant
+from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey
+from orcstream.errors import Unsupported
+from orcstream.plan.merge_statistics import ColumnMerger
+from orcstream.plan.tail import Tail
+from orcstream.schema import FileColumn, Schema, Type
+
+__all__ = ["NOTHING_OPENED", "NewKeys", "OpenedStatistics", "VariantMerger"]
+
+
+_KEY_ATTRIBUTE = "encrypt"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStatistics:
+    """The statistics of a file and of its stripes, those of encrypted columns of their real values."""
+
+    of_file: StatisticsList
+    of_stripes: Sequence[StatisticsList]
+
+
+NOTHING_OPENED = OpenedStatistics(StatisticsList(()), ())
+
+
+@dataclass(frozen=True, slots=True)
+class NewKeys:
+    """For each variant, a master key and a local key that nothing was encrypted with so far."""
+
+    provider: KeyProviderKind
+    keys: tuple[tuple[EncryptionKey, LocalKey], ...]
+
+    @property
+    def local(self) -> Mapping[int, bytes]:
+        """The local keys by variant."""
+        return {variant: local.key for variant, (_, local) in enumerate(self.keys)}
+
+    @property
+    def encrypted(self) -> tuple[bytes, ...]:
+        """The local keys as files hold them."""
+        return tuple(local.encrypted for _, local in self.keys)
+
+
+class VariantMerger:
+    """The variants of the result. `rename` has new names of master keys, None where stripes keep theirs."""
+
+    def __init__(self, rename: Mapping[str, str] | None) -> None:
+        self.rename = rename
+        self._encryption: Encryption | None = None
+        self._columns: list[list[list[bytes]]] = []
+        self._merged: list[ColumnMerger] = []
+
+    @property
+    def provider(self) -> KeyProviderKind:
+        return self._encryption.key_provider if self._encryption is not None else KeyProviderKind.UNKNOWN
+
+    @property
+    def keys(self) -> list[EncryptionKey]:
+        """The master key of each variant, as the first file has it."""
+        encryption = self._encryption
+        return [] if encryption is None else [encryption.keys[one.key] for one in encryption.variants]
+
+    def shape(self, encryption: Encryption | None) -> object:
+        """What makes the encryption of two files the same; None for none."""
+        if encryption is None:
+            return None
+        rename = self.rename
+        keys = [encryption.keys[one.key] for one in encryption.variants]
+        return (
+            tuple(
+                (one.root, key if rename is None else rename.get(key.name, key.name))
+                for one, key in zip(encryption.variants, keys, strict=True)
+            ),
+            frozenset((one.name, one.parameters, frozenset(one.columns)) for one in encryption.masks),
+            encryption.key_provider if rename is None else None,
+        )
+
+    def renamed(self, schema: Schema) -> Schema:
+        """With the new names of keys where ORC Java notes them: in the attributes of encrypted columns."""
+        if not self.rename:
+            return schema
+        done: list[Type] = []
+        for type_ in reversed(schema.types):
+            children = tuple(done.pop() for _ in type_.children)
+            attributes = tuple(
+                (name, self.rename.get(value, value) if name == _KEY_ATTRIBUTE else value)
+                for name, value in type_.attributes
+            )
+            done.append(replace(type_, children=children, attributes=attributes))
+        return Schema(done[0])
+
+    def add(self, tail: Tail, opened: OpenedStatistics) -> None:
+        """Append a file whose shape is that of the first."""
+        footer = tail.footer
+        if footer.encryption is None:
+            return
+        trees = [_tree(footer.schema.types, variant) for variant in footer.encryption.variants]
+        if self._encryption is None:
+            self._encryption = footer.encryption
+            self._columns = [[[] for _ in tree] for tree in trees]
+            self._merged = [ColumnMerger() for _ in trees]
+        for tree, columns, merged in zip(trees, self._columns, self._merged, strict=True):
+            found = [opened.of_file.get(type_.column_id) for type_ in tree]
+            known = [one for one in found if one is not None and one.value_count is not None]
+            merged.add(known if len(known) == len(tree) else None, footer.row_count)
+            for type_, parts in zip(tree, columns, strict=True):
+                for stripe in range(len(footer.stripes)):
+                    parts.append(_of(opened.of_stripes, stripe, type_.column_id))
+
+    def ending(
+        self, new: NewKeys, stripe_count: int, block_size: int, compressor: Compressor | None
+    ) -> tuple[Encryption, bytes]:
+        """What the footer says, and the encrypted statistics of the stripes.
+
+        Raises `Unsupported` where there is no counter for so many stripes.
+        """
+        encryption = self._encryption
+        assert encryption is not None
+        if stripe_count >= MAX_STRIPE_ID:
+            raise Unsupported(
+                f"{stripe_count} stripes with encrypted columns: merge fewer files", reason="too_many_stripes"
+            )
+        keys = sorted({key for key, _ in new.keys}, key=lambda key: (key.name, key.version))
+        variants: list[EncryptionVariant] = []
+        pieces: list[bytes] = []
+        for index, (variant, (key, local)) in enumerate(zip(encryption.variants, new.keys, strict=True)):
+            sealed = seal_statistics(
+                index,
+                variant.root,
+                self._columns[index],
+                self._merged[index].serialized().serialized,
+                key=local.key,
+                stripe_count=stripe_count,
+                block_size=block_size,
+                compressor=compressor,
+            )
+            pieces.append(sealed.data)
+            variants.append(
+                EncryptionVariant(
+                    variant.root, keys.index(key), local.encrypted, sealed.streams, sealed.of_file
+                )
+            )
+        return Encryption(encryption.masks, tuple(keys), tuple(variants), new.provider), b"".join(pieces)
+
+
+def _tree(types: Sequence[Type], variant: EncryptionVariant) -> Sequence[Type]:
+    return types[variant.root : types[variant.root].last_column_id + 1]
+
+
+def _of(stripes: Sequence[StatisticsList], stripe: int, column: FileColumn) -> bytes:
+    """The serialised statistics; none say nothing."""
+    if stripe >= len(stripes) or column >= len(stripes[stripe]):
+        return b""
+    return stripes[stripe].serialized[column]

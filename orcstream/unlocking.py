@@ -1,0 +1,348 @@
+"""Opening the encrypted columns of a file: their local keys, and the statistics that are encrypted, too.
+
+Knows which keys a file asks for and who has them. Must not know how key stores are reached (`io.keys`), nor
+how streams are decrypted (`codec.forms` names the cipher of each). A column is read from the first of its
+variants whose key the provider hands out; where it refuses all of them, what the mask left is read. What
+cannot be answered now is an error: masked values in place of real ones would go unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from orcstream.byterange import ByteRange
+from orcstream.codec.compression import decompress_metadata
+from orcstream.codec.encryption import stream_cipher
+from orcstream.codec.forms import FileForm
+from orcstream.codec.metadata import (
+    MESSAGE_CAP_BYTES,
+    StatisticsList,
+    parse_column_statistics,
+    parse_file_statistics,
+)
+from orcstream.codec.structure import DataMask, Encryption, EncryptionVariant, StreamKind, StripeInformation
+from orcstream.encryption import EncryptionKey
+from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, UsageError
+from orcstream.io.keys import KeyProvider
+from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
+from orcstream.schema import FileColumn
+
+__all__ = ["EncryptedColumn", "KeyRing", "UnlockedFile", "required_keys"]
+
+# Requests to a key store at a time.
+_REQUESTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedColumn:
+    """A column that is encrypted, with all below it.
+
+    `key` is the one it is opened with, or the first that would open it; `keys` are all of those. `is_open`
+    says whether its values are read, or what `mask` left of them (None where the file does not say), and
+    `refusal` why, in words.
+    """
+
+    path: tuple[str, ...]
+    column_id: int
+    key: EncryptionKey
+    keys: tuple[EncryptionKey, ...]
+    mask: DataMask | None
+    is_open: bool
+    refusal: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its dotted name; empty for the root."""
+        return ".".join(self.path)
+
+
+_Wrapped = tuple[EncryptionKey, bytes]
+
+
+@dataclass(slots=True)
+class KeyRing:
+    """The local keys that a provider has handed out for one file, and the master keys that it refused.
+
+    `required` are names of master keys that must not be refused, or True for all.
+    """
+
+    provider: KeyProvider | None = None
+    required: Sequence[str] | bool = False
+    _found: dict[_Wrapped, bytes] = field(default_factory=dict, repr=False)
+    _refused: dict[EncryptionKey, KeyUnavailable] = field(default_factory=dict)
+
+    def get(self, key: EncryptionKey, encrypted: bytes) -> bytes | None:
+        """A local key, where it was unlocked."""
+        return self._found.get((key, encrypted))
+
+    def refusal(self, key: EncryptionKey) -> KeyUnavailable | None:
+        """Why nothing is opened with a master key."""
+        if self.provider is None:
+            return KeyUnavailable(f"no keys were given, and the file needs {_shown(key)}")
+        return self._refused.get(key)
+
+    def is_required(self, key: EncryptionKey) -> bool:
+        required = self.required
+        return required if isinstance(required, bool) else key.name in required
+
+    async def unlock(self, wanted: Iterable[_Wrapped]) -> None:
+        """Ask for local keys, but for those that are known, and of master keys that were refused."""
+        provider = self.provider
+        if provider is None:
+            return
+        waiting = [
+            one for one in dict.fromkeys(wanted) if one not in self._found and one[0] not in self._refused
+        ]
+        room = anyio.Semaphore(_REQUESTS)
+        failures: list[Exception] = []
+
+        async def ask(one: _Wrapped) -> None:
+            key, encrypted = one
+            async with room:
+                try:
+                    local = await provider.decrypt_local_key(key, encrypted)
+                    self._found[one] = _checked(local.key, key)
+                except KeyUnavailable as error:
+                    self._refused[key] = error
+                except Exception as error:  # noqa: BLE001  # raised below, alone: groups are not for users
+                    failures.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for one in waiting:
+                tasks.start_soon(ask, one)
+        if failures:
+            raise failures[0]
+
+
+class UnlockedFile:
+    """A file's tail, and what the user's keys open of it.
+
+    `tail` has the statistics of the form that is read, `stored_tail` those that stand in the clear.
+    """
+
+    def __init__(self, tail: Tail, ring: KeyRing) -> None:
+        """Of keys that the ring has; `unlocked` asks for them first."""
+        self.stored_tail = tail
+        self._ring = ring
+        footer = tail.footer
+        encryption = footer.encryption
+        self._variants = encryption.variants if encryption is not None else ()
+        self._keys = [encryption.keys[one.key] for one in self._variants] if encryption is not None else []
+        open_variants = [
+            index for index, one in enumerate(self._variants) if self._tail_key(index, one) is not None
+        ]
+        self.form = FileForm(encryption, footer.schema, open_variants)
+        self.encrypted_columns = _encrypted_columns(tail, encryption, self.form, ring)
+        statistics = self._file_statistics() if open_variants else footer.statistics
+        self.tail = replace(tail, footer=replace(footer, statistics=statistics)) if open_variants else tail
+
+    @classmethod
+    async def unlocked(cls, tail: Tail, ring: KeyRing) -> UnlockedFile:
+        """Ask for the keys of the tail, one of each variant.
+
+        Raises `KeyUnavailable` for a key that is required, `CorruptTail` for one that is not that of the
+        file, and what the provider raises when it cannot answer.
+        """
+        encryption = tail.footer.encryption
+        if encryption is not None:
+            await ring.unlock((encryption.keys[one.key], one.encrypted_key) for one in encryption.variants)
+            for key in encryption.keys:
+                refusal = ring.refusal(key)
+                if refusal is not None and ring.is_required(key):
+                    raise KeyUnavailable(f"a required key cannot be had: {refusal.message}") from refusal
+        return cls(tail, ring)
+
+    def _tail_key(self, index: int, variant: EncryptionVariant) -> bytes | None:
+        return self._ring.get(self._keys[index], variant.encrypted_key)
+
+    # --- stripes -----------------------------------------------------------------------------------
+
+    def _used(self, *, every: bool) -> list[int]:
+        """The variants that columns are read from, or all."""
+        return list(range(len(self._variants))) if every else sorted(set(self.form.variant_of.values()))
+
+    async def unlock_stripes(self, stripes: Iterable[StripeInformation], *, every: bool = False) -> None:
+        """Ask for the keys of stripes that have other ones than the tail: files that were merged.
+
+        Those of `every` variant, or of those that columns are read from.
+        """
+        used = self._used(every=every)
+        if used:
+            await self._ring.unlock(
+                (self._keys[index], stripe.encrypted_local_keys[index])
+                for stripe in stripes
+                for index in used
+            )
+
+    def local_keys(self, stripe: StripeInformation, *, every: bool = False) -> Mapping[int, bytes]:
+        """The keys of a stripe, by variant. Raises `KeyUnavailable` for one that was refused."""
+        found: dict[int, bytes] = {}
+        for index in self._used(every=every):
+            key = self._keys[index]
+            local = self._ring.get(key, stripe.encrypted_local_keys[index])
+            if local is None:
+                refusal = self._ring.refusal(key)
+                because = refusal.message if refusal is not None else "it was not asked for"
+                raise KeyUnavailable(
+                    f"{_shown(key)} opens the file's tail and not this stripe: {because}", stripe=stripe.index
+                )
+            found[index] = local
+        return found
+
+    # --- statistics --------------------------------------------------------------------------------
+
+    @property
+    def statistics_range(self) -> ByteRange:
+        """Where the statistics of stripes are; those that are encrypted lie before the others."""
+        metadata = self.stored_tail.metadata_range
+        start = self.stored_tail.stripe_statistics_range.start if self.form.variant_of else metadata.start
+        return ByteRange(start, metadata.stop)
+
+    @property
+    def held_statistics(self) -> bytes | None:
+        """The bytes of `statistics_range`, where they came with the tail."""
+        metadata, encrypted = self.stored_tail.metadata, self.stored_tail.stripe_statistics
+        if not self.form.variant_of:
+            return metadata
+        return None if metadata is None or encrypted is None else encrypted + metadata
+
+    def stripe_statistics(self, data: memoryview) -> tuple[StatisticsList, ...]:
+        """The statistics of each stripe from the bytes of `statistics_range`."""
+        metadata_bytes = self.stored_tail.postscript.metadata_length
+        split = len(data) - metadata_bytes
+        clear = parse_stripe_statistics(self.stored_tail, bytes(data[split:]))
+        if not self.form.variant_of:
+            return clear
+        footer = self.stored_tail.footer
+        blank = [b""] * footer.schema.column_count
+        rows = [[*one.serialized, *blank[len(one.serialized) :]] for one in clear]
+        rows += ([*blank] for _ in range(len(footer.stripes) - len(rows)))
+        encrypted = self._column_statistics(data[:split])
+        for column in self.form.variant_of:
+            of_stripes = encrypted.get(column, ())
+            for stripe, row in enumerate(rows):
+                # Without statistics of its own, nothing is known: the clear ones are those of the mask.
+                row[column] = of_stripes[stripe] if stripe < len(of_stripes) else b""
+        return tuple(StatisticsList(tuple(row)) for row in rows)
+
+    def _column_statistics(self, data: memoryview) -> dict[FileColumn, tuple[bytes, ...]]:
+        """Of columns that are read from a variant, by stripe."""
+        found: dict[FileColumn, tuple[bytes, ...]] = {}
+        at, room = 0, METADATA_CAP_BYTES
+        for index, variant in enumerate(self._variants):
+            for stream in variant.stripe_statistics:
+                part = data[at : at + stream.length]
+                at += stream.length
+                if self.form.variant_of.get(stream.column) == index:
+                    kind = StreamKind.STRIPE_STATISTICS
+                    message = self._decrypted(index, stream.column, kind, part, min(room, MESSAGE_CAP_BYTES))
+                    room -= len(message)
+                    with _naming(self._keys[index]):
+                        found[stream.column] = parse_column_statistics(
+                            message, len(self.stored_tail.footer.stripes)
+                        )
+        return found
+
+    def _file_statistics(self) -> StatisticsList:
+        statistics = self.stored_tail.footer.statistics
+        for index, variant in enumerate(self._variants):
+            if self.form.variant_of.get(variant.root) != index:
+                continue
+            count = self.stored_tail.footer.schema.types[variant.root].last_column_id - variant.root + 1
+            serialized: Sequence[bytes] = (b"",) * count
+            if variant.file_statistics:
+                encrypted = memoryview(variant.file_statistics)
+                kind = StreamKind.FILE_STATISTICS
+                message = self._decrypted(index, variant.root, kind, encrypted, MESSAGE_CAP_BYTES)
+                with _naming(self._keys[index]):
+                    serialized = parse_file_statistics(message, count)
+            statistics = statistics.overlaid(variant.root, serialized)
+        return statistics
+
+    def _decrypted(
+        self, index: int, column: FileColumn, kind: StreamKind, data: memoryview, cap_bytes: int
+    ) -> bytes:
+        """A message of the tail."""
+        key = self._tail_key(index, self._variants[index])
+        assert key is not None
+        postscript = self.stored_tail.postscript
+        cipher = stream_cipher(key, column, kind, len(self.stored_tail.footer.stripes) + 1)
+        with _naming(self._keys[index]):
+            return decompress_metadata(
+                memoryview(cipher.apply(data)),
+                postscript.compression,
+                postscript.compression_block_size,
+                cap_bytes,
+            )
+
+
+@contextmanager
+def _naming(key: EncryptionKey) -> Iterator[None]:
+    """What does not decrypt to a message names the key: it is probably that."""
+    try:
+        yield
+    except FormatError as error:
+        raise CorruptTail(
+            f"encrypted statistics make no sense: {_shown(key)} is not the key that the file was encrypted "
+            f"with, or the file is damaged ({error.message})"
+        ) from error
+
+
+def _encrypted_columns(
+    tail: Tail, encryption: Encryption | None, form: FileForm, ring: KeyRing
+) -> tuple[EncryptedColumn, ...]:
+    if encryption is None:
+        return ()
+    keys_of: dict[FileColumn, dict[int, EncryptionKey]] = {}
+    for index, variant in enumerate(encryption.variants):
+        keys_of.setdefault(variant.root, {})[index] = encryption.keys[variant.key]
+    mask_of = {column: mask for mask in encryption.masks for column in mask.columns}
+    paths = {type_.column_id: path for path, type_ in tail.footer.schema.walk()}
+    found = []
+    for root, keys in sorted(keys_of.items()):
+        opened = form.variant_of.get(root)
+        key = keys[opened] if opened in keys else next(iter(keys.values()))
+        is_open = not form.is_masked(root)
+        refusals = [refusal.message for key in keys.values() if (refusal := ring.refusal(key)) is not None]
+        found.append(
+            EncryptedColumn(
+                path=paths[root],
+                column_id=root,
+                key=key,
+                keys=tuple(keys.values()),
+                mask=mask_of.get(root),
+                is_open=is_open,
+                refusal=None if is_open else "; ".join(refusals),
+            )
+        )
+    return tuple(found)
+
+
+def _checked(local_key: bytes, key: EncryptionKey) -> bytes:
+    if len(local_key) != key.algorithm.key_bytes:
+        raise CorruptTail(
+            f"{_shown(key)} opens a local key of {len(local_key)} bytes, and the file needs "
+            f"{key.algorithm.key_bytes} for {key.algorithm.name}"
+        )
+    return local_key
+
+
+def _shown(key: EncryptionKey) -> str:
+    return f"version {key.version} of key {key.name!r}"
+
+
+def required_keys(given: object) -> Sequence[str] | bool:
+    """What a user says of the keys that are needed: names, or True for all. Raises UsageError."""
+    if given is None or isinstance(given, bool):
+        return bool(given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(f"require_keys are the names of keys, or True for all, not {given!r:.80}")
+    names = tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(f"require_keys are the names of keys, not {name!r:.80}")
+    return names

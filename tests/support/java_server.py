@@ -1,0 +1,70 @@
+"""Servers of Hadoop's for tests, each in a JVM of its own, on the loopback.
+
+`make servers` fetches their jars. Where they are missing, tests that need them are skipped, each by its name.
+A JVM ends with this process, whatever ends it, because its standard input does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+__all__ = ["missing_jars", "start_java_server"]
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+START_TIMEOUT_S = 90
+JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+
+
+def missing_jars(name: str) -> str | None:
+    """What the server lacks on this machine, in words; None when it can be started."""
+    if (CACHE / name / ".fetched").exists():
+        return None
+    return f"no jars of {name} in .cache/{name}: `make servers` fetches them"
+
+
+def start_java_server(
+    name: str, program: Path, *, options: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+) -> int:
+    """The port of a server that was started now; `program` is given a folder, which it removes at its end."""
+    problem = missing_jars(name)
+    if problem is not None:
+        # Reports fold skips that have the same reason; with its name, each test is told.
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        pytest.skip(f"{test} did not run: {problem}")
+    folder = tempfile.mkdtemp(prefix=f"orcstream-{name}")
+    process = subprocess.Popen(
+        [*JAVA, *options, "-cp", f"{CACHE / name}/*", str(program), folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        text=True,
+    )
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None and stdout is not None
+
+    def stop() -> None:
+        stdin.close()
+        try:
+            process.wait(20)  # it removes its folder
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        stdout.close()
+
+    atexit.register(stop)
+    timer = threading.Timer(START_TIMEOUT_S, process.kill)
+    timer.start()
+    line = stdout.readline()
+    timer.cancel()
+    assert line.startswith("ready "), f"{name} did not start: {line!r}, status {process.poll()}"
+    return int(line.split()[1])
