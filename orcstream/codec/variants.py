@@ -8,7 +8,7 @@ piece, after compression. Specification: "Column Encryption".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orcstream.codec.compression import Compressor
@@ -16,16 +16,14 @@ from orcstream.codec.encoder import EncodedColumn, EncodedStream, EncodeOptions,
 from orcstream.codec.encryption import StreamCipher, stream_cipher
 from orcstream.codec.file_statistics import FileStatistics
 from orcstream.codec.mask import data_mask
-from orcstream.codec.metadata_out import frame_metadata
+from orcstream.codec.sealing import seal_statistics
 from orcstream.codec.structure import (
     DataMask,
     Encryption,
     EncryptionVariant,
     StreamInformation,
-    StreamKind,
     StripeVariant,
 )
-from orcstream.codec.wire import join_field
 from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey, Mask
 from orcstream.schema import FileColumn, Schema, Type
 
@@ -103,35 +101,29 @@ class FileVariants:
             return None, b""
         count = len(self._statistics[0].stripes)
         if self._last is None or self._last[0] != count:
-            self._last = (count, *self._new_tail(count + 1, compressor))
+            self._last = (count, *self._new_tail(count, compressor))
         return self._last[1:]
 
-    def _new_tail(self, stripe_id: int, compressor: Compressor | None) -> tuple[Encryption, bytes]:
+    def _new_tail(self, stripe_count: int, compressor: Compressor | None) -> tuple[Encryption, bytes]:
         names = sorted({root.key for root in self._roots})
         variants: list[EncryptionVariant] = []
         pieces: list[bytes] = []
-
-        def sealed(
-            root: EncryptedRoot, column: FileColumn, kind: StreamKind, parts: Iterable[bytes]
-        ) -> bytes:
-            framed = frame_metadata(join_field(1, parts), self._options.block_size, compressor)
-            key = self._keys.local[root.variant].key
-            return stream_cipher(key, column, kind, stripe_id).apply(framed)
-
         for root, types, found in zip(self._roots, self._types, self._statistics, strict=True):
-            streams: list[StreamInformation] = []
-            for index, type_ in enumerate(types):
-                column, kind = type_.column_id, StreamKind.STRIPE_STATISTICS
-                pieces.append(sealed(root, column, kind, found.of_column(index)))
-                streams.append(StreamInformation(kind, column, len(pieces[-1]), root.variant))
+            local = self._keys.local[root.variant]
+            sealed = seal_statistics(
+                root.variant,
+                root.root,
+                [found.of_column(index) for index in range(len(types))],
+                found.of_all().serialized,
+                key=local.key,
+                stripe_count=stripe_count,
+                block_size=self._options.block_size,
+                compressor=compressor,
+            )
+            pieces.append(sealed.data)
+            key = names.index(root.key)
             variants.append(
-                EncryptionVariant(
-                    root.root,
-                    names.index(root.key),
-                    self._keys.local[root.variant].encrypted,
-                    tuple(streams),
-                    sealed(root, root.root, StreamKind.FILE_STATISTICS, found.of_all().serialized),
-                )
+                EncryptionVariant(root.root, key, local.encrypted, sealed.streams, sealed.of_file)
             )
         keys = tuple(self._keys.keys[name] for name in names)
         encryption = Encryption(_masks_of(self._roots), keys, tuple(variants), self._keys.provider)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from tests.support.reference import reader, wire
 from tests.support.reference.encryption import BLOOMS, Locked
 from tests.support.reference.types import T
+from tests.support.reference.values import EXACT
 from tests.support.reference.varint import write_varint
 
 # Shorter bytes than these are found anywhere, in what is encrypted, too.
@@ -78,7 +79,8 @@ def traces_of_values(type_: T, values: Iterable[Any]) -> set[bytes]:
         found.update(_forms(type_, value))
     numbers = [value for value in there if isinstance(value, int | float | Decimal)]
     if numbers and type_.kind not in ("date", "boolean") and not type_.kind.startswith("timestamp"):
-        found.update(_forms(type_, sum(numbers)))
+        with localcontext(EXACT):
+            found.update(_forms(type_, sum(numbers)))
     return {form for form in found if len(form) >= _LEAST_NUMBER}
 
 
@@ -94,7 +96,7 @@ def _forms(type_: T, value: Any) -> Iterator[bytes]:
             yield struct.pack("<f", value)
     elif isinstance(value, Decimal):
         yield format(value, "f").rstrip("0").encode()
-        yield from _integer_forms(int(value.scaleb(type_.scale or 0)))
+        yield from _integer_forms(int(value.scaleb(type_.scale or 0, EXACT)))
     elif type_.kind.startswith("timestamp"):
         yield from _integer_forms(value // 1_000_000)  # milliseconds, in statistics
         yield from _integer_forms(value // 1_000_000_000 - _EPOCH_2015)
@@ -154,7 +156,7 @@ def _bounds(statistics: bytes) -> set[bytes]:
 
 def _bits(index: bytes) -> set[bytes]:
     """The words of filters, two at a time, as long as they have bits."""
-    found = set()
+    found: set[bytes] = set()
     for bloom in map(wire.parse, wire.blobs(wire.parse(index), 1)):
         bits = wire.blob(bloom, 3)
         words, between = [bits[at : at + 8] for at in range(0, len(bits), 8)], b""

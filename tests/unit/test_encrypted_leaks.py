@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from orcstream import Encrypt
-from orcstream.codec import encoders, encryption, variants
+from orcstream.codec import encoders, encryption, sealing, variants
 from orcstream.codec.encoder import EncodedColumn, EncodedStream
 from orcstream.codec.structure import StreamKind
 from tests.support import compare, writing
@@ -23,6 +23,7 @@ from tests.support.encrypting import SECRETS, written
 from tests.support.leaks import clear_parts, leaks, traces_of_file, traces_of_values
 from tests.support.reference.encryption import Locked
 from tests.support.reference.types import T, Union, parse
+from tests.support.reference.values import EXACT
 
 COMPRESSIONS = ("none", "zlib", "snappy", "lzo", "lz4", "zstd", "brotli")
 DAY = 86_400 * 10**9
@@ -42,8 +43,8 @@ MAKERS: dict[str, Callable[[random.Random], Any]] = {
     "date": lambda rng: rng.randint(2_200_000, 2_800_000),
     "timestamp": lambda rng: rng.randrange(DAY * 90_000) + 1,
     "timestamp with local time zone": lambda rng: rng.randrange(DAY * 90_000) + 1,
-    "decimal(18,4)": lambda rng: Decimal(10 * rng.randint(10**15, 10**16) + 7).scaleb(-4),
-    "decimal(38,10)": lambda rng: Decimal(10 * rng.randint(-(10**29), 10**29) + 7).scaleb(-10),
+    "decimal(18,4)": lambda rng: Decimal(10 * rng.randint(10**15, 10**16) + 7).scaleb(-4, EXACT),
+    "decimal(38,10)": lambda rng: Decimal(10 * rng.randint(-(10**29), 10**29) + 7).scaleb(-10, EXACT),
 }
 PLAIN = T("struct", tuple(map(parse, MAKERS)), tuple(f"c{i}" for i in range(len(MAKERS))))
 # Each type by itself, once more in a struct, a list, a map and a union, and clear columns around.
@@ -210,7 +211,8 @@ def _encrypt_nothing_of(kinds: set[StreamKind]) -> Callable[[pytest.MonkeyPatch]
         def cipher(key: bytes, column: int, kind: StreamKind, stripe_id: int) -> Any:
             return Nothing() if kind in kinds else stream_cipher(key, column, kind, stripe_id)
 
-        monkeypatch.setattr(variants, "stream_cipher", cipher)
+        for module in (variants, sealing):
+            monkeypatch.setattr(module, "stream_cipher", cipher)
 
     return broken
 
