@@ -43,7 +43,10 @@ class KeyService(ABC, Generic[C]):
     def __init__(self, shown: str, identity: Mapping[str, Any], *, timeout_s: float, retries: int) -> None:
         self.url = shown
         self._identity = {**identity, "timeout_s": timeout_s}
-        self._policy = RetryPolicy.of(IoOptions(timeout_s=timeout_s, retries=retries))
+        try:
+            self._policy = RetryPolicy.of(IoOptions(timeout_s=timeout_s, retries=retries))
+        except UsageError as error:
+            raise UsageError(error.message.removeprefix("io_options: "), url=shown) from None
         self._kept: dict[asyncio.AbstractEventLoop, Lease[C]] = {}
 
     def __repr__(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
+import json
 import os
 import ssl
 import sys
@@ -16,10 +18,13 @@ import anyio
 import pytest
 import spnego
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import KeyUnavailable, RetriesExhausted, SourceError, Unsupported, UsageError
 from orcstream.io.clients import leased_clients
+from orcstream.io.hadoop_rest import Reply
 from orcstream.io.keys import HadoopKeyProvider, InMemoryKeyProvider
 from tests.support.certificates import certificate
 from tests.support.hadoop_kms import FakeKms, fake_kms
@@ -27,6 +32,7 @@ from tests.support.kms import start_kms
 
 AES_128, AES_256 = EncryptionAlgorithm.AES_CTR_128, EncryptionAlgorithm.AES_CTR_256
 MASTER = bytes(range(16))
+KEY = EncryptionKey("pii", 0, AES_128)
 
 
 @pytest.fixture
@@ -122,10 +128,40 @@ async def test_answers_that_are_none(kms: FakeKms, body: bytes) -> None:
     async with HadoopKeyProvider(kms.place, user="me", retries=0) as provider:
         for call in (
             provider.current_key("pii"),
-            provider.decrypt_local_key(EncryptionKey("pii", 0, AES_128), bytes(16)),
+            provider.decrypt_local_key(KEY, bytes(16)),
         ):
             with pytest.raises((SourceError, KeyUnavailable)):
                 await call
+
+
+STATUS = st.sampled_from([200, 201, 204, 301, 400, 401, 403, 404, 407, 410, 413, 429, 500, 502, 503, 599])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["RemoteException", "exception", "message", "versions", "length", "cipher", "material"]
+        ),
+        inner,
+    ),
+    max_leaves=8,
+)
+
+
+@given(STATUS, st.binary(max_size=40) | VALUES.map(lambda value: json.dumps(value).encode()))
+def test_any_answer_is_understood_or_an_error(status: int, body: bytes) -> None:
+    class Answering(HadoopKeyProvider):
+        async def _exchange(self, *_: Any) -> Reply:
+            return Reply(status, {"Content-Type": "application/json"}, bytearray(body))
+
+    async def ask() -> None:
+        async with Answering("kms://http@host/kms", retries=0) as provider:
+            with contextlib.suppress(KeyUnavailable, SourceError):
+                await provider.current_key("pii")
+            with contextlib.suppress(KeyUnavailable, SourceError):
+                await provider.decrypt_local_key(KEY, bytes(16))
+
+    anyio.run(ask)
 
 
 async def test_a_cookie_stands_for_who_got_it_until_it_is_refused(kms: FakeKms) -> None:
