@@ -27,7 +27,17 @@ import numpy as np
 
 import orcstream
 from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
-from orcstream.cli_keys import KEYS_HELP, add_keys, key_lines, opened, say_masked
+from orcstream.cli_keys import (
+    KEYS_HELP,
+    STORES_HELP,
+    add_keys,
+    add_rekeying,
+    key_lines,
+    opened,
+    opened_keys,
+    rekeying,
+    say_masked,
+)
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.schema import Kind
@@ -55,6 +65,7 @@ _EXAMPLES = """examples:
   orcstream keys trips.orc --keys kms://http@localhost:9600/kms
   orcstream plan trips.orc --where "id = 4711" --columns city
   orcstream merge all.orc trips.orc trips.orc
+  orcstream merge people.orc people.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
@@ -67,8 +78,12 @@ A comparison with a null is neither true nor false, and rows are kept where the 
 
 --schema reads columns as other types, such as 'struct<id:string,amount:decimal(10,2)>': columns that it
 leaves out are not read, those that the file lacks are null, and so are values that do not fit."""
-_MERGE_HELP = """The target appears whole or not at all, and may be one of the files. A file that does not go
-with the first is an error, unless --skip-incompatible; what is left out is named on standard error."""
+_MERGE_HELP = f"""The target appears whole or not at all, and may be one of the files. A file that does not go
+with the first is an error, unless --skip-incompatible; what is left out is named on standard error.
+
+Encrypted files need --keys. --rekey and --new-key encrypt their columns anew; one file is enough for that.
+
+{STORES_HELP}"""
 
 
 _CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
@@ -161,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
     _add_storage_options(merge)
+    add_rekeying(merge)
 
     cleanup = _command(
         commands, "cleanup", _cleanup, "what killed writers left behind, which is removed", _CLEANUP_HELP
@@ -485,14 +501,18 @@ async def _merge(options: argparse.Namespace) -> None:
             share = done / max(1, total)
             progress.text = lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})"
 
-        result = await orcstream.merge(
-            options.urls,
-            options.target,
-            storage_options=options.storage_options,
-            overwrite=not options.no_overwrite,
-            skip_incompatible=options.skip_incompatible,
-            progress=show,
-        )
+        async with opened_keys(options.keys) as keys, opened_keys(options.target_keys) as target_keys:
+            result = await orcstream.merge(
+                options.urls,
+                options.target,
+                storage_options=options.storage_options,
+                overwrite=not options.no_overwrite,
+                skip_incompatible=options.skip_incompatible,
+                keys=keys,
+                rekey=rekeying(options),
+                target_keys=target_keys,
+                progress=show,
+            )
     for skipped in result.skipped:
         sys.stderr.write(f"orcstream: skipped {skipped.shown}: {skipped.message}\n")
     _write(

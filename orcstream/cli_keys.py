@@ -17,13 +17,24 @@ import anyio
 import orcstream
 from orcstream.io.keys import KeyProvider, open_keys
 
-__all__ = ["KEYS_HELP", "add_keys", "key_lines", "opened", "opened_keys", "say_masked"]
+__all__ = [
+    "KEYS_HELP",
+    "STORES_HELP",
+    "add_keys",
+    "add_rekeying",
+    "key_lines",
+    "opened",
+    "opened_keys",
+    "rekeying",
+    "say_masked",
+]
 
-KEYS_HELP = """--keys takes the path of a file of keys, or
+STORES_HELP = """--keys takes the path of a file of keys, or
   kms://http@HOST:9600/kms    Hadoop KMS or Ranger KMS
   aws-kms://REGION            AWS KMS
   gcp-kms://projects/P/locations/L/keyRings/R
-  azure-kv://VAULT            Azure Key Vault
+  azure-kv://VAULT            Azure Key Vault"""
+KEYS_HELP = f"""{STORES_HELP}
 Columns whose key is refused are read as their masks left them, unless --require-keys."""
 
 
@@ -39,13 +50,43 @@ def add_keys(command: argparse._ActionsContainer) -> None:
     )
 
 
+def add_rekeying(command: argparse._ActionsContainer) -> None:
+    """The options that give stripes other keys."""
+    command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
+    command.add_argument(
+        "--rekey",
+        action="store_true",
+        help="encrypt columns anew, under the current versions of their keys",
+    )
+    command.add_argument(
+        "--new-key",
+        action="append",
+        type=_renamed,
+        metavar="OLD=NEW",
+        help="encrypt anew, under another key in place of this one; repeatable",
+    )
+    command.add_argument("--target-keys", metavar="STORE", help="where the new keys are (default: --keys)")
+
+
+def rekeying(options: argparse.Namespace) -> bool | dict[str, str]:
+    """What the options say of new keys, for `orcstream.merge`."""
+    return dict(options.new_key) if options.new_key else bool(options.rekey)
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    old, _, new = text.partition("=")
+    if not old or not new:
+        raise argparse.ArgumentTypeError(f"{text!r} must be the names of two keys, old=new")
+    return old, new
+
+
 @asynccontextmanager
-async def opened_keys(options: argparse.Namespace) -> AsyncIterator[KeyProvider | None]:
+async def opened_keys(place: str | None) -> AsyncIterator[KeyProvider | None]:
     """The key store that was named; None without one."""
-    if options.keys is None:
+    if place is None:
         yield None
         return
-    provider = await open_keys(options.keys)
+    provider = await open_keys(place)
     try:
         yield provider
     finally:
@@ -57,7 +98,7 @@ async def opened_keys(options: argparse.Namespace) -> AsyncIterator[KeyProvider 
 async def opened(options: argparse.Namespace, url: str) -> AsyncIterator[orcstream.OrcFile]:
     """An ORC file, with the storage options and keys that were given."""
     async with (
-        opened_keys(options) as keys,
+        opened_keys(options.keys) as keys,
         orcstream.open(
             url,
             storage_options=options.storage_options,

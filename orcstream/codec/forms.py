@@ -7,8 +7,9 @@ column the streams of one form are left. Specification: "Column Encryption", "St
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.encryption import StreamCipher, stream_cipher
@@ -44,16 +45,20 @@ class PlacedStream:
         return self.information.column
 
 
-@dataclass(frozen=True, slots=True)
 class StripeForm:
     """The streams of one stripe that are read, in file order, and the encodings of all columns."""
 
-    streams: tuple[PlacedStream, ...]
-    encodings: tuple[ColumnEncoding, ...]
+    def __init__(self, streams: Sequence[PlacedStream], encodings: Sequence[ColumnEncoding]) -> None:
+        self.streams = streams
+        self.encodings = encodings
+
+    @cached_property
+    def _present(self) -> frozenset[int]:
+        return frozenset(stream.column for stream in self.streams if stream.kind is StreamKind.PRESENT)
 
     def has_present(self, column: int) -> bool:
         """Whether a column says which of its values are null."""
-        return any(stream.column == column and stream.kind is StreamKind.PRESENT for stream in self.streams)
+        return column in self._present
 
 
 class FileForm:
@@ -86,7 +91,7 @@ class FileForm:
         """The streams to read; `local_keys` has the stripe's key of each variant that is read from."""
         placed = [one for one in stream_ranges(stripe, footer) if not self._has_filters_of_both(one[0])]
         if not self.variant_of:
-            clear = tuple(PlacedStream(*one) for one in placed if one[0].variant is None)
+            clear = [PlacedStream(*one) for one in placed if one[0].variant is None]
             return StripeForm(clear, footer.encodings)
         indexed = {
             (stream.variant, stream.column) for stream, _ in placed if stream.kind is StreamKind.ROW_INDEX
@@ -106,19 +111,19 @@ class FileForm:
                 and (variant, stream.column) not in indexed
             ):
                 streams.append(PlacedStream(stream, range_))  # of both forms, see `row_index`
-        return StripeForm(tuple(streams), self._encodings(footer))
+        return StripeForm(streams, self._encodings(footer))
 
     def _has_filters_of_both(self, stream: StreamInformation) -> bool:
         """Whether bloom filters are of no use: ORC Java writes those of the values in clear, too."""
         is_filter = stream.kind in (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8)
         return is_filter and stream.variant is None and stream.column in self.encrypted
 
-    def _encodings(self, footer: StripeFooter) -> tuple[ColumnEncoding, ...]:
+    def _encodings(self, footer: StripeFooter) -> Sequence[ColumnEncoding]:
         encodings = list(footer.encodings)
         for column, variant in self.variant_of.items():
             part = footer.variants[variant]
             encodings[column] = part.encodings[column - part.root]
-        return tuple(encodings)
+        return encodings
 
     def most_entries(self, column: FileColumn, group_count: int) -> int:
         """How many entries the row index of a column may have."""

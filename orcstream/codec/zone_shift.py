@@ -31,12 +31,14 @@ def wall_clock_shift(instants: _Seconds, zone: ZoneRules) -> _Seconds:
     return zone.offsets[np.searchsorted(zone.transitions, _in_rules(instants), side="right")]
 
 
-def instant_shift(clocks: _Seconds, zone: ZoneRules) -> _Seconds:
+def instant_shift(clocks: _Seconds, zone: ZoneRules, *, later: bool = False) -> _Seconds:
     """What to add to the zone's wall clock to get UTC.
 
-    Of a clock shown twice the first time is meant; one that was skipped is taken as if it had not been.
+    Of a clock shown twice the first time is meant, or the second with `later` (as in java.util's calendars);
+    one that was skipped is taken as if it had not been.
     """
-    ends = zone.transitions + np.maximum(zone.offsets[:-1], zone.offsets[1:])
+    before, after = zone.offsets[:-1], zone.offsets[1:]
+    ends = zone.transitions + (after if later else np.maximum(before, after))
     return -zone.offsets[np.searchsorted(ends, _in_rules(clocks), side="right")]
 
 

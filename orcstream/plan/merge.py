@@ -110,9 +110,12 @@ class FileMerger:
                 return Refusal("user_metadata", f"its user metadata {name!r} differs from an earlier file's")
         return None
 
+    def _shape_of(self, tail: Tail) -> tuple[object, ...]:
+        return _shape(self.variants.renamed(tail.footer.schema))
+
     def _differences(self, first: Tail, tail: Tail) -> Iterable[tuple[str, str, object, object]]:
         """Reason, words, and both sides of what must be equal."""
-        if _shape(tail.footer.schema) != self._shape:
+        if self._shape_of(tail) != self._shape:
             there, here = str(first.footer.schema), str(tail.footer.schema)
             if there == here:
                 there, here = "another in its attributes", "one"
@@ -149,7 +152,7 @@ class FileMerger:
         self.variants.add(tail, opened)
         if self._first is None:
             self._first = replace(tail, metadata=None, ending=b"")
-            self._shape = _shape(footer.schema)
+            self._shape = self._shape_of(tail)
             self._software_version = footer.software_version
         elif footer.software_version != self._software_version:
             self._software_version = None
@@ -199,6 +202,7 @@ class FileMerger:
             )
         footer = replace(
             self._first.footer,
+            schema=self.variants.renamed(self._first.footer.schema),
             encryption=encryption,
             stripes=tuple(self._stripes),
             row_count=self.row_count,

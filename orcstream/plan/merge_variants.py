@@ -9,7 +9,7 @@ is not None): then they are numbered again, and their streams are encrypted anew
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import MAX_STRIPE_ID
@@ -20,9 +20,12 @@ from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger
 from orcstream.plan.tail import Tail
-from orcstream.schema import FileColumn, Type
+from orcstream.schema import FileColumn, Schema, Type
 
 __all__ = ["NOTHING_OPENED", "NewKeys", "OpenedStatistics", "VariantMerger"]
+
+
+_KEY_ATTRIBUTE = "encrypt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,20 @@ class VariantMerger:
             frozenset((one.name, one.parameters, frozenset(one.columns)) for one in encryption.masks),
             encryption.key_provider if rename is None else None,
         )
+
+    def renamed(self, schema: Schema) -> Schema:
+        """With the new names of keys where ORC Java notes them: in the attributes of encrypted columns."""
+        if not self.rename:
+            return schema
+        done: list[Type] = []
+        for type_ in reversed(schema.types):
+            children = tuple(done.pop() for _ in type_.children)
+            attributes = tuple(
+                (name, self.rename.get(value, value) if name == _KEY_ATTRIBUTE else value)
+                for name, value in type_.attributes
+            )
+            done.append(replace(type_, children=children, attributes=attributes))
+        return Schema(done[0])
 
     def add(self, tail: Tail, opened: OpenedStatistics) -> None:
         """Append a file whose shape is that of the first."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import encrypting, java_orc
-from tests.support.encrypting import KEYS, PII, TOP
+from tests.support import encrypted_columns, java_orc
+from tests.support.encrypted_columns import KEYS, PII, TOP
 from tests.support.java_orc import Key
 from tests.support.reference.types import parse, struct
 
@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 
 TYPE = struct(id="bigint", ssn="string", n="int", s="struct<a:string,b:double>")
 ROWS = [(i, f"secret-{i:03}", i * 7, (f"inner-{i}", i / 2)) for i in range(100)]
-ROOTS = encrypting.named(TYPE, [("ssn", PII, "redact"), ("n", TOP, "nullify"), ("s.a", PII, "sha256")])
+ROOTS = encrypted_columns.named(TYPE, [("ssn", PII, "redact"), ("n", TOP, "nullify"), ("s.a", PII, "sha256")])
 
 
 @pytest.fixture
 def encrypted(tmp_path: Path) -> Path:
     path = tmp_path / "encrypted.orc"
     options = {"orc.compress": "NONE"}
-    encrypting.write(path, TYPE, ROWS, ROOTS, options=options)
+    encrypted_columns.write(path, TYPE, ROWS, ROOTS, options=options)
     return path
 
 
@@ -58,7 +58,7 @@ def test_files_say_what_is_encrypted(encrypted: Path) -> None:
 def test_a_seed_makes_equal_files(tmp_path: Path) -> None:
     def write(name: str, seed: int | None) -> bytes:
         path = tmp_path / name
-        encrypting.write(path, TYPE, ROWS, ROOTS, seed=seed)
+        encrypted_columns.write(path, TYPE, ROWS, ROOTS, seed=seed)
         return path.read_bytes()
 
     assert write("a", 7) == write("b", 7) != write("c", 8)
@@ -82,8 +82,8 @@ def test_masks_of_values() -> None:
 
 def test_merged_files_keep_their_keys(tmp_path: Path) -> None:
     parts = [tmp_path / "a.orc", tmp_path / "b.orc"]
-    encrypting.write(parts[0], TYPE, ROWS, ROOTS)
-    encrypting.write(parts[1], TYPE, ROWS[:5], ROOTS)
+    encrypted_columns.write(parts[0], TYPE, ROWS, ROOTS)
+    encrypted_columns.write(parts[1], TYPE, ROWS[:5], ROOTS)
     merged = tmp_path / "merged.orc"
     assert len(java_orc.merge(merged, parts, keys=KEYS)) == 2
     assert java_orc.read(merged, TYPE, keys=KEYS) == ROWS + ROWS[:5]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream.errors import KeyUnavailable, OrcError
 from tests.interop import judging
-from tests.support import compare, encrypting, java_orc, reading, strategies
-from tests.support.encrypting import KEYS, PII, TOP, Root
+from tests.support import compare, encrypted_columns, java_orc, reading, strategies
+from tests.support.encrypted_columns import KEYS, PII, TOP, Root
 from tests.support.java_orc import Key
 from tests.support.reference.types import T, parse, struct
 
@@ -45,7 +45,7 @@ TYPE = struct(
     z="string",
 )
 ROWS: list[Any] = strategies.make_table(TYPE, 6_000, 21, strategies.Limits()).rows
-ROOTS = encrypting.named(
+ROOTS = encrypted_columns.named(
     TYPE,
     [
         ("ssn", PII, "redact"),
@@ -85,7 +85,7 @@ def masked_names(roots: Sequence[Root], keys: Sequence[Key]) -> set[str]:
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("encrypted") / "everything.orc"
-    encrypting.write(path, TYPE, ROWS, ROOTS, options={"orc.compress": "ZLIB", **STRIPES})
+    encrypted_columns.write(path, TYPE, ROWS, ROOTS, options={"orc.compress": "ZLIB", **STRIPES})
     return path
 
 
@@ -106,8 +106,8 @@ def test_any_schema(
 ) -> None:
     path = tmp_path_factory.mktemp("java") / "any.orc"
     options = {key: value for key, value in options.items() if key != "bloom"}
-    roots = data.draw(encrypting.roots(table.type_))
-    encrypting.write(path, table.type_, table.rows, roots, options=options)
+    roots = data.draw(encrypted_columns.roots(table.type_))
+    encrypted_columns.write(path, table.type_, table.rows, roots, options=options)
     whole = java_orc.read(path, table.type_, keys=KEYS)
     compare.assert_same_rows(table.type_, whole, table.rows)
     judging.run(path, table.type_, whole, keys=reading.provider(KEYS))
@@ -121,7 +121,7 @@ def test_any_schema(
 async def test_compressions_and_versions(tmp_path: Path, compression: str, form: str) -> None:
     path = tmp_path / "a.orc"
     options = {"orc.compress": compression, "orc.write.format": form, "orc.compress.size": 4096, **STRIPES}
-    encrypting.write(path, TYPE, ROWS[:3500], ROOTS, options=options)
+    encrypted_columns.write(path, TYPE, ROWS[:3500], ROOTS, options=options)
     for keys in SUBSETS:
         wanted = [compare.arrow_shape(TYPE, row) for row in java_orc.read(path, TYPE, keys=keys)]
         table = await reading.read_batches(path, keys=reading.provider(keys), batch_rows=701)
@@ -129,14 +129,14 @@ async def test_compressions_and_versions(tmp_path: Path, compression: str, form:
 
 
 @pytest.mark.parametrize("size", [16, 32])
-@pytest.mark.parametrize("mask", encrypting.MASKS)
+@pytest.mark.parametrize("mask", encrypted_columns.MASKS)
 async def test_masks_and_key_lengths(tmp_path: Path, mask: str, size: int) -> None:
     key = Key("k", random.Random(size).randbytes(size))
     type_ = struct(a="string", b="int", c="double", d="varchar(70)", e="char(70)", g="array<string>")
     rows = strategies.make_table(type_, 2500, 1, strategies.Limits()).rows
     path = tmp_path / "a.orc"
-    roots = encrypting.named(type_, [(name, key, mask) for name in type_.names])
-    encrypting.write(path, type_, rows, roots, keys=[key])
+    roots = encrypted_columns.named(type_, [(name, key, mask) for name in type_.names])
+    encrypted_columns.write(path, type_, rows, roots, keys=[key])
     assert java_orc.encryption(path)["keys"] == [("k", 0, f"AES_CTR_{8 * size}")]
     await judging.check(path, type_, list[object](rows), keys=reading.provider([key]))
     masked = java_orc.read(path, type_)
@@ -153,8 +153,8 @@ async def test_whole_compounds(tmp_path: Path, text: str, keys: tuple[Key, ...])
     type_ = T("struct", (parse("int"), parse(text), parse("string")), ("before", "x", "after"))
     rows = strategies.make_table(type_, 3000, 4, strategies.Limits()).rows
     path = tmp_path / "a.orc"
-    roots = encrypting.named(type_, [("x", PII, "nullify")])
-    encrypting.write(path, type_, rows, roots, options={"orc.row.index.stride": 1000})
+    roots = encrypted_columns.named(type_, [("x", PII, "nullify")])
+    encrypted_columns.write(path, type_, rows, roots, options={"orc.row.index.stride": 1000})
     expected: list[object] = [row if keys else (row[0], None, row[2]) for row in rows]
     await judging.check(path, type_, expected, keys=reading.provider(keys))
 
@@ -162,10 +162,10 @@ async def test_whole_compounds(tmp_path: Path, text: str, keys: tuple[Key, ...])
 async def test_a_column_that_is_all_there_is(tmp_path: Path) -> None:
     type_ = struct(a="string")
     path = tmp_path / "a.orc"
-    roots = encrypting.named(type_, [("a", PII, "nullify")])
+    roots = encrypted_columns.named(type_, [("a", PII, "nullify")])
     contents: list[list[object]] = [[], [("x",)], [(None,)] * 3]
     for rows in contents:
-        encrypting.write(path, type_, rows, roots)
+        encrypted_columns.write(path, type_, rows, roots)
         assert await reading.read_rows(path, type_, keys=reading.provider(KEYS)) == rows
         assert await reading.read_rows(path, type_) == [(None,)] * len(rows)
 
@@ -197,14 +197,14 @@ async def test_seeking_within_streams(tmp_path: Path, compression: str) -> None:
         ("".join(rng.choices("abcdefgh", k=rng.randint(0, 60))), rng.getrandbits(40)) for _ in range(30_000)
     ]
     path = tmp_path / "a.orc"
-    roots = encrypting.named(type_, [("a", PII, "nullify"), ("n", TOP, "nullify")])
+    roots = encrypted_columns.named(type_, [("a", PII, "nullify"), ("n", TOP, "nullify")])
     options = {
         "orc.compress": compression,
         "orc.compress.size": 1024,
         "orc.row.index.stride": 1000,
         "orc.dictionary.key.threshold": 0.0,
     }
-    encrypting.write(path, type_, rows, roots, options=options)
+    encrypted_columns.write(path, type_, rows, roots, options=options)
     async with (
         orcstream.open(path, keys=reading.provider(KEYS)) as file,
         file.batches(batch_rows=10) as stream,
@@ -259,7 +259,7 @@ async def test_without_a_provider_all_is_masked(everything: Path) -> None:
 
 SMALL = struct(a="string", n="bigint")
 SMALL_ROWS: list[object] = [(f"secret {i}", i * i) for i in range(5000)]
-SMALL_ROOTS = encrypting.named(SMALL, [("a", PII, "redact"), ("n", PII, "nullify")])
+SMALL_ROOTS = encrypted_columns.named(SMALL, [("a", PII, "redact"), ("n", PII, "nullify")])
 
 
 @pytest.mark.parametrize("version", [0, 1, 5])
@@ -267,7 +267,7 @@ async def test_versions_of_a_key(tmp_path: Path, version: int) -> None:
     versions = [Key("pii", random.Random(number).randbytes(16), number) for number in (0, 1, 5)]
     path = tmp_path / "a.orc"
     older = [key for key in versions if key.version <= version]
-    encrypting.write(path, SMALL, SMALL_ROWS, SMALL_ROOTS, keys=older)
+    encrypted_columns.write(path, SMALL, SMALL_ROWS, SMALL_ROOTS, keys=older)
     assert await reading.read_rows(path, SMALL, keys=reading.provider(versions)) == SMALL_ROWS
     others = reading.provider(key for key in versions if key.version != version)
     masked = java_orc.read(path, SMALL)
@@ -281,7 +281,9 @@ async def test_versions_of_a_key(tmp_path: Path, version: int) -> None:
 async def test_another_key_of_the_same_name(tmp_path: Path, compression: str, other: int) -> None:
     """It opens nothing, and no row comes out of it."""
     path = tmp_path / "a.orc"
-    encrypting.write(path, SMALL, SMALL_ROWS, SMALL_ROOTS, options={"orc.compress": compression}, seed=1)
+    encrypted_columns.write(
+        path, SMALL, SMALL_ROWS, SMALL_ROOTS, options={"orc.compress": compression}, seed=1
+    )
     keys = reading.provider([Key("pii", random.Random(other).randbytes(16))])
     with pytest.raises(OrcError) as caught:
         await reading.read_rows(path, SMALL, keys=keys)
@@ -291,7 +293,7 @@ async def test_another_key_of_the_same_name(tmp_path: Path, compression: str, ot
 
 async def test_a_key_of_another_length(tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
-    encrypting.write(path, SMALL, SMALL_ROWS, SMALL_ROOTS)
+    encrypted_columns.write(path, SMALL, SMALL_ROWS, SMALL_ROOTS)
     longer = reading.provider([Key("pii", bytes(32))])
     with pytest.raises(KeyUnavailable):
         await orcstream.open(path, keys=longer, require_keys=["pii"])
@@ -305,7 +307,7 @@ async def test_merged_files(tmp_path: Path) -> None:
     rows = [SMALL_ROWS, SMALL_ROWS[:7], SMALL_ROWS[100:4000]]
     for index, part in enumerate(rows):
         options = {"orc.stripe.row.count": 1000, "orc.row.index.stride": 1000}
-        encrypting.write(tmp_path / f"{index}.orc", SMALL, part, SMALL_ROOTS, options=options)
+        encrypted_columns.write(tmp_path / f"{index}.orc", SMALL, part, SMALL_ROOTS, options=options)
     path = tmp_path / "merged.orc"
     assert len(java_orc.merge(path, [tmp_path / f"{i}.orc" for i in range(3)], keys=KEYS)) == 3
     everything = [row for part in rows for row in part]

@@ -20,8 +20,8 @@ from orcstream import col
 from orcstream.column_statistics import ColumnStatistics
 from tests.interop import test_encryption_reading
 from tests.interop.test_encryption_reading import SUBSETS, TYPE, name_of
-from tests.support import encrypting, java_orc, reading, selecting, strategies
-from tests.support.encrypting import KEYS, PII, TOP
+from tests.support import encrypted_columns, java_orc, reading, selecting, strategies
+from tests.support.encrypted_columns import KEYS, PII, TOP
 from tests.support.java_orc import Key
 from tests.support.reference.types import struct
 
@@ -47,8 +47,8 @@ def test_any_selection(
     path = tmp_path_factory.mktemp("java") / "any.orc"
     if options.pop("bloom", False):
         options["orc.bloom.filter.columns"] = ",".join(table.type_.names)
-    roots = data.draw(encrypting.roots(table.type_))
-    encrypting.write(path, table.type_, table.rows, roots, options=options)
+    roots = data.draw(encrypted_columns.roots(table.type_))
+    encrypted_columns.write(path, table.type_, table.rows, roots, options=options)
     selecting.run(path, table.type_, table.seed, keys=reading.provider(keys))
 
 
@@ -116,7 +116,7 @@ SORTED_ROWS = [
     (i * 3, f"name {i:06}", (Decimal(i).scaleb(-2),), i * 7919 % COUNT, f"word {i * 7919 % COUNT}")
     for i in range(COUNT)
 ]
-SORTED_ROOTS = encrypting.named(
+SORTED_ROOTS = encrypted_columns.named(
     SORTED,
     [("n", PII, "nullify"), ("name", PII, "sha256"), ("s.d", TOP, "nullify"), ("other", PII, "redact")],
 )
@@ -136,7 +136,7 @@ QUESTIONS: list[tuple[Any, Callable[[Any], bool]]] = [
 def in_order(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sorted") / "a.orc"
     options = {"orc.stripe.row.count": 4000, "orc.row.index.stride": 1000}
-    encrypting.write(path, SORTED, SORTED_ROWS, SORTED_ROOTS, options=options)
+    encrypted_columns.write(path, SORTED, SORTED_ROWS, SORTED_ROOTS, options=options)
     return path
 
 
@@ -212,7 +212,7 @@ async def test_filters_lose_no_row(tmp_path: Path, options: dict[str, object]) -
     shuffled = list(SORTED_ROWS)
     random.Random(5).shuffle(shuffled)
     path = tmp_path / "a.orc"
-    encrypting.write(path, SORTED, shuffled, SORTED_ROOTS, options=options)
+    encrypted_columns.write(path, SORTED, shuffled, SORTED_ROOTS, options=options)
     rng = random.Random(6)
     for keys in ((), KEYS):
         full = java_orc.read(path, SORTED, keys=keys)

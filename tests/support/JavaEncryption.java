@@ -1,4 +1,3 @@
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.InputStream;
 import java.lang.reflect.Array;
 import java.lang.reflect.Field;
@@ -9,7 +8,6 @@ import java.security.Key;
 import java.security.KeyStore;
 import java.util.Collections;
 import java.util.IdentityHashMap;
-import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.hive.ql.exec.vector.ColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.Decimal64ColumnVector;
@@ -18,15 +16,10 @@ import org.apache.hadoop.hive.ql.exec.vector.ListColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.MapColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.StructColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.UnionColumnVector;
-import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
-import org.apache.orc.DataMask;
-import org.apache.orc.TypeDescription;
 import org.apache.orc.Writer;
-import org.apache.orc.impl.MaskDescriptionImpl;
 
 /** What the judge needs for encryption besides rows and files: a writer that works, masks by themselves, key files. */
 public final class JavaEncryption {
-  private static final ObjectMapper JSON = new ObjectMapper();
   /** Enough for the items of one batch. */
   private static final int ROOM = 1 << 15;
 
@@ -102,31 +95,6 @@ public final class JavaEncryption {
     Class<?> type = field.getType().isArray() ? field.getType().getComponentType() : field.getType();
     return !Modifier.isStatic(field.getModifiers())
         && (type.getName().startsWith("org.apache.orc.impl.writer.") || ColumnVector.class.isAssignableFrom(type));
-  }
-
-  /** What a mask makes of the values of one column: lines of JSON in, and out. */
-  public static String mask(String typeText, String name, List<String> parameters, String lines) throws Exception {
-    TypeDescription type = TypeDescription.fromString("struct<x:" + typeText + ">");
-    TypeDescription column = type.getChildren().get(0);
-    String[] values = lines.split("\n");
-    VectorizedRowBatch plain = type.createRowBatch(values.length);
-    VectorizedRowBatch masked = type.createRowBatch(values.length);
-    plain.reset();
-    masked.reset();
-    JavaJudge.proleptic(plain.cols);
-    JavaJudge.proleptic(masked.cols);
-    for (int row = 0; row < values.length; row++) {
-      JavaJudge.put(plain.cols[0], row, column, JSON.readTree(values[row]));
-    }
-    DataMask.Factory.build(
-            new MaskDescriptionImpl(name, parameters.toArray(new String[0])), column, any -> null)
-        .maskData(plain.cols[0], masked.cols[0], 0, values.length);
-    StringBuilder out = new StringBuilder();
-    for (int row = 0; row < values.length; row++) {
-      JavaJudge.get(out, masked.cols[0], row, column);
-      out.append('\n');
-    }
-    return out.toString();
   }
 
   /** The bytes of a key in a key store of Java's JCEKS format. */

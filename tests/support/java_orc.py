@@ -219,13 +219,6 @@ def encryption(path: Path) -> dict[str, list[Any]]:
     return {"keys": keys, "variants": variants, "masks": masks}
 
 
-def mask(type_: T, name: str, parameters: Sequence[str], values: Sequence[object]) -> list[object]:
-    """What one of Java's masks makes of the values of a column."""
-    lines = "\n".join(json.dumps(_to_json(type_, value)) for value in values)
-    judge = _gateway().jvm.JavaEncryption
-    return _rows(type_, judge.mask(str(type_), name, list(parameters), lines))
-
-
 def key_of_store(path: Path, password: str, alias: str) -> bytes:
     """The bytes of a key in a JCEKS key store; Hadoop calls the versions of its keys ``name@version``."""
     return bytes(_gateway().jvm.JavaEncryption.keyOfStore(str(path), password, alias))
@@ -383,3 +376,30 @@ def _from_json(type_: T, value: Any) -> object:
     if kind.startswith("timestamp"):
         return int(value[0] * NANOS + value[1])
     return value
+
+
+# --- masks -------------------------------------------------------------------------------------------
+
+
+def mask(
+    type_: T, name: str, parameters: Sequence[str], rows: Sequence[object], *, zone: str = "UTC"
+) -> list[object]:
+    """What Java's data mask makes of values of a type, with the clocks of a zone."""
+    lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
+    return _rows(type_, _gateway().jvm.JavaJudge.mask(str(type_), name, list(parameters), lines, zone))
+
+
+def parse_mask(text: str) -> tuple[str, tuple[str, ...]]:
+    """Name and parameters, as Java takes them from an entry of ``orc.mask``."""
+    implementation = _gateway().jvm.org.apache.orc.impl
+    schema = _gateway().jvm.org.apache.orc.TypeDescription.fromString("struct<a:int>")
+    position = getattr(implementation, "ParserUtils$StringPosition")(f"{text}:a")
+    implementation.ParserUtils.parseMasks(position, schema)
+    annotated = schema.getChildren()[0].getAttributeValue("mask")
+    found = implementation.ParserUtils.buildMaskDescription(annotated)
+    return str(found.getName()), tuple(found.getParameters())
+
+
+def java_class(name: str) -> Any:
+    """A class of the JVM by its full name, for what Java says of a single value."""
+    return getattr(_gateway().jvm, name)

@@ -233,7 +233,7 @@ class Column:
             hybrid=False,
             decimal64=False,
         )
-        (built,) = build_columns([self.type], StripeForm(tuple(placed), tuple(self.encodings)), options)
+        (built,) = build_columns([self.type], StripeForm(placed, self.encodings), options)
         decompress = Decompressor(Compression.ZLIB if zlib else Compression.NONE)
         return OpenColumn(built.decoder, Turn(decompress, dictionary_limit), waiting)
 

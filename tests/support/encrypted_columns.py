@@ -23,13 +23,17 @@ MASKS = ("nullify", "redact", "sha256")
 
 @dataclass(frozen=True)
 class Root:
-    """An encrypted column: `path` as ORC's notation has it, `name` as people write it."""
+    """An encrypted column: `path` as ORC's notation has it, `steps` as ours."""
 
     column: int
     path: str
-    name: str
+    steps: tuple[str, ...]
     key: Key
     mask: str
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.steps)
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Place:
     column: int
     type_: T
     path: str
-    name: str
+    steps: tuple[str, ...]
     in_union: bool = False
 
     @property
@@ -49,16 +53,17 @@ class Place:
 
 def places(type_: T) -> Iterator[Place]:
     """All columns, parents first."""
-    return _places(Place(0, type_, "", ""))
+    return _places(Place(0, type_, "", ()))
 
 
 def _places(parent: Place) -> Iterator[Place]:
     yield parent
     column = parent.column + 1
     for index, child in enumerate(parent.type_.children):
-        step, word = _step(parent.type_, index)
-        path, name = (f"{parent.path}.{step}", f"{parent.name}.{word}") if parent.column else (step, word)
-        yield from _places(Place(column, child, path, name, parent.type_.kind == "uniontype"))
+        theirs, ours = _step(parent.type_, index)
+        path = f"{parent.path}.{theirs}" if parent.column else theirs
+        in_union = parent.type_.kind == "uniontype"
+        yield from _places(Place(column, child, path, (*parent.steps, ours), in_union))
         column += len(child.flatten())
 
 
@@ -67,16 +72,16 @@ def _step(type_: T, index: int) -> tuple[str, str]:
         quoted = type_.names[index].replace("`", "``")
         return f"`{quoted}`", type_.names[index]
     if type_.kind == "uniontype":
-        return str(index), str(index)
+        return str(index), f"_union_{index}"
     word = "_elem" if type_.kind == "array" else ("_key", "_value")[index]
     return word, word
 
 
 def named(type_: T, choices: Sequence[tuple[str, Key, str]]) -> list[Root]:
     """Roots by name, each with its key and mask."""
-    by_name = {place.name: place for place in places(type_)}
+    by_name = {".".join(place.steps): place for place in places(type_)}
     found = ((by_name[name], key, mask) for name, key, mask in choices)
-    return [Root(place.column, place.path, place.name, key, mask) for place, key, mask in found]
+    return [Root(place.column, place.path, place.steps, key, mask) for place, key, mask in found]
 
 
 def notation(roots: Sequence[Root]) -> tuple[str, str]:
@@ -120,7 +125,7 @@ def roots(draw: st.DrawFn, type_: T, keys: Sequence[Key] = KEYS) -> list[Root]:
         Root(
             place.column,
             place.path,
-            place.name,
+            place.steps,
             draw(st.sampled_from(keys)),
             draw(st.sampled_from(masks_of(place.type_))),
         )
