@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 import orcstream
@@ -154,6 +155,35 @@ def test_statistics_and_filters_of_values_are_encrypted_and_those_of_masks_are_n
     assert [wire.number(part, 1) for part in clear] == [100, 100, 100, 0, 100, 0, 0, 0]
     texts = [wire.parse(wire.parse(part)[4][0]) for part in locked.column_statistics(SECRETS)[1, 3]]  # type: ignore[arg-type]
     assert [(wire.blob(t, 1), wire.blob(t, 2)) for t in texts] == [(b"ssn-0", b"ssn-6")] * 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "mask", "options"),
+    [
+        ("date", "1582-01-01", Mask("redact", ("", "_ 10 10")), {"calendar": "hybrid"}),
+        ("timestamp", "1582-01-01", Mask("redact", ("", "_ 10 10")), {"calendar": "hybrid"}),
+        (
+            "timestamp",
+            "2025-01-01",
+            Mask("redact", ("", "_ 3 30 2 30 0")),
+            {"timezone": "Europe/Berlin"},
+        ),
+        (
+            "timestamp",
+            "1970-01-01T05:00",
+            Mask("redact", ("", "1969 12 31 23 59 59")),
+            {},
+        ),
+    ],
+)
+def test_masks_may_leave_times_that_no_user_could_write(
+    type_: str, value: str, mask: Mask, options: dict[str, Any]
+) -> None:
+    time = np.datetime64(value, "D" if type_ == "date" else "us")
+    data = written(f"struct<a:{type_}>", [[(time,)]], [Encrypt("pii", ["a"], mask)], **options)
+    days_or_nanoseconds = int(time.astype(int)) * (1 if type_ == "date" else 1000)
+    assert Locked(data).rows(SECRETS) == [(days_or_nanoseconds,)]
+    assert Locked(data).rows({}) not in ([(days_or_nanoseconds,)], [(None,)])
 
 
 # --- keys ------------------------------------------------------------------------------------------
