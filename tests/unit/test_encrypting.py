@@ -263,6 +263,31 @@ async def test_what_the_key_store_says_comes_before_anything_is_opened(
             await orcstream.ingest("memory://never/{uuid}.orc", SCHEMA, **options)
 
 
+async def test_a_key_that_is_taken_away_ends_an_ingest(tmp_path: Path) -> None:
+    keys = Refusing("none of them", KeyUnavailable("refused"))
+    options: dict[str, Any] = {"encrypt": ENCRYPT, "keys": keys, "max_rows": 10}
+    with pytest.raises(KeyUnavailable, match="refused"):
+        async with orcstream.ingest(f"{tmp_path}/{{number}}.orc", SCHEMA, **options) as out:
+            await out.write(rows(10))
+            await out.flush()
+            keys.call = "current_key"
+            await out.write(rows(10))
+            await out.flush()
+    assert [path.name for path in tmp_path.iterdir()] == ["0.orc"]
+
+
+async def test_a_create_that_is_cancelled_while_keys_are_drawn(tmp_path: Path) -> None:
+    class Silent(CountedKeys):
+        async def create_local_key(self, key: EncryptionKey) -> LocalKey:
+            await anyio.sleep_forever()
+            return await super().create_local_key(key)
+
+    with anyio.move_on_after(0.05) as scope:
+        await orcstream.create(tmp_path / "a.orc", SCHEMA, encrypt=ENCRYPT, keys=Silent())
+    assert scope.cancelled_caught
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_an_unknown_key(tmp_path: Path) -> None:
     with pytest.raises(KeyUnavailable, match="'nobody'"):
         await orcstream.create(
