@@ -42,8 +42,11 @@ class KeyService(ABC, Generic[C]):
 
     def __init__(self, shown: str, identity: Mapping[str, Any], *, timeout_s: float, retries: int) -> None:
         self.url = shown
-        self._identity = identity
-        self._policy = RetryPolicy.of(IoOptions(timeout_s=timeout_s, retries=retries))
+        self._identity = {**identity, "timeout_s": timeout_s}
+        try:
+            self._policy = RetryPolicy.of(IoOptions(timeout_s=timeout_s, retries=retries))
+        except UsageError as error:
+            raise UsageError(error.message.removeprefix("io_options: "), url=shown) from None
         self._kept: dict[asyncio.AbstractEventLoop, Lease[C]] = {}
 
     def __repr__(self) -> str:
@@ -76,8 +79,9 @@ class KeyService(ABC, Generic[C]):
     async def _client(self) -> AsyncIterator[C]:
         """The running loop's client, which stays open at least as long as this block."""
         loop = asyncio.get_running_loop()
-        for other in [one for one in self._kept if one.is_closed()]:
-            self._kept.pop(other, None)
+        for other in list(self._kept):
+            if other.is_closed():
+                self._kept.pop(other, None)
         protocol = type(self).__name__
         if loop not in self._kept:
             lease = await lease_client(protocol, self._identity, self._connect)

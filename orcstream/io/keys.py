@@ -134,13 +134,14 @@ class InMemoryKeyProvider:
         """Nothing is held."""
 
 
-async def read_key_file(path: str) -> InMemoryKeyProvider:
+async def read_key_file(path: str | os.PathLike[str]) -> InMemoryKeyProvider:
     """Keys of a file for development: JSON, hexadecimal keys by name, or by name and version.
 
     ``{"pii": "00112233445566778899aabbccddeeff", "top": {"0": "...", "1": "..."}}``; 32 digits make an
     AES-128 key, 64 an AES-256 one. Warns where others than the owner may read the file. Raises `UsageError`
     for a file that cannot be read or is of another form.
     """
+    path = os.fspath(path)
     text, mode = await anyio.to_thread.run_sync(_read_text, path)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         warnings.warn(f"others can read the keys in {path}: chmod 600", stacklevel=2)

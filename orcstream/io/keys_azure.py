@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
-from orcstream.errors import UsageError
+from orcstream.errors import SourceError, UsageError
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient
 from orcstream.io.key_service import KeyService, algorithm_of, import_extra, new_local_key
 
@@ -134,13 +134,20 @@ class AzureKeyProvider(KeyService[_Client]):
             except errors.HttpResponseError as error:
                 if error.status_code in TRANSIENT_STATUS:
                     raise Transient(_first_line(error), url=self.url) from error
-                raise self._refused(_first_line(error)) from error
+                if (error.status_code or 0) >= 400 or isinstance(error, errors.ClientAuthenticationError):
+                    raise self._refused(_first_line(error)) from error
+                raise self._senseless(error) from error
             except errors.AzureError as error:
                 raise self._refused(_first_line(error)) from error
             except ValueError as error:  # the key is not valid yet, or no more
                 raise self._refused(_first_line(error)) from error
+            except (AttributeError, TypeError, LookupError) as error:  # from their parser
+                raise self._senseless(error) from error
 
         return await self._call(attempt)
+
+    def _senseless(self, error: Exception) -> SourceError:
+        return SourceError(f"not an answer of Azure Key Vault: {_first_line(error)}", url=self.url)
 
     def _key_name(self, name: str) -> str:
         if not NAME.fullmatch(name):

@@ -6,6 +6,7 @@ Knows which store a text names, and which of its options can be text. Must not o
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -41,7 +42,7 @@ _STORES: Final[Mapping[str, tuple[str, str, Mapping[str, Callable[[str], Any]]]]
 }
 
 
-async def open_keys(place: str, **options: Any) -> KeyProvider:
+async def open_keys(place: str | os.PathLike[str], **options: Any) -> KeyProvider:
     """The key store that a text names; nothing is asked of it yet.
 
     - a path, or ``file://`` URL: a file of keys (`read_key_file`)
@@ -53,6 +54,7 @@ async def open_keys(place: str, **options: Any) -> KeyProvider:
     `options` are those of the provider's constructor; what can be text may stand behind the name instead, as
     in ``kms://http@host:9600/kms?user=etl&timeout_s=5``. Raises `UsageError` for others.
     """
+    place = os.fspath(place)
     scheme = protocol_of(place)
     if scheme == "file" or scheme not in _STORES:
         if SCHEME.match(place) and scheme not in ("file", "local"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -186,13 +188,17 @@ def test_loops_one_after_another_and_side_by_side(store: KeyStore) -> None:
     assert len(found) == 4 and len({local.key for _, local in found}) == 4
 
 
-async def test_texts_show_no_keys(store: KeyStore) -> None:
+async def test_texts_show_no_keys(store: KeyStore, caplog: pytest.LogCaptureFixture) -> None:
     name, provider = store.add(), store.provider()
-    async with provider:
-        key = await provider.current_key(name)
-        local = await provider.create_local_key(key)
-    for text in (repr(provider), repr(local), str(local), repr(key)):
-        assert repr(local.key)[2:-1] not in text and local.key.hex() not in text
+    with caplog.at_level(logging.INFO):
+        async with provider:
+            key = await provider.current_key(name)
+            local = await provider.create_local_key(key)
+            await provider.decrypt_local_key(key, local.encrypted)
+    encoded = base64.b64encode(local.key).decode().rstrip("=")
+    secrets = (repr(local.key)[2:-1], local.key.hex(), encoded, encoded.replace("+", "-").replace("/", "_"))
+    for text in (repr(provider), repr(local), str(local), repr(key), caplog.text):
+        assert not any(secret in text for secret in secrets)
 
 
 @remote
@@ -235,6 +241,26 @@ async def test_a_store_that_does_not_answer(store: KeyStore) -> None:
         with anyio.fail_after(20), pytest.raises(RetriesExhausted):
             await provider.current_key(name)
         store.fail(None)
+    assert leased_clients() == 0
+
+
+@remote
+async def test_closing_does_not_disturb_a_call(store: KeyStore) -> None:
+    name, provider = store.add(), store.provider()
+    found: list[EncryptionKey] = []
+
+    async def ask() -> None:
+        found.append(await provider.current_key(name))
+
+    store.fail("stall", 1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await anyio.to_thread.run_sync(store.wait_for_request, 1)
+        await provider.aclose()
+        assert leased_clients() == 1
+        store.fail(None)
+    assert found == [await provider.current_key(name)]
+    await provider.aclose()
     assert leased_clients() == 0
 
 

@@ -271,3 +271,37 @@ async def test_keys_of_azure_that_cannot_be_used(azure: AzureStore, monkeypatch:
         monkeypatch.setattr("tests.support.azure_vault._public", lambda _key: {"kty": "EC", "crv": "P-256"})
         with pytest.raises(KeyUnavailable, match="cannot wrap"):
             await provider.current_key(name)
+
+
+AZURE_STATUSES = {400: False, 403: False, 404: False, 409: False, 408: True, 429: True, 500: True, 503: True}
+
+
+@pytest.mark.parametrize("status", AZURE_STATUSES)
+async def test_refusals_of_azure(azure: AzureStore, status: int) -> None:
+    name = azure.add()
+    passes = AZURE_STATUSES[status]
+    async with azure.provider(retries=1) as provider:
+        await provider.current_key(name)
+        before = azure.asked()
+        azure.vault.answer = status, b'{"error": {"code": "Because", "message": "of this\\nand that"}}'
+        with pytest.raises(RetriesExhausted if passes else KeyUnavailable, match="of this"):
+            await provider.current_key(name)
+        assert azure.asked() == before + (2 if passes else 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"5", b"{}", b'{"key": {"kty": "RSA"}}', b'{"key": 5}', b'{"kid": 5, "value": 5}'],
+)
+async def test_answers_of_azure_that_are_none(azure: AzureStore, body: bytes) -> None:
+    name = azure.add()
+    async with azure.provider(retries=0) as provider:
+        key = await provider.current_key(name)
+        local = await provider.create_local_key(key)
+        azure.vault.answer = 200, body
+        for call in (provider.create_local_key(key), provider.decrypt_local_key(key, local.encrypted)):
+            try:
+                with pytest.raises((SourceError, KeyUnavailable)):
+                    await call
+            finally:
+                call.close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
+import json
 import os
 import ssl
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,13 @@ import anyio
 import pytest
 import spnego
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import KeyUnavailable, RetriesExhausted, SourceError, Unsupported, UsageError
 from orcstream.io.clients import leased_clients
+from orcstream.io.hadoop_rest import Reply
 from orcstream.io.keys import HadoopKeyProvider, InMemoryKeyProvider
 from tests.support.certificates import certificate
 from tests.support.hadoop_kms import FakeKms, fake_kms
@@ -27,6 +33,7 @@ from tests.support.kms import start_kms
 
 AES_128, AES_256 = EncryptionAlgorithm.AES_CTR_128, EncryptionAlgorithm.AES_CTR_256
 MASTER = bytes(range(16))
+KEY = EncryptionKey("pii", 0, AES_128)
 
 
 @pytest.fixture
@@ -42,19 +49,36 @@ def expected_key(master: bytes, encrypted: bytes) -> bytes:
     return cipher.update(encrypted) + cipher.finalize()
 
 
+@dataclass(frozen=True)
+class Server:
+    """Hadoop's own, or the stand-in; the user "refused" is refused."""
+
+    place: str
+    add: Callable[[str, bytes], None]
+    token: Callable[[], str]
+
+
+@pytest.fixture(params=["stand-in", "real"])
+def server(request: pytest.FixtureRequest, kms: FakeKms) -> Server:
+    if request.param == "real":
+        real = start_kms()
+        return Server(real.place, real.add, real.token)
+    kms.refused.add("refused")
+    kms.tokens.add("a+b/c=" + "x" * 40)
+    return Server(kms.place, lambda name, key: kms.keys.update({name: [key]}), lambda: next(iter(kms.tokens)))
+
+
+def new_name() -> str:
+    return f"key-{os.urandom(6).hex()}"
+
+
 @pytest.mark.parametrize("length", [16, 32])
-@pytest.mark.parametrize("real", [False, True], ids=["stand-in", "real"])
-async def test_local_keys_are_those_of_the_reference_implementation(
-    kms: FakeKms, length: int, real: bool
-) -> None:
-    name, master = f"reference-{length}-{os.urandom(4).hex()}", os.urandom(length)
-    if real:
-        start_kms().add(name, master)
-    else:
-        kms.keys[name] = [master]
+async def test_local_keys_are_those_of_the_reference_implementation(server: Server, length: int) -> None:
+    name, master = new_name(), os.urandom(length)
+    server.add(name, master)
     memory = InMemoryKeyProvider()
     memory.add_key(name, master)
-    async with HadoopKeyProvider(start_kms().place if real else kms.place, user="me") as provider:
+    async with HadoopKeyProvider(server.place, user="me") as provider:
         assert provider.kind is KeyProviderKind.HADOOP
         key = await provider.current_key(name)
         assert key == EncryptionKey(name, 0, AES_128 if length == 16 else AES_256)
@@ -122,10 +146,40 @@ async def test_answers_that_are_none(kms: FakeKms, body: bytes) -> None:
     async with HadoopKeyProvider(kms.place, user="me", retries=0) as provider:
         for call in (
             provider.current_key("pii"),
-            provider.decrypt_local_key(EncryptionKey("pii", 0, AES_128), bytes(16)),
+            provider.decrypt_local_key(KEY, bytes(16)),
         ):
             with pytest.raises((SourceError, KeyUnavailable)):
                 await call
+
+
+STATUS = st.sampled_from([200, 201, 204, 301, 400, 401, 403, 404, 407, 410, 413, 429, 500, 502, 503, 599])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["RemoteException", "exception", "message", "versions", "length", "cipher", "material"]
+        ),
+        inner,
+    ),
+    max_leaves=8,
+)
+
+
+@given(STATUS, st.binary(max_size=40) | VALUES.map(lambda value: json.dumps(value).encode()))
+def test_any_answer_is_understood_or_an_error(status: int, body: bytes) -> None:
+    class Answering(HadoopKeyProvider):
+        async def _exchange(self, *_: Any) -> Reply:
+            return Reply(status, {"Content-Type": "application/json"}, bytearray(body))
+
+    async def ask() -> None:
+        async with Answering("kms://http@host/kms", retries=0) as provider:
+            with contextlib.suppress(KeyUnavailable, SourceError):
+                await provider.current_key("pii")
+            with contextlib.suppress(KeyUnavailable, SourceError):
+                await provider.decrypt_local_key(KEY, bytes(16))
+
+    anyio.run(ask)
 
 
 async def test_a_cookie_stands_for_who_got_it_until_it_is_refused(kms: FakeKms) -> None:
@@ -147,44 +201,35 @@ async def test_a_cookie_stands_for_who_got_it_until_it_is_refused(kms: FakeKms) 
         assert len(kms.asked) == before + 1
 
 
-async def test_acting_for_others(kms: FakeKms) -> None:
-    kms.refused.add("refused")
-    real = start_kms()
-    name = f"for-others-{os.urandom(4).hex()}"
-    real.add(name, MASTER)
-    for place, key in ((kms.place, "pii"), (real.place, name)):
-        async with HadoopKeyProvider(place, user="service", proxy_to="somebody") as provider:
-            await provider.current_key(key)
-        async with HadoopKeyProvider(place, user="service", proxy_to="refused") as provider:
-            with pytest.raises(KeyUnavailable, match="refused not allowed"):
-                await provider.current_key(key)
+async def test_acting_for_others(server: Server) -> None:
+    name = new_name()
+    server.add(name, MASTER)
+    async with HadoopKeyProvider(server.place, user="service", proxy_to="somebody") as provider:
+        await provider.current_key(name)
+    async with HadoopKeyProvider(server.place, user="service", proxy_to="refused") as provider:
+        with pytest.raises(KeyUnavailable, match="refused not allowed"):
+            await provider.current_key(name)
 
 
-async def test_delegation_tokens(kms: FakeKms) -> None:
-    kms.tokens.add("a+b/c=")
-    async with HadoopKeyProvider(kms.place, token="a+b/c=") as provider:
-        await provider.current_key("pii")
-    real = start_kms()
-    name = f"delegated-{os.urandom(4).hex()}"
-    real.add(name, MASTER)
-    token = real.token()
-    async with HadoopKeyProvider(real.place, token=token) as provider:
-        key = await provider.current_key(name)
-        await provider.create_local_key(key)
+async def test_delegation_tokens(server: Server) -> None:
+    name = new_name()
+    server.add(name, MASTER)
+    token = server.token()
+    async with HadoopKeyProvider(server.place, token=token) as provider:
+        await provider.create_local_key(await provider.current_key(name))
         assert token not in repr(provider)
     wrong = token[:-24] + "AAAAAAAA" + token[-16:]  # within its signature
-    for place, text in ((kms.place, "secret-token"), (real.place, "secret-token"), (real.place, wrong)):
-        async with HadoopKeyProvider(place, token=text) as provider:
+    for text in ("secret-token", wrong):
+        async with HadoopKeyProvider(server.place, token=text) as provider:
             with pytest.raises(KeyUnavailable) as caught:
                 await provider.current_key(name)
             assert text not in str(caught.value) + repr(provider)
 
 
-async def test_who_asks_without_a_name_is_refused(kms: FakeKms) -> None:
-    for place in (kms.place, start_kms().place):
-        async with HadoopKeyProvider(place) as provider:
-            with pytest.raises(KeyUnavailable, match="401"):
-                await provider.current_key("pii")
+async def test_who_asks_without_a_name_is_refused(server: Server) -> None:
+    async with HadoopKeyProvider(server.place) as provider:
+        with pytest.raises(KeyUnavailable, match="401"):
+            await provider.current_key("pii")
 
 
 class Tickets:

@@ -35,6 +35,7 @@ class FakeVault:
     keys: dict[str, dict[str, Key]] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     disabled: set[str] = field(default_factory=set)
+    answer: tuple[int, bytes] | None = None  # instead of all others
 
     def add(self, name: str, *, symmetric: bool = False) -> None:
         """A new version of a key."""
@@ -88,6 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(401, {"error": {"code": "Unauthorized"}}, {"WWW-Authenticate": CHALLENGE})
             return
         vault = self.server.vault
+        if vault.answer is not None:
+            self._say_bytes(*vault.answer, {})
+            return
         _, _, name, version, operation = (*urlsplit(self.path).path.split("/"), "", "")[:5]
         versions = vault.keys.get(name, {})
         if name in vault.refused:
@@ -120,10 +124,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._say(200, {"kid": kid, "value": _encoded(value)})
 
     def _say(self, status: int, value: object, headers: dict[str, str] | None = None) -> None:
-        body = json.dumps(value).encode()
+        self._say_bytes(status, json.dumps(value).encode(), headers or {})
+
+    def _say_bytes(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         try:
             self.send_response(status)
-            for name, text in (headers or {}).items():
+            for name, text in headers.items():
                 self.send_header(name, text)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

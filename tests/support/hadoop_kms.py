@@ -123,7 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif "delegation" in asked.query:
             if asked.query["delegation"] in kms.tokens:
                 return True
-            self._refuse(403, "AuthenticationException", "token can't be found in cache")
+            token = asked.query["delegation"]
+            self._refuse(403, "AuthenticationException", f"token ({token}) can't be found in cache")
             return False
         elif kms.tickets:
             if asked.headers.get("authorization", "").removeprefix("Negotiate ") in kms.tickets:

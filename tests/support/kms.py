@@ -16,8 +16,8 @@ from tests.support.java_server import start_java_server
 __all__ = ["HadoopKms", "start_kms"]
 
 PROGRAM = Path(__file__).with_name("kms_server") / "MiniKms.java"
-# Its libraries make classes while they run.
-OPTIONS = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)
+# Its libraries make classes while they run; each new key costs so many rounds for every key that there is.
+OPTIONS = ("--add-opens=java.base/java.lang=ALL-UNNAMED", "-Djdk.jceks.iterationCount=10000")
 USER = "keeper"
 
 

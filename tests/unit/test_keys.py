@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io import keys
-from orcstream.io.keys import InMemoryKeyProvider, open_keys, read_key_file
+from orcstream.io.keys import (
+    AwsKeyProvider,
+    AzureKeyProvider,
+    GcpKeyProvider,
+    HadoopKeyProvider,
+    InMemoryKeyProvider,
+    KeyProvider,
+    open_keys,
+    read_key_file,
+)
 
 AES_128, AES_256 = EncryptionAlgorithm.AES_CTR_128, EncryptionAlgorithm.AES_CTR_256
 
@@ -189,6 +198,23 @@ async def test_without_the_library(
         await provider.current_key("pii")
     assert caught.value.reason == "missing_dependency"
     await provider.aclose()
+
+
+def test_all_keep_the_protocol() -> None:
+    # The types say so; it is mypy that this is for.
+    providers: list[KeyProvider] = [
+        InMemoryKeyProvider(),
+        HadoopKeyProvider("kms://http@host/kms"),
+        AwsKeyProvider(),
+        GcpKeyProvider(),
+        AzureKeyProvider("vault"),
+    ]
+    assert [provider.kind.name for provider in providers] == ["HADOOP", "HADOOP", "AWS", "GCP", "AZURE"]
+
+
+def test_errors_name_the_option() -> None:
+    with pytest.raises(UsageError, match="kms: timeout_s must"):
+        HadoopKeyProvider("kms://http@host/kms", timeout_s=-1)
 
 
 async def test_nobody_there_at_all() -> None:
