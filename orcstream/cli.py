@@ -66,7 +66,7 @@ _EXAMPLES = """examples:
   orcstream mask trips.orc shared.orc --mask redact:city --mask sha256:stop.name
   orcstream plan trips.orc --where "id = 4711" --columns city
   orcstream merge all.orc trips.orc trips.orc
-  orcstream merge people.orc people.orc --keys kms://http@localhost:9600/kms --rekey
+  orcstream merge all.orc trips.orc trips.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
