@@ -18,7 +18,7 @@ from orcstream.encryption import Encrypt
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.keys import KeyProvider
+from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.sink import open_sink
 from orcstream.schema import Schema
 from orcstream.writer.file_keys import current_keys, draw_keys
@@ -118,6 +118,7 @@ def create(
         encrypt=() if encrypt is None else encrypt,
         masks=masks,
     )
+    check_provider(keys, "keys")
     if options.encrypt and keys is None:
         raise UsageError("encrypted columns need keys: give create() a key provider")
     found = None if schema is None else without_encryption(schema_of(schema))

@@ -17,7 +17,7 @@ from orcstream.codec.sealing import Rekeyed, plan_rekeying, rekey
 from orcstream.codec.structure import StripeInformation
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import UsageError
-from orcstream.io.keys import KeyProvider
+from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.plan.merge_variants import NewKeys, VariantMerger
 from orcstream.plan.messages import parse_footer
 from orcstream.plan.tail import Tail
@@ -50,8 +50,15 @@ class Rekeying:
         return file
 
     async def draw(self, variants: VariantMerger) -> NewKeys | None:
-        """A new local key for each variant; None where nothing is encrypted."""
-        provider = self.target or self.keys
+        """A new local key for each variant; None where nothing is encrypted.
+
+        Raises `UsageError` for old names that no file has: their columns would keep the keys that they have.
+        """
+        unknown = sorted(set(self.rename or ()) - variants.key_names)
+        if unknown:
+            names = ", ".join(map(repr, sorted(variants.key_names))) or "no key"
+            raise UsageError(f"rekey has {unknown[0]!r}, and the files are encrypted with {names}")
+        provider = self.keys if self.target is None else self.target
         if provider is None or not variants.keys:
             return None
         current: dict[str, EncryptionKey] = {}
@@ -71,7 +78,10 @@ def rekeying_of(
     keys: KeyProvider | None, rekey: bool | Mapping[str, str], target: KeyProvider | None
 ) -> Rekeying:
     """What `merge` was told, checked. Raises UsageError."""
-    if not isinstance(rekey, bool | Mapping):
+    check_provider(keys, "keys")
+    check_provider(target, "target_keys")
+    names = [*rekey, *rekey.values()] if isinstance(rekey, Mapping) else []
+    if not isinstance(rekey, bool | Mapping) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"rekey is True, or a dictionary of old and new names of keys, not {rekey!r:.80}")
     if rekey is not False and keys is None:
         raise UsageError("rekey needs keys: what is encrypted has to be opened first")
