@@ -99,6 +99,8 @@ class FileForm:
         streams: list[PlacedStream] = []
         for stream, range_ in placed:
             variant = self.variant_of.get(stream.column)
+            if stream.variant is not None and stream.kind is StreamKind.UNKNOWN:
+                continue  # there is no counter for it, nor any use
             if stream.variant == variant:
                 cipher = None
                 if variant is not None:

@@ -102,7 +102,8 @@ class InMemoryKeyProvider:
     def add_key(self, name: str, key: bytes, version: int = 0) -> None:
         """Add a version of a key: 16 bytes make an AES-128 one, 32 an AES-256 one.
 
-        Raises `UsageError` for keys that are not so many bytes, and versions that are not after those of that name.
+        Raises `UsageError` for keys that are not so many bytes, and versions that are not after those of that
+        name.
         """
         if not isinstance(key, bytes) or len(key) not in _ALGORITHMS:
             raise UsageError(f"the key {name!r} must be 16 or 32 bytes")

@@ -583,7 +583,7 @@ def test_encryption_needs_keys() -> None:
     with pytest.raises(UsageError, match="key provider"):
         orcstream.ingest("memory://a/{uuid}.orc", SCHEMA, encrypt=ENCRYPT)
     path: Any = "keys.json"
-    with pytest.raises(UsageError, match="must be a key provider, not str.*open_keys"):
+    with pytest.raises(UsageError, match=r"must be a key provider, not str.*open_keys"):
         orcstream.create(io.BytesIO(), SCHEMA, encrypt=ENCRYPT, keys=path)
 
 

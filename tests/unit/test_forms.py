@@ -9,6 +9,7 @@ import pytest
 
 from orcstream.codec.forms import FileForm
 from orcstream.codec.metadata import RowIndex
+from orcstream.codec.sealing import plan_rekeying
 from orcstream.codec.structure import (
     ColumnEncoding,
     EncodingKind,
@@ -21,6 +22,7 @@ from orcstream.codec.structure import (
     StripeVariant,
 )
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
+from orcstream.errors import Unsupported
 from orcstream.schema import FileColumn, Schema
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:int,d:int>>")
@@ -136,3 +138,16 @@ def test_index_in_the_clear_alone() -> None:
     found = FileForm(ENCRYPTION, SCHEMA, (0, 2)).of_stripe(STRIPE, footer, LOCAL)
     indexes = [(s.column, s.information.variant) for s in found.streams if s.kind is StreamKind.ROW_INDEX]
     assert indexes == [(0, None), (1, None), (2, 0), (3, 0), (4, 0)]
+
+
+def test_streams_of_a_later_format_within_a_variant_take_up_room() -> None:
+    first, *others = FOOTER.variants
+    later = replace(first, streams=(*first.streams, stream(StreamKind.UNKNOWN, 3, 2, 0)))
+    placeholder = replace(FOOTER.streams[-1], length=9)
+    footer = replace(FOOTER, streams=(*FOOTER.streams[:-1], placeholder), variants=(later, *others))
+    form = FileForm(ENCRYPTION, SCHEMA, (0, 2)).of_stripe(STRIPE, footer, LOCAL)
+    assert StreamKind.UNKNOWN not in [one.kind for one in form.streams]
+    (last,) = [one for one in form.streams if (one.kind, one.column) == (StreamKind.DATA, 1)]
+    assert last.range.start == 100 + 5 + 7 + 4 + 3 + 2 + 3
+    with pytest.raises(Unsupported, match="cannot be given another key"):
+        plan_rekeying(STRIPE, footer, LOCAL, LOCAL, 1)
