@@ -29,7 +29,7 @@ from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, UsageError
 from orcstream.io.keys import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
-from orcstream.schema import FileColumn
+from orcstream.schema import FileColumn, Schema
 
 __all__ = ["EncryptedColumn", "KeyRing", "UnlockedFile", "required_keys"]
 
@@ -158,6 +158,20 @@ class UnlockedFile:
 
     def _tail_key(self, index: int, variant: EncryptionVariant) -> bytes | None:
         return self._ring.get(self._keys[index], variant.encrypted_key)
+
+    def for_stripes(self, schema: Schema) -> UnlockedFile:
+        """What it takes to read stripes, and no statistics; `schema` is an equal one that files may share."""
+        tail = self.stored_tail
+        encryption = tail.footer.encryption
+        if encryption is not None:
+            variants = (replace(one, stripe_statistics=(), file_statistics=b"") for one in self._variants)
+            encryption = replace(encryption, variants=tuple(variants))
+        footer = replace(
+            tail.footer, schema=schema, encryption=encryption, statistics=StatisticsList(()), user_metadata={}
+        )
+        return UnlockedFile(
+            replace(tail, footer=footer, metadata=None, stripe_statistics=None, ending=b""), self._ring
+        )
 
     # --- stripes -----------------------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ from orcstream.schema import FileColumn
 
 __all__ = ["Rekeyed", "SealedStatistics", "plan_rekeying", "rekey", "seal_statistics"]
 
+# How much is encrypted anew at a time: the cipher makes copies, and longer parts would stand in memory twice.
+_REKEY_BYTES = 256 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class SealedStatistics:
@@ -106,8 +109,9 @@ def rekey(data: memoryview, place: ByteRange, streams: Sequence[Rekeyed]) -> mem
         return data
     out = bytearray(data)
     for one in inside:
-        start, stop = max(one.range.start, place.start), min(one.range.stop, place.stop)
-        part = data[start - place.start : stop - place.start]
-        offset = start - one.range.start
-        out[start - place.start : stop - place.start] = one.new.apply(one.old.apply(part, offset), offset)
+        first, last = max(one.range.start, place.start), min(one.range.stop, place.stop)
+        for start in range(first, last, _REKEY_BYTES):
+            here = slice(start - place.start, min(last, start + _REKEY_BYTES) - place.start)
+            offset = start - one.range.start
+            out[here] = one.new.apply(one.old.apply(data[here], offset), offset)
     return memoryview(out)

@@ -6,8 +6,9 @@ how bytes are copied.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 import anyio.to_thread
@@ -91,23 +92,29 @@ def rekeying_of(
     return Rekeying(keys, target, rename)
 
 
-@dataclass(slots=True)
+# Stripes whose streams are remembered: those across the borders of pieces that are under way.
+_REMEMBERED = 16
+
+
 class SecretStripes:
     """The stripes of one file on their way to new keys; its first becomes the result's stripe `first`."""
 
-    file: UnlockedFile
-    first: int
-    _planned: dict[int, Sequence[Rekeyed]] = field(default_factory=dict)
-    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    def __init__(self, file: UnlockedFile, first: int) -> None:
+        self._file = file
+        self._first = first
+        self._stripes = sorted(file.tail.footer.stripes, key=lambda stripe: stripe.offset)
+        self._planned: dict[int, Sequence[Rekeyed]] = {}
+        self._lock = anyio.Lock()
 
     async def renewed(
         self, data: memoryview, place: ByteRange, new_keys: Mapping[int, bytes], fetcher: TailFetcher
     ) -> memoryview:
         """Bytes of the file with what is encrypted of them under the new keys."""
         streams: list[Rekeyed] = []
-        for stripe in self.file.tail.footer.stripes:
-            if stripe.range.start < place.stop and place.start < stripe.range.stop:
-                streams += await self._plan(stripe, new_keys, fetcher, RangeBuffer(place, data))
+        at = bisect_right(self._stripes, place.start, key=lambda stripe: stripe.range.stop)
+        while at < len(self._stripes) and self._stripes[at].offset < place.stop:
+            streams += await self._plan(self._stripes[at], new_keys, fetcher, RangeBuffer(place, data))
+            at += 1
         return await anyio.to_thread.run_sync(rekey, data, place, streams)
 
     async def _plan(
@@ -118,18 +125,24 @@ class SecretStripes:
         held: RangeBuffer,
     ) -> Sequence[Rekeyed]:
         async with self._lock:
-            if stripe.index not in self._planned:
-                wanted = stripe.footer_range
-                if held.range.start <= wanted.start and wanted.stop <= held.range.stop:
-                    buffer = held
-                else:
-                    (buffer,) = await fetcher.fetch([wanted])
-                footer = parse_footer(self.file.tail, stripe, buffer.view(wanted))
-                self._planned[stripe.index] = plan_rekeying(
-                    stripe,
-                    footer,
-                    self.file.local_keys(stripe, every=True),
-                    new_keys,
-                    self.first + stripe.index + 1,
-                )
-            return self._planned[stripe.index]
+            found = self._planned.get(stripe.index)
+            if found is not None:
+                return found
+            wanted = stripe.footer_range
+            if held.range.start <= wanted.start and wanted.stop <= held.range.stop:
+                buffer = held
+            else:
+                (buffer,) = await fetcher.fetch([wanted])
+            found = plan_rekeying(
+                stripe,
+                parse_footer(self._file.tail, stripe, buffer.view(wanted)),
+                self._file.local_keys(stripe, every=True),
+                new_keys,
+                self._first + stripe.index + 1,
+            )
+            if stripe.range.start < held.range.start or held.range.stop < stripe.range.stop:
+                # Pieces come about in order, so that the oldest is not needed any more.
+                if len(self._planned) >= _REMEMBERED:
+                    del self._planned[min(self._planned)]
+                self._planned[stripe.index] = found
+            return found

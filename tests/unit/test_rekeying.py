@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import tracemalloc
 from typing import Any
 
+import anyio
 import pytest
 
 import orcstream
 from orcstream import Encrypt
+from orcstream.byterange import ByteRange
+from orcstream.codec.encryption import stream_cipher
+from orcstream.codec.sealing import Rekeyed, rekey
+from orcstream.codec.structure import StreamKind
 from orcstream.errors import UsageError
+from orcstream.plan.tail import Tail
+from orcstream.writer import merge as merging
 from tests.support.encrypting import CountedKeys, written
 
 SCHEMA = "struct<a:int,b:string,c:string>"
@@ -55,3 +64,55 @@ async def test_files_of_different_keys_go_together_under_a_new_one() -> None:
 async def test_what_is_no_key(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         await orcstream.merge([PII], io.BytesIO(), **options)
+
+
+# --- memory ----------------------------------------------------------------------------------------
+
+
+def test_what_is_encrypted_anew_stands_in_memory_twice_and_not_more() -> None:
+    size = 8 << 20
+    place, data = ByteRange(5, 5 + size), memoryview(bytes(size))
+    ciphers = [stream_cipher(bytes([n]) * 16, 1, StreamKind.DATA, 1) for n in range(2)]
+    tracemalloc.start()
+    try:
+        rekey(data, place, [Rekeyed(ByteRange(0, 10 + size), *ciphers)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * size
+
+
+def test_of_files_that_are_encrypted_anew_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the streams of all stripes, nor the statistics of all files."""
+    monkeypatch.setattr(merging, "PIECE_BYTES", 1 << 12)
+    monkeypatch.setattr(merging, "IN_FLIGHT_BYTES", 1 << 16)
+    columns = [f"c{n}" for n in range(20)]
+    rows = [tuple(f"{n}.{i}" for n in range(20)) for i in range(50)]
+    schema = f"struct<{','.join(f'{name}:string' for name in columns)}>"
+    keys = CountedKeys()
+    data = written(
+        schema, [rows] * 30, [Encrypt("pii", columns)], keys=keys, stripe_bytes=1 << 10, compression="none"
+    )
+    target = io.BytesIO()
+    calls = most_streams = most_tails = 0
+
+    def count(_: int, __: int) -> None:
+        nonlocal calls, most_streams, most_tails
+        calls += 1
+        if calls % 8:
+            return
+        found = gc.get_objects()
+        tails = [one for one in found if isinstance(one, Tail) and (one.metadata or one.stripe_statistics)]
+        most_tails = max(most_tails, len(tails))
+        most_streams = max(most_streams, sum(isinstance(one, Rekeyed) for one in found))
+
+    async def run() -> None:
+        result = await orcstream.merge([data] * 3, target, keys=keys, rekey=True, progress=count)
+        assert result.stripe_count == 90
+        async with orcstream.open(target.getvalue(), keys=keys, require_keys=True) as file:
+            assert (await file.read()).num_rows == 4_500
+
+    anyio.run(run)
+    # A stripe has 60 streams: those of stripes across borders of pieces, of two files, and a few under way.
+    assert 60 <= most_streams <= 60 * 36
+    assert most_tails <= 1
