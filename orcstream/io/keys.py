@@ -105,7 +105,8 @@ class InMemoryKeyProvider:
         Raises `UsageError` for keys that are not so many bytes, and versions that are not after those of that
         name.
         """
-        if not isinstance(key, bytes) or len(key) not in _ALGORITHMS:
+        given: Any = key
+        if not isinstance(given, bytes) or len(key) not in _ALGORITHMS:
             raise UsageError(f"the key {name!r} must be 16 or 32 bytes")
         newest = max(self._keys.get(name, ()), default=-1)
         if type(version) is not int or version <= newest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -81,8 +82,9 @@ def rekeying_of(
     """What `merge` was told, checked. Raises UsageError."""
     check_provider(keys, "keys")
     check_provider(target, "target_keys")
-    names = [*rekey, *rekey.values()] if isinstance(rekey, Mapping) else []
-    if not isinstance(rekey, bool | Mapping) or not all(isinstance(name, str) for name in names):
+    given: Any = rekey
+    names = [*given, *given.values()] if isinstance(given, Mapping) else []
+    if not isinstance(given, bool | Mapping) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"rekey is True, or a dictionary of old and new names of keys, not {rekey!r:.80}")
     if rekey is not False and keys is None:
         raise UsageError("rekey needs keys: what is encrypted has to be opened first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -138,6 +139,37 @@ def test_index_in_the_clear_alone() -> None:
     found = FileForm(ENCRYPTION, SCHEMA, (0, 2)).of_stripe(STRIPE, footer, LOCAL)
     indexes = [(s.column, s.information.variant) for s in found.streams if s.kind is StreamKind.ROW_INDEX]
     assert indexes == [(0, None), (1, None), (2, 0), (3, 0), (4, 0)]
+
+
+def test_many_variants_of_one_tree_cost_no_more_than_one() -> None:
+    """A few bytes name a variant, and another few a column: both together must not be multiplied."""
+    count = 20_000
+    schema = Schema.parse(f"struct<{','.join(f'c{number}:int' for number in range(count))}>")
+    variants = (EncryptionVariant(FileColumn(0), 0, b"", (), b""),) * count
+    started = time.process_time()
+    form = FileForm(Encryption((), KEYS, variants, KeyProviderKind.HADOOP), schema, range(7, count))
+    assert time.process_time() - started < 5, "the product takes minutes"
+    assert len(form.encrypted) == count + 1
+    assert set(form.variant_of.values()) == {7}
+
+
+@pytest.mark.parametrize(
+    ("roots", "open_variants", "expected"),
+    [
+        ((2, 3), (0, 1), {2: 0, 3: 0, 4: 0}),
+        ((3, 2), (0, 1), {3: 0, 2: 1, 4: 1}),
+        ((2, 3), (1,), {3: 1}),
+        ((2, 3, 2), (1, 2), {3: 1, 2: 2, 4: 2}),
+    ],
+)
+def test_one_encrypted_column_within_another(
+    roots: tuple[int, ...], open_variants: tuple[int, ...], expected: dict[int, int]
+) -> None:
+    """No writer makes it; the first variant that opens is that of each column all the same."""
+    variants = tuple(EncryptionVariant(FileColumn(root), 0, b"", (), b"") for root in roots)
+    form = FileForm(Encryption((), KEYS, variants, KeyProviderKind.HADOOP), SCHEMA, open_variants)
+    assert form.variant_of == expected
+    assert form.encrypted == {2, 3, 4}
 
 
 def test_streams_of_a_later_format_within_a_variant_take_up_room() -> None:
