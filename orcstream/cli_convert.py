@@ -41,8 +41,8 @@ are not read. Parquet needs pyarrow; CSV and JSON are read faster with it.
 The target appears whole or not at all. Options that say how it is written are those of orcstream.create."""
 MASK_HELP = """--mask takes the name of a mask, its parameters after commas, and columns after a colon:
 nullify:a,b or sha256:email or redact:ssn or 'redact,`__9`:phone'. docs/masks.md says what becomes of what.
-Encrypted columns are read with --keys, or else as their masks left them. Those that are open have to be masked
-or encrypted in the copy, too, or left out; --decrypt writes them in the clear.
+Encrypted columns are read with --keys, or else as their masks left them. Those that are open have to be
+masked or encrypted in the copy, too, or left out; --decrypt writes them in the clear.
 
 The copy appears whole or not at all."""
 _FORMATS = {
