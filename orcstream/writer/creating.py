@@ -124,7 +124,6 @@ def create(
     found = None if schema is None else without_encryption(schema_of(schema))
     if found is not None:
         options.encode_options(found)
-        options.maskings(found)
     metadata = metadata_of(user_metadata or {})
     place = Place(url, overwrite, growing, storage_options, options.sink_options(sink_options))
     return Creating(place, found, options, metadata, keys)
