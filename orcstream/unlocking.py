@@ -29,7 +29,7 @@ from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, UsageError
 from orcstream.io.keys import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
-from orcstream.schema import FileColumn
+from orcstream.schema import FileColumn, Schema
 
 __all__ = ["EncryptedColumn", "KeyRing", "UnlockedFile", "required_keys"]
 
@@ -159,6 +159,20 @@ class UnlockedFile:
     def _tail_key(self, index: int, variant: EncryptionVariant) -> bytes | None:
         return self._ring.get(self._keys[index], variant.encrypted_key)
 
+    def for_stripes(self, schema: Schema) -> UnlockedFile:
+        """What it takes to read stripes, and no statistics; `schema` is an equal one that files may share."""
+        tail = self.stored_tail
+        encryption = tail.footer.encryption
+        if encryption is not None:
+            variants = (replace(one, stripe_statistics=(), file_statistics=b"") for one in self._variants)
+            encryption = replace(encryption, variants=tuple(variants))
+        footer = replace(
+            tail.footer, schema=schema, encryption=encryption, statistics=StatisticsList(()), user_metadata={}
+        )
+        return UnlockedFile(
+            replace(tail, footer=footer, metadata=None, stripe_statistics=None, ending=b""), self._ring
+        )
+
     # --- stripes -----------------------------------------------------------------------------------
 
     def _used(self, *, every: bool) -> list[int]:
@@ -217,17 +231,16 @@ class UnlockedFile:
         clear = parse_stripe_statistics(self.stored_tail, bytes(data[split:]))
         if not self.form.variant_of:
             return clear
-        footer = self.stored_tail.footer
-        blank = [b""] * footer.schema.column_count
-        rows = [[*one.serialized, *blank[len(one.serialized) :]] for one in clear]
-        rows += ([*blank] for _ in range(len(footer.stripes) - len(rows)))
-        encrypted = self._column_statistics(data[:split])
-        for column in self.form.variant_of:
-            of_stripes = encrypted.get(column, ())
-            for stripe, row in enumerate(rows):
-                # Without statistics of its own, nothing is known: the clear ones are those of the mask.
-                row[column] = of_stripes[stripe] if stripe < len(of_stripes) else b""
-        return tuple(StatisticsList(tuple(row)) for row in rows)
+        encrypted = {column: each for column, each in self._column_statistics(data[:split]).items() if each}
+        count = max(len(clear), *map(len, encrypted.values()), 0)
+        blank = StatisticsList(())
+        found: list[StatisticsList] = []
+        for stripe in range(count):
+            known = {column: each[stripe] for column, each in encrypted.items() if stripe < len(each)}
+            row = clear[stripe] if stripe < len(clear) else blank
+            # Without statistics of its own, nothing is known: the clear ones are those of the mask.
+            found.append(row.overlaid(known, self.form.variant_of))
+        return tuple(found)
 
     def _column_statistics(self, data: memoryview) -> dict[FileColumn, tuple[bytes, ...]]:
         """Of columns that are read from a variant, by stripe."""
@@ -248,20 +261,21 @@ class UnlockedFile:
         return found
 
     def _file_statistics(self) -> StatisticsList:
-        statistics = self.stored_tail.footer.statistics
+        footer = self.stored_tail.footer
+        found: dict[FileColumn, bytes] = {}
         for index, variant in enumerate(self._variants):
-            if self.form.variant_of.get(variant.root) != index:
+            if self.form.variant_of.get(variant.root) != index or not variant.file_statistics:
                 continue
-            count = self.stored_tail.footer.schema.types[variant.root].last_column_id - variant.root + 1
-            serialized: Sequence[bytes] = (b"",) * count
-            if variant.file_statistics:
-                encrypted = memoryview(variant.file_statistics)
-                kind = StreamKind.FILE_STATISTICS
-                message = self._decrypted(index, variant.root, kind, encrypted, MESSAGE_CAP_BYTES)
-                with _naming(self._keys[index]):
-                    serialized = parse_file_statistics(message, count)
-            statistics = statistics.overlaid(variant.root, serialized)
-        return statistics
+            count = footer.schema.types[variant.root].last_column_id - variant.root + 1
+            encrypted = memoryview(variant.file_statistics)
+            kind = StreamKind.FILE_STATISTICS
+            message = self._decrypted(index, variant.root, kind, encrypted, MESSAGE_CAP_BYTES)
+            with _naming(self._keys[index]):
+                serialized = parse_file_statistics(message, count)
+            found.update(
+                zip(map(FileColumn, range(variant.root, variant.root + count)), serialized, strict=True)
+            )
+        return footer.statistics.overlaid(found, self.form.variant_of)
 
     def _decrypted(
         self, index: int, column: FileColumn, kind: StreamKind, data: memoryview, cap_bytes: int

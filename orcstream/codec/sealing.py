@@ -17,9 +17,13 @@ from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata_out import frame_metadata
 from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
 from orcstream.codec.wire import join_field
+from orcstream.errors import Unsupported
 from orcstream.schema import FileColumn
 
 __all__ = ["Rekeyed", "SealedStatistics", "plan_rekeying", "rekey", "seal_statistics"]
+
+# How much is encrypted anew at a time: the cipher makes copies, and longer parts would stand in memory twice.
+_REKEY_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,20 @@ def plan_rekeying(
     new_keys: Mapping[int, bytes],
     new_stripe_id: int,
 ) -> list[Rekeyed]:
-    """The encrypted streams of a stripe, ascending; keys are local ones, by variant."""
+    """The encrypted streams of a stripe, ascending; keys are local ones, by variant.
+
+    Raises Unsupported for streams of a later format, whose counters are not known.
+    """
     found: list[Rekeyed] = []
     for stream, range_ in stream_ranges(stripe, footer):
         if stream.variant is not None and range_.length:
+            if stream.kind is StreamKind.UNKNOWN:
+                raise Unsupported(
+                    "an encrypted stream of a kind that is not known cannot be given another key",
+                    reason="unknown_stream",
+                    column=stream.column,
+                    stripe=stripe.index,
+                )
             old = stream_cipher(
                 old_keys[stream.variant], stream.column, stream.kind, stripe.encrypt_stripe_id or 1
             )
@@ -95,8 +109,9 @@ def rekey(data: memoryview, place: ByteRange, streams: Sequence[Rekeyed]) -> mem
         return data
     out = bytearray(data)
     for one in inside:
-        start, stop = max(one.range.start, place.start), min(one.range.stop, place.stop)
-        part = data[start - place.start : stop - place.start]
-        offset = start - one.range.start
-        out[start - place.start : stop - place.start] = one.new.apply(one.old.apply(part, offset), offset)
+        first, last = max(one.range.start, place.start), min(one.range.stop, place.stop)
+        for start in range(first, last, _REKEY_BYTES):
+            here = slice(start - place.start, min(last, start + _REKEY_BYTES) - place.start)
+            offset = start - one.range.start
+            out[here] = one.new.apply(one.old.apply(data[here], offset), offset)
     return memoryview(out)

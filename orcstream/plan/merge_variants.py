@@ -60,6 +60,8 @@ class VariantMerger:
 
     def __init__(self, rename: Mapping[str, str] | None) -> None:
         self.rename = rename
+        self.key_names: set[str] = set()
+        """Those of the master keys that the files have."""
         self._encryption: Encryption | None = None
         self._columns: list[list[list[bytes]]] = []
         self._merged: list[ColumnMerger] = []
@@ -98,6 +100,7 @@ class VariantMerger:
         footer = tail.footer
         if footer.encryption is None:
             return
+        self.key_names.update(footer.encryption.keys[one.key].name for one in footer.encryption.variants)
         trees = [_tree(footer.schema.types, variant) for variant in footer.encryption.variants]
         if self._encryption is None:
             self._encryption = footer.encryption

@@ -245,7 +245,9 @@ class _Merge:
                 data = data[len(data) - tail.postscript.metadata_length :]
             ranges = self._merger.add(tail, parse_stripe_statistics(tail, data), opened)
         self._files.append(url)
-        secret = SecretStripes(file, first) if file is not None and self._rekeying.renews else None
+        secret = None
+        if file is not None and self._rekeying.renews:
+            secret = SecretStripes(file.for_stripes(self._merger.schema), first)
         self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, secret))
         return None
 
@@ -312,6 +314,7 @@ class _Merge:
                 data = await one.secret.renewed(data, piece.range, self._new_keys.local, fetcher)
             one.left_count -= 1
             if one.left_count == 0:
+                one.secret = None
                 await one.source.verify()
                 await one.aclose()
         return data
@@ -380,7 +383,10 @@ class _Piece:
 
     @property
     def held_bytes(self) -> int:
-        return 0 if self.by_store else self.range.length
+        if self.by_store:
+            return 0
+        # What is encrypted anew stands in memory twice.
+        return self.range.length * (1 if self.input.secret is None else 2)
 
 
 @dataclass(frozen=True, slots=True)
