@@ -98,6 +98,8 @@ class FileForm:
         }
         streams: list[PlacedStream] = []
         for stream, range_ in placed:
+            if stream.kind is StreamKind.UNKNOWN:
+                continue  # nobody knows its counter, nor which columns it may name
             variant = self.variant_of.get(stream.column)
             if stream.variant == variant:
                 cipher = None

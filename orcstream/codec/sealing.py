@@ -17,6 +17,7 @@ from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata_out import frame_metadata
 from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
 from orcstream.codec.wire import join_field
+from orcstream.errors import Unsupported
 from orcstream.schema import FileColumn
 
 __all__ = ["Rekeyed", "SealedStatistics", "plan_rekeying", "rekey", "seal_statistics"]
@@ -76,10 +77,20 @@ def plan_rekeying(
     new_keys: Mapping[int, bytes],
     new_stripe_id: int,
 ) -> list[Rekeyed]:
-    """The encrypted streams of a stripe, ascending; keys are local ones, by variant."""
+    """The encrypted streams of a stripe, ascending; keys are local ones, by variant.
+
+    Raises `Unsupported` for a stream of an unknown kind, whose counter is not known either.
+    """
     found: list[Rekeyed] = []
     for stream, range_ in stream_ranges(stripe, footer):
         if stream.variant is not None and range_.length:
+            if stream.kind is StreamKind.UNKNOWN:
+                raise Unsupported(
+                    "an encrypted stream of an unknown kind, which cannot be given another key",
+                    reason="unknown_stream",
+                    stripe=stripe.index,
+                    file_offset=range_.start,
+                )
             old = stream_cipher(
                 old_keys[stream.variant], stream.column, stream.kind, stripe.encrypt_stripe_id or 1
             )
