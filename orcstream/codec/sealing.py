@@ -22,6 +22,9 @@ from orcstream.schema import FileColumn
 
 __all__ = ["Rekeyed", "SealedStatistics", "plan_rekeying", "rekey", "seal_statistics"]
 
+# What is decrypted and not yet encrypted again takes memory that nobody counts.
+_STEP_BYTES = 1 << 18
+
 
 @dataclass(frozen=True, slots=True)
 class SealedStatistics:
@@ -106,8 +109,10 @@ def rekey(data: memoryview, place: ByteRange, streams: Sequence[Rekeyed]) -> mem
         return data
     out = bytearray(data)
     for one in inside:
-        start, stop = max(one.range.start, place.start), min(one.range.stop, place.stop)
-        part = data[start - place.start : stop - place.start]
-        offset = start - one.range.start
-        out[start - place.start : stop - place.start] = one.new.apply(one.old.apply(part, offset), offset)
+        first, last = max(one.range.start, place.start), min(one.range.stop, place.stop)
+        for start in range(first, last, _STEP_BYTES):
+            stop = min(start + _STEP_BYTES, last)
+            part = data[start - place.start : stop - place.start]
+            offset = start - one.range.start
+            out[start - place.start : stop - place.start] = one.new.apply(one.old.apply(part, offset), offset)
     return memoryview(out)

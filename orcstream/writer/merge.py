@@ -245,7 +245,9 @@ class _Merge:
                 data = data[len(data) - tail.postscript.metadata_length :]
             ranges = self._merger.add(tail, parse_stripe_statistics(tail, data), opened)
         self._files.append(url)
-        secret = SecretStripes(file, first) if file is not None and self._rekeying.renews else None
+        secret = None
+        if file is not None and self._rekeying.renews:
+            secret = SecretStripes(file, first, self._rekeying.limiter)
         self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, secret))
         return None
 

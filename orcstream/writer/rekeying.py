@@ -26,6 +26,9 @@ from orcstream.unlocking import KeyRing, UnlockedFile
 
 __all__ = ["Rekeying", "SecretStripes", "rekeying_of"]
 
+# Pieces that are encrypted anew at a time.
+_AT_ONCE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Rekeying:
@@ -34,6 +37,7 @@ class Rekeying:
     keys: KeyProvider | None
     target: KeyProvider | None
     rename: Mapping[str, str] | None
+    limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_AT_ONCE))
 
     @property
     def renews(self) -> bool:
@@ -87,6 +91,7 @@ class SecretStripes:
 
     file: UnlockedFile
     first: int
+    limiter: anyio.CapacityLimiter
     _planned: dict[int, Sequence[Rekeyed]] = field(default_factory=dict)
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
@@ -98,7 +103,8 @@ class SecretStripes:
         for stripe in self.file.tail.footer.stripes:
             if stripe.range.start < place.stop and place.start < stripe.range.stop:
                 streams += await self._plan(stripe, new_keys, fetcher, RangeBuffer(place, data))
-        return await anyio.to_thread.run_sync(rekey, data, place, streams)
+        # Each piece is there twice meanwhile.
+        return await anyio.to_thread.run_sync(rekey, data, place, streams, limiter=self.limiter)
 
     async def _plan(
         self,
