@@ -16,7 +16,6 @@ import orcstream
 from orcstream.io.keys import InMemoryKeyProvider
 from tests.support.encrypting import SECRETS
 
-
 KEYS = InMemoryKeyProvider()
 for name, secret in SECRETS.items():
     KEYS.add_key(name, secret)

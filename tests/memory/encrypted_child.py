@@ -1,7 +1,7 @@
 """Writes or merges encrypted files in a process of its own: `python -m tests.memory.encrypted_child`.
 
-Arguments: ``write PATH BLOCKS OPTIONS``, or ``merge TARGET FILE TIMES TINY``; it prints what it took. The peak is
-VmHWM less VmRSS after importing and doing the same in small.
+Arguments: ``write PATH BLOCKS OPTIONS`` or ``merge TARGET FILE TIMES TINY``; it prints what it took. The peak
+is VmHWM less VmRSS after importing and doing the same in small.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory with encrypted columns: reading, writing and merging under new keys stay as bounded as without them."""
+"""Memory with encrypted columns: reading, writing and merging under new keys stay as bounded as without."""
 
 from __future__ import annotations
 
