@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,35 @@ async def test_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(source.open_count == 0 and source.close_count == 1 for source in sources)
 
 
+@cache
+def joined() -> bytes:
+    """Thirty stripes, each with keys of its own."""
+    drawn = CountedKeys()
+    files = [written(SCHEMA, [rows_of(stripe)], ENCRYPT, keys=drawn) for stripe in range(30)]
+    return seeds.merged(files, drawn)
+
+
+async def test_the_first_rows_do_not_wait_for_all_keys() -> None:
+    keys = ProbeKeys()
+    source = probe(await anyio.to_thread.run_sync(joined), COST)
+    async with opened(source, keys=keys) as file:
+
+        def fail(number: int) -> None:
+            if number >= 2 + 2 * COST.request_cap:
+                raise RetriesExhausted("too soon")
+
+        keys.on_call = fail
+        async with file.batches() as stream:
+            assert rows_in(await anext(stream)) == rows_of(0)
+        assert len(keys.asked) < 2 + 2 * 30
+        keys.asked.clear()
+        keys.on_call = lambda _: None
+        assert rows_in(await file.read(rows=range(815, 817))) == rows_of(27)[5:7]
+        assert len(keys.asked) == 2, "those of one stripe"
+        await file.explain(rows=range(1))
+        assert len(keys.asked) == 2
+
+
 # --- failing ---------------------------------------------------------------------------------------
 
 
@@ -346,7 +376,7 @@ async def test_a_stripe_whose_key_is_not_had(stripe: int, variant: int, error: E
         with pytest.raises(type(error)) as again:
             await anext(stream)
         assert again.value is caught.value
-        if isinstance(error, KeyUnavailable):
+        if isinstance(caught.value, KeyUnavailable):
             assert caught.value.stripe == stripe
         await stream.aclose()
         first = stripe * PER_STRIPE
@@ -365,15 +395,8 @@ async def test_a_stripe_whose_key_is_not_had(stripe: int, variant: int, error: E
 
 
 async def test_a_store_that_is_down_is_not_asked_for_each_of_many_keys() -> None:
-    keys, drawn = ProbeKeys(), CountedKeys()
-
-    def joined() -> bytes:
-        return seeds.merged(
-            [written(SCHEMA, [rows_of(stripe)], ENCRYPT, keys=drawn) for stripe in range(30)], drawn
-        )
-
-    source = probe(await anyio.to_thread.run_sync(joined), COST)
-    async with opened(source, keys=keys) as file:
+    keys = ProbeKeys()
+    async with opened(probe(await anyio.to_thread.run_sync(joined), COST), keys=keys) as file:
 
         def fail(number: int) -> None:
             if number > 10:
