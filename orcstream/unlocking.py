@@ -110,6 +110,7 @@ class KeyRing:
                     self._refused[key] = error
                 except Exception as error:  # noqa: BLE001  # raised below, alone: groups are not for users
                     failures.append(error)
+                    tasks.cancel_scope.cancel()  # the others would wait as long for a store that is down
 
         async with anyio.create_task_group() as tasks:
             for one in waiting:
