@@ -260,7 +260,7 @@ async def test_stripes_without_statistics_take_no_memory_for_their_columns() -> 
 
 async def test_an_outage_is_told_at_once_and_not_after_every_other_key() -> None:
     class Down(Provider):
-        async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:
+        async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:  # noqa: ARG002
             if key == TOP:
                 raise SourceError("the store is down")
             await anyio.sleep(3600)
