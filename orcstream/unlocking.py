@@ -104,24 +104,28 @@ class KeyRing:
         provider = self.provider
         if provider is None or not any(map(self._is_open, wanted := list(dict.fromkeys(wanted)))):
             return
-        async with (
-            self._lock
-        ):  # what another stream of the file asks for at the moment is not asked for twice
+        async with self._lock:  # what another stream of the file asks for just now is not asked for twice
             waiting = iter([one for one in wanted if self._is_open(one)])
             failures: list[Exception] = []
             async with anyio.create_task_group() as tasks:
                 for _ in range(_REQUESTS):
-                    tasks.start_soon(self._ask, provider, waiting, failures)
-            self._failed.update((one, failures[0]) for one in waiting)
+                    tasks.start_soon(self._ask, provider, waiting, failures, tasks.cancel_scope)
+            for one in wanted if failures else ():
+                if self._is_open(one):
+                    self._failed[one] = failures[0]
 
     def _is_open(self, one: _Wrapped) -> bool:
         """Whether it is not known whether there is this key."""
         return one not in self._found and one[0] not in self._refused
 
     async def _ask(
-        self, provider: KeyProvider, waiting: Iterator[_Wrapped], failures: list[Exception]
+        self,
+        provider: KeyProvider,
+        waiting: Iterator[_Wrapped],
+        failures: list[Exception],
+        scope: anyio.CancelScope,
     ) -> None:
-        while not failures and (one := next(waiting, None)) is not None:
+        while (one := next(waiting, None)) is not None:
             key, encrypted = one
             try:
                 local = await provider.decrypt_local_key(key, encrypted)
@@ -130,8 +134,8 @@ class KeyRing:
             except KeyUnavailable as error:
                 self._refused[key] = error
             except Exception as error:  # noqa: BLE001  # kept: groups are not for users
-                self._failed[one] = error
                 failures.append(error)
+                scope.cancel()  # the others would wait as long for a store that is down
 
 
 class UnlockedFile:

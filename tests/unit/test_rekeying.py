@@ -16,7 +16,8 @@ from orcstream.byterange import ByteRange
 from orcstream.codec.encryption import stream_cipher
 from orcstream.codec.sealing import Rekeyed, rekey
 from orcstream.codec.structure import StreamKind
-from orcstream.errors import UsageError
+from orcstream.errors import Unsupported, UsageError
+from orcstream.plan import merge_variants
 from orcstream.plan.tail import Tail
 from orcstream.writer import merge as merging
 from tests.support.encrypting import CountedKeys, written
@@ -64,6 +65,19 @@ async def test_files_of_different_keys_go_together_under_a_new_one() -> None:
 async def test_what_is_no_key(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         await orcstream.merge([PII], io.BytesIO(), **options)
+
+
+@pytest.mark.parametrize(("name", "cap"), [("MESSAGE_CAP_BYTES", 100), ("METADATA_CAP_BYTES", 100)])
+async def test_statistics_that_nobody_would_read_are_refused_before_anything_is_copied(
+    monkeypatch: pytest.MonkeyPatch, name: str, cap: int
+) -> None:
+    monkeypatch.setattr(merge_variants, name, cap)
+    await orcstream.merge([PII], io.BytesIO(), keys=CountedKeys())
+    target = io.BytesIO()
+    with pytest.raises(Unsupported, match="merge fewer files") as caught:
+        await orcstream.merge([PII] * 9, target, keys=CountedKeys())
+    assert caught.value.reason == "metadata_too_large"
+    assert target.getvalue() == b""
 
 
 # --- memory ----------------------------------------------------------------------------------------

@@ -256,3 +256,15 @@ async def test_stripes_without_statistics_take_no_memory_for_their_columns() -> 
             assert (
                 of_file := file._tail.footer.statistics.get(column)
             ) is None or of_file.value_count is None
+
+
+async def test_an_outage_is_told_at_once_and_not_after_every_other_key() -> None:
+    class Down(Provider):
+        async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:  # noqa: ARG002
+            if key == TOP:
+                raise SourceError("the store is down")
+            await anyio.sleep(3600)
+            raise AssertionError
+
+    with anyio.fail_after(5), pytest.raises(SourceError, match="is down"):
+        await orcstream.open(FILE, keys=Down())
