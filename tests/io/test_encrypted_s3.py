@@ -1,4 +1,4 @@
-"""Encrypted files on S3, over the real client: written, read, joined under new keys; what is asked of the store."""
+"""Encrypted files on S3, over the real client: written, read, joined under new keys; what is asked for."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_written_read_and_joined(tmp_path: Path, kind: str) -> None:
             storage_options=store.options,
             sink_options=store.tuned(),
             keys=CountedKeys(),
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         assert (await read(store, "all.orc")).equals(pa.concat_tables([TABLE] * 3))
     assert store.left() == []
