@@ -73,6 +73,12 @@ def _upload(*, quick: bool) -> list[Figure]:
     return upload.measure(quick=quick)
 
 
+def _encrypted(*, quick: bool) -> list[Figure]:
+    from bench import encrypted
+
+    return encrypted.measure(quick=quick)
+
+
 def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
     from bench import simulate
 
@@ -90,6 +96,7 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "simulate": _simulate,
     "write": _write,
     "upload": _upload,
+    "encrypted": _encrypted,
 }
 
 

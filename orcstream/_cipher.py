@@ -7,9 +7,9 @@ hundredths of the time that decompressing the same bytes takes.
 
 from __future__ import annotations
 
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
-__all__ = ["BLOCK_BYTES", "aes_ctr"]
+__all__ = ["BLOCK_BYTES", "aes_ctr", "aes_ctr_into"]
 
 BLOCK_BYTES = 16
 
@@ -19,9 +19,20 @@ def aes_ctr(key: bytes, iv: bytes, data: bytes | bytearray | memoryview, offset:
 
     `key` has 16 or 32 bytes, `iv` 16.
     """
+    return _at(key, iv, offset).update(data)
+
+
+def aes_ctr_into(
+    key: bytes, iv: bytes, data: bytes | bytearray | memoryview, offset: int, out: bytearray | memoryview
+) -> None:
+    """The same, written to `out`, which is as long as the data."""
+    _at(key, iv, offset).update_into(data, out)
+
+
+def _at(key: bytes, iv: bytes, offset: int) -> CipherContext:
     block, skip = divmod(offset, BLOCK_BYTES)
     counter = (int.from_bytes(iv, "big") + block) % (1 << 128)
     cipher = Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(BLOCK_BYTES, "big"))).encryptor()
     if skip:
         cipher.update(bytes(skip))
-    return cipher.update(data)
+    return cipher

@@ -1,4 +1,4 @@
-"""The command line: `orcstream meta`, `cat`, `count`, `plan`, `keys`, `merge`, `convert` and `cleanup`.
+"""The command line: `meta`, `cat`, `count`, `plan`, `keys`, `merge`, `convert`, `mask` and `cleanup`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -26,7 +26,7 @@ import anyio
 import numpy as np
 
 import orcstream
-from orcstream.cli_convert import CONVERT_HELP, add_convert_options, convert
+from orcstream.cli_convert import CONVERT_HELP, MASK_HELP, add_convert_options, add_mask_options, convert
 from orcstream.cli_keys import (
     KEYS_HELP,
     STORES_HELP,
@@ -63,9 +63,10 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
   orcstream keys trips.orc --keys kms://http@localhost:9600/kms
+  orcstream mask trips.orc shared.orc --mask redact:city --mask sha256:stop.name
   orcstream plan trips.orc --where "id = 4711" --columns city
   orcstream merge all.orc trips.orc trips.orc
-  orcstream merge people.orc people.orc --keys kms://http@localhost:9600/kms --rekey
+  orcstream merge all.orc trips.orc trips.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
@@ -98,6 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _warn
             anyio.run(options.main, options)
         sys.stdout.flush()
@@ -199,13 +201,28 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     converting.set_defaults(main=convert)
-    add_convert_options(converting, _json_object)
+    add_convert_options(converting, _json_object, _columns)
     selection = converting.add_argument_group("rows of ORC files; --schema is for all")
     _add_columns(selection)
     _add_selection(selection)
     _add_unit(selection, default=None)
     _add_storage_options(converting)
     add_keys(converting)
+
+    masking = commands.add_parser(
+        "mask",
+        help="a copy of an ORC file with columns masked",
+        description="Writes a copy of an ORC file whose columns hold what masks left of their values.",
+        epilog=MASK_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    masking.set_defaults(main=_mask)
+    add_mask_options(masking, _json_object, _columns)
+    _add_columns(masking)
+    _add_selection(masking)
+    _add_unit(masking, default=None)
+    _add_storage_options(masking)
+    add_keys(masking)
     return parser
 
 
@@ -346,7 +363,7 @@ def _columns(text: str) -> list[str | tuple[str, ...]]:
 
 
 async def _look(options: argparse.Namespace) -> None:
-    async with opened(options, options.url) as file:
+    async with opened_keys(options.keys) as keys, opened(options, options.url, keys) as file:
         await options.run(file, options)
 
 
@@ -358,6 +375,12 @@ def _write(lines: Iterable[str]) -> None:
 
 def _selection(options: argparse.Namespace) -> dict[str, Any]:
     return {"where": options.where, "rows": options.rows, "schema": options.schema}
+
+
+async def _mask(options: argparse.Namespace) -> None:
+    if not options.mask and not options.encrypt:
+        raise orcstream.UsageError("nothing would be masked: give --mask MASK:COLUMN")
+    await convert(options)
 
 
 # --- cleanup -----------------------------------------------------------------------------------------------

@@ -22,12 +22,13 @@ import anyio.to_thread
 import orcstream
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
-from orcstream.cli_keys import opened, say_masked
+from orcstream.cli_keys import add_encryption, encryption, opened, opened_keys, say_masked
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
+from orcstream.io.keys import KeyProvider
 from orcstream.io.urls import protocol_of, strip_credentials
 
-__all__ = ["CONVERT_HELP", "add_convert_options", "convert"]
+__all__ = ["CONVERT_HELP", "MASK_HELP", "add_convert_options", "add_mask_options", "convert"]
 
 CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is
 that of its name: .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .orc; text with .gz, .bz2, .xz, .zst or .lz4
@@ -38,6 +39,11 @@ rows, or from --schema, such as 'struct<id:bigint,zip:string,price:decimal(10,2)
 are not read. Parquet needs pyarrow; CSV and JSON are read faster with it.
 
 The target appears whole or not at all. Options that say how it is written are those of orcstream.create."""
+MASK_HELP = """--mask takes the name of a mask, its parameters after commas, and columns after a colon:
+nullify:a,b or sha256:email or redact:ssn or 'redact,`__9`:phone'. docs/masks.md says what becomes of what.
+Encrypted columns are read with --keys, or else as their masks left them.
+
+The copy appears whole or not at all."""
 _FORMATS = {
     "csv": "csv",
     "tsv": "csv",
@@ -61,12 +67,12 @@ T = TypeVar("T")
 # --- what was asked for ------------------------------------------------------------------------------------
 
 
-def add_convert_options(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
+def add_convert_options(
+    command: argparse.ArgumentParser, json_object: Callable[[str], Any], columns: Callable[[str], Any]
+) -> None:
     """The options of the command, but those that choose rows of ORC files."""
     command.add_argument("source", metavar="SOURCE", help="what to convert: a path, a URL, or -")
-    command.add_argument(
-        "target", metavar="TARGET", help="the ORC file: a path, or a URL that can be written"
-    )
+    _add_target(command)
     command.add_argument("--from", dest="format", choices=sorted(_FORMATS), help="the format of SOURCE")
     source = command.add_argument_group("CSV")
     source.add_argument(
@@ -77,9 +83,37 @@ def add_convert_options(command: argparse.ArgumentParser, json_object: Callable[
     source.add_argument(
         "--null", action="append", metavar="TEXT", help="what null is in place of the empty field; repeatable"
     )
+    _add_writing(command, json_object, columns, compression="zstd")
+
+
+def add_mask_options(
+    command: argparse.ArgumentParser, json_object: Callable[[str], Any], columns: Callable[[str], Any]
+) -> None:
+    """The options of `orcstream mask`, which converts ORC files only."""
+    command.add_argument("source", metavar="SOURCE", help="an ORC file: a path or a URL")
+    _add_target(command)
+    command.set_defaults(format="orc", **dict.fromkeys(_ONLY_CSV))
+    _add_writing(command, json_object, columns, compression=None)
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "target", metavar="TARGET", help="the ORC file: a path, or a URL that can be written"
+    )
+
+
+def _add_writing(
+    command: argparse.ArgumentParser,
+    json_object: Callable[[str], Any],
+    columns: Callable[[str], Any],
+    compression: str | None,
+) -> None:
     target = command.add_argument_group("the file that is written")
     target.add_argument(
-        "--compression", default="zstd", metavar="NAME", help="none, zlib, snappy, lz4, zstd, …"
+        "--compression",
+        default=compression,
+        metavar="NAME",
+        help=f"none, zlib, snappy, lz4, zstd, … (default: {compression or 'that of SOURCE'})",
     )
     target.add_argument("--compression-level", type=int, metavar="N", help="on the codec's own scale")
     target.add_argument(
@@ -98,6 +132,7 @@ def add_convert_options(command: argparse.ArgumentParser, json_object: Callable[
         "--meta", action="append", type=_pair, metavar="KEY=VALUE", help="user metadata; repeatable"
     )
     target.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
+    add_encryption(target, columns)
     command.add_argument(
         "--memory-limit",
         type=_size,
@@ -166,6 +201,7 @@ class _Reading:
     """A source that is open: `next` answers rows for `OrcWriter.write`, or None at the end."""
 
     schema: Any
+    compression: str
     next: Callable[[], Any]
     done: Callable[[], tuple[int, int | None]]
     metadata: Mapping[str, bytes]
@@ -176,13 +212,18 @@ async def convert(options: argparse.Namespace) -> None:
     """Convert as asked. Raises what reading and `create` raise."""
     format_ = _format(options)
     target_options = options.target_storage_options
+    encrypt, masks = encryption(options)
     async with (
         Progress() as progress,
-        (_reading_orc if format_ == "orc" else _reading_other)(options, format_, progress) as reading,
+        opened_keys(options.keys) as keys,
+        (_reading_orc if format_ == "orc" else _reading_other)(options, format_, progress, keys) as reading,
         orcstream.create(
             options.target,
             reading.schema,
-            compression=options.compression,
+            encrypt=encrypt,
+            masks=masks,
+            keys=keys,
+            compression=options.compression or reading.compression,
             compression_level=options.compression_level,
             stripe_bytes=options.stripe_bytes,
             blooms=options.bloom,
@@ -229,9 +270,11 @@ def _counted(count: int, word: str) -> str:
 
 
 @asynccontextmanager
-async def _reading_orc(options: argparse.Namespace, _: str, __: Progress) -> AsyncIterator[_Reading]:
+async def _reading_orc(
+    options: argparse.Namespace, _: str, __: Progress, keys: KeyProvider | None
+) -> AsyncIterator[_Reading]:
     async with (
-        opened(options, options.source) as file,
+        opened(options, options.source, keys) as file,
         file.batches(
             columns=options.columns,
             where=options.where,
@@ -246,6 +289,7 @@ async def _reading_orc(options: argparse.Namespace, _: str, __: Progress) -> Asy
         total = file.tail.file_length if whole and options.schema is None else None
         yield _Reading(
             stream.schema,
+            file.compression.name.lower(),
             lambda: anext(stream, None),
             lambda: (stream.stats.bytes_read, total),
             file.user_metadata,
@@ -255,7 +299,7 @@ async def _reading_orc(options: argparse.Namespace, _: str, __: Progress) -> Asy
 
 @asynccontextmanager
 async def _reading_other(
-    options: argparse.Namespace, format_: str, progress: Progress
+    options: argparse.Namespace, format_: str, progress: Progress, _: KeyProvider | None
 ) -> AsyncIterator[_Reading]:
     storage_options = options.storage_options or {}
     if format_ == "parquet":
@@ -268,6 +312,7 @@ async def _reading_other(
         rows = await _on_thread(partial(_text_rows, source, options, format_), source.stop)
         yield _Reading(
             rows.schema,
+            "zstd",
             lambda: _on_thread(lambda: next(rows.batches, None), source.stop),
             lambda: (source.bytes_read, source.total_bytes),
             {},
@@ -294,6 +339,7 @@ async def _reading_parquet(
         total = getattr(file, "size", None)
         yield _Reading(
             rows.schema,
+            "zstd",
             lambda: _on_thread(lambda: next(rows.batches, None)),
             lambda: (file.tell(), total),
             {},

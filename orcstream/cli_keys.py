@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,8 +20,10 @@ from orcstream.io.keys import KeyProvider, open_keys
 __all__ = [
     "KEYS_HELP",
     "STORES_HELP",
+    "add_encryption",
     "add_keys",
     "add_rekeying",
+    "encryption",
     "key_lines",
     "opened",
     "opened_keys",
@@ -94,19 +96,55 @@ async def opened_keys(place: str | None) -> AsyncIterator[KeyProvider | None]:
             await provider.aclose()
 
 
-@asynccontextmanager
-async def opened(options: argparse.Namespace, url: str) -> AsyncIterator[orcstream.OrcFile]:
-    """An ORC file, with the storage options and keys that were given."""
-    async with (
-        opened_keys(options.keys) as keys,
-        orcstream.open(
-            url,
-            storage_options=options.storage_options,
-            keys=keys,
-            require_keys=options.require_keys,
-        ) as file,
-    ):
-        yield file
+def opened(options: argparse.Namespace, url: str, keys: KeyProvider | None) -> Any:
+    """An ORC file to be opened, as the options say."""
+    return orcstream.open(
+        url, storage_options=options.storage_options, keys=keys, require_keys=options.require_keys
+    )
+
+
+def add_encryption(command: argparse._ActionsContainer, columns: Callable[[str], Any]) -> None:
+    """The options that encrypt and mask columns of what is written; `columns` parses their names."""
+    command.add_argument(
+        "--encrypt",
+        action="append",
+        type=lambda text: _of_columns(text, columns),
+        metavar="KEY:COLUMN,COLUMN",
+        help="columns to encrypt with a key of --keys; repeatable",
+    )
+    command.add_argument(
+        "--mask",
+        action="append",
+        type=lambda text: _of_columns(text, columns),
+        metavar="MASK:COLUMN,COLUMN",
+        help="what stands for the values of columns that are encrypted, or for all of them: nullify, sha256, "
+        "redact; repeatable",
+    )
+
+
+def _of_columns(text: str, columns: Callable[[str], Any]) -> tuple[str, Any]:
+    """What stands before the first colon that is not between backquotes, and the columns behind it."""
+    quoted = False
+    for at, character in enumerate(text):
+        if character == "`":
+            quoted = not quoted
+        elif character == ":" and not quoted and at:
+            found = columns(text[at + 1 :])
+            if found:
+                return text[:at], found
+            break
+    raise argparse.ArgumentTypeError(f"{text!r} has no columns; write NAME:column,column")
+
+
+def encryption(options: argparse.Namespace) -> tuple[list[orcstream.Encrypt], dict[Any, str]]:
+    """What the options say, for `orcstream.create`: columns to encrypt, and those to mask only."""
+    masks = {column: mask for mask, columns in options.mask or () for column in columns}
+    encrypt = [
+        orcstream.Encrypt(key, [column], masks.pop(column, "nullify"))
+        for key, columns in options.encrypt or ()
+        for column in columns
+    ]
+    return encrypt, masks
 
 
 def say_masked(columns: Sequence[str]) -> None:

@@ -38,6 +38,7 @@ cdef class InputStream:
     cdef bint _settle(self, object decompress) except -1
     cdef bint _more_plain(self) except -1
     cdef Py_ssize_t _next_chunk(self, bint* original) except -2
+    cdef object _decrypted(self, object view, long long file_offset)
     cdef object _take(self, Py_ssize_t count)
     cdef int _take_into(self, uint8_t* out, Py_ssize_t count) except -1
     cdef int _advance(self, Py_ssize_t count) except -1

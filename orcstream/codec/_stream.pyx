@@ -32,7 +32,8 @@ cdef class InputStream:
 
     `compressed` says whether the file is compressed at all; `block_size` bounds what a chunk may
     decompress to. `file_offset` is where the first byte fed stands in the file: where the stream begins.
-    `decrypt` is called with bytes and their offset in the stream, of streams that are encrypted.
+    `decrypt` is called with bytes, their offset in the stream, and memory for what they hold, of streams that
+    are encrypted.
     """
 
     def __cinit__(
@@ -251,9 +252,15 @@ cdef class InputStream:
                 break
             part = view[: count - size]
             size += part.nbytes
-            parts.append(part if self.decrypt is None else self.decrypt(part, offset - self.stream_start))
+            parts.append(part if self.decrypt is None else self._decrypted(part, offset))
             offset += view.nbytes
         return b"".join(parts)
+
+    cdef object _decrypted(self, object view, long long file_offset):
+        """What stands at `file_offset`, in memory that is warm."""
+        out = memoryview(allocate(view.nbytes))
+        self.decrypt(view, file_offset - self.stream_start, out)
+        return out
 
     cdef object _take(self, Py_ssize_t count):
         """The next `count` compressed bytes as one memoryview, consumed."""
@@ -293,7 +300,7 @@ cdef class InputStream:
         if self.pieces:
             view, lease = self.pieces[0]
             if self.decrypt is not None:
-                view = memoryview(self.decrypt(view, self.head_offset - self.stream_start))
+                view = self._decrypted(view, self.head_offset)
                 self.pieces[0] = (view, lease)
             self.head_view = view
             self.head = view

@@ -206,6 +206,7 @@ def padded(type_: Type, vector: Vector) -> Vector:
     if vector.dictionary is not None:
         return replace(vector, dictionary=padded(type_, vector.dictionary))
     offsets = window(vector.buffers[1], "i4", vector.offset, vector.length + 1)
-    data = np.frombuffer(memoryview(vector.buffers[2] or b""), np.uint8)
+    held = vector.buffers[2]
+    data = np.frombuffer(memoryview(b"" if held is None else held), np.uint8)
     found = cut_texts(offsets, data, np.ones(vector.length, np.uint8), length, True, length)
     return vector if found is None else Vector(vector.length, (None, *found), 0)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orcstream.codec.annotations import with_encryption
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encoder import EncodedColumn, EncodedStream, EncodeOptions, SubtreeEncoder
@@ -22,6 +23,7 @@ from orcstream.codec.encoders import RootStruct, encoder_of
 from orcstream.codec.encryption import MAX_STRIPE_ID
 from orcstream.codec.file_statistics import FileStatistics
 from orcstream.codec.ingest import IngestedRows
+from orcstream.codec.mask import mask_text
 from orcstream.codec.metadata import Footer
 from orcstream.codec.metadata_out import (
     WRITER,
@@ -164,6 +166,10 @@ class FileEncoder:
         self._writer_timezone = writer_timezone
         self._software_version = software_version
         self._variants = FileVariants(schema, options, keys)
+        self._noted = with_encryption(
+            schema,
+            {column: (root.key, mask_text(root.mask)) for column, root in options.encrypted.items()},
+        )
         self._begun_count = 0
         self._stripes: list[StripeInformation] = []
         self._statistics = FileStatistics(schema.types)
@@ -235,7 +241,7 @@ class FileEncoder:
         """All that stands behind the last stripe: with it, what came out so far is a complete file."""
         encryption, encrypted_statistics = self._variants.tail(compressor)
         footer = Footer(
-            schema=self.schema,
+            schema=self._noted,
             stripes=tuple(self._stripes),
             row_count=self.row_count,
             row_index_stride=self.options.row_index_stride,

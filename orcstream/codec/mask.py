@@ -31,9 +31,11 @@ from orcstream.schema import FileColumn, Kind, Type
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Masking", "data_mask", "mask_columns", "mask_of", "parse_mask"]
+__all__ = ["Masking", "data_mask", "mask_columns", "mask_of", "mask_text", "parse_mask"]
 
 _HEXADECIMAL_BYTES = 64
+# What the first two parameters of "redact" do when they are not given: upper-case letters, and the year.
+_DEFAULTS = ("X", "_")
 
 
 def mask_of(type_: Type, mask: Mask, zone: ZoneRules = UTC) -> Masking:
@@ -85,6 +87,24 @@ def parse_mask(mask: str | Mask) -> Mask:
                 "they have other characters than letters, digits and '_'"
             )
         at += 1
+
+
+def mask_text(mask: Mask) -> str:
+    """The text of a mask, as `parse_mask` takes it: of the same one, or of one that does the same.
+
+    No parameter may be empty there, so those that are get what is default anyway.
+    """
+    given = list(mask.parameters)
+    while given and not given[-1]:
+        given.pop()
+    parameters = [text or _DEFAULTS[place] for place, text in enumerate(given)]
+    return ",".join(map(_quoted, (mask.name, *parameters)))
+
+
+def _quoted(name: str) -> str:
+    if name and all(map(_is_plain, name)):
+        return name
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _name(text: str, start: int) -> tuple[str, int]:

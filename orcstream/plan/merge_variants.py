@@ -9,8 +9,9 @@ is not None): then they are numbered again, and their streams are encrypted anew
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from orcstream.codec.annotations import renamed_keys
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import MAX_STRIPE_ID
 from orcstream.codec.metadata import StatisticsList
@@ -23,9 +24,6 @@ from orcstream.plan.tail import Tail
 from orcstream.schema import FileColumn, Schema, Type
 
 __all__ = ["NOTHING_OPENED", "NewKeys", "OpenedStatistics", "VariantMerger"]
-
-
-_KEY_ATTRIBUTE = "encrypt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +91,7 @@ class VariantMerger:
 
     def renamed(self, schema: Schema) -> Schema:
         """With the new names of keys where ORC Java notes them: in the attributes of encrypted columns."""
-        if not self.rename:
-            return schema
-        done: list[Type] = []
-        for type_ in reversed(schema.types):
-            children = tuple(done.pop() for _ in type_.children)
-            attributes = tuple(
-                (name, self.rename.get(value, value) if name == _KEY_ATTRIBUTE else value)
-                for name, value in type_.attributes
-            )
-            done.append(replace(type_, children=children, attributes=attributes))
-        return Schema(done[0])
+        return renamed_keys(schema, self.rename or {})
 
     def add(self, tail: Tail, opened: OpenedStatistics) -> None:
         """Append a file whose shape is that of the first."""

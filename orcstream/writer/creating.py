@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from orcstream.codec.annotations import without_encryption
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.encryption import Encrypt
 from orcstream.errors import Unsupported, UsageError
@@ -21,7 +22,7 @@ from orcstream.io.keys import KeyProvider
 from orcstream.io.sink import open_sink
 from orcstream.schema import Schema
 from orcstream.writer.file_keys import current_keys, draw_keys
-from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, WriteOptions
+from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, Masks, WriteOptions
 from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
 from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter, metadata_of
@@ -55,6 +56,7 @@ def create(
     growing: bool = False,
     encrypt: Sequence[Encrypt] | None = None,
     keys: KeyProvider | None = None,
+    masks: Masks = None,
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> Creating:
@@ -90,6 +92,9 @@ def create(
     - `encrypt`: columns to encrypt, each with all below it, and what stands for their values in clear: a list
       of `Encrypt`. `keys` is where their master keys are; every file gets local keys of its own, drawn before
       anything else is done.
+    - `masks`: columns of which only what a mask leaves is written, a dictionary of masks by dotted names.
+
+    What the schema of another file says of its encryption, in attributes of its types, is left out.
 
     Raises `UsageError` for options that cannot be, `SchemaMismatch` for a schema that is none,
     `KeyUnavailable` for a key that is not there or refused, and the errors of the stores of keys and files.
@@ -111,12 +116,14 @@ def create(
         memory_limit=memory_limit,
         encode_threads=encode_threads,
         encrypt=() if encrypt is None else encrypt,
+        masks=masks,
     )
     if options.encrypt and keys is None:
         raise UsageError("encrypted columns need keys: give create() a key provider")
-    found = None if schema is None else schema_of(schema)
+    found = None if schema is None else without_encryption(schema_of(schema))
     if found is not None:
         options.encode_options(found)
+        options.maskings(found)
     metadata = metadata_of(user_metadata or {})
     place = Place(url, overwrite, growing, storage_options, options.sink_options(sink_options))
     return Creating(place, found, options, metadata, keys)

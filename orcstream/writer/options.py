@@ -13,7 +13,7 @@ from typing import Any
 from orcstream.codec.bloom_build import bloom_size, can_have_bloom
 from orcstream.codec.compression import Compression, Compressor
 from orcstream.codec.encoder import EncodeOptions, EncryptedRoot
-from orcstream.codec.mask import mask_of, parse_mask
+from orcstream.codec.mask import Masking, mask_of, parse_mask
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
@@ -36,6 +36,7 @@ _PART_BYTES = 8 << 20
 
 Blooms = Mapping[str, float] | Sequence[str] | None
 _Name = str | tuple[str, ...]
+Masks = Mapping[str | tuple[str, ...], str | Mask] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class WriteOptions:
     memory_limit: int = DEFAULT_MEMORY_LIMIT
     encode_threads: int | None = None
     encrypt: Sequence[Encrypt] = ()
+    masks: Masks = None
 
     def __post_init__(self) -> None:
         _among("compression", self.compression, [kind.name.lower() for kind in Compression])
@@ -78,6 +80,10 @@ class WriteOptions:
         _zone("timezone", self.timezone)
         self.new_compressor()
         _encrypts(self.encrypt)
+        if self.masks is not None and not isinstance(self.masks, Mapping):
+            raise UsageError(f"masks are a dictionary of masks by column name, not {self.masks!r}")
+        for mask in (self.masks or {}).values():
+            mask_of(Type(Kind.STRUCT), _mask(mask))
 
     @property
     def codec(self) -> Compression:
@@ -175,6 +181,24 @@ class WriteOptions:
             except ValueError as error:
                 raise UsageError(f"blooms of {name!r}: {error}") from None
             found[type_.column_id] = share
+        return found
+
+    def maskings(self, schema: Schema) -> dict[FileColumn, Masking]:
+        """The columns that are written as masks leave them, and not otherwise.
+
+        Raises UsageError for columns that are not there, and those that are encrypted or masked besides.
+        """
+        zone = load_zone(self.timezone)
+        found: dict[FileColumn, Masking] = {}
+        taken = {column: str(self.encrypted_names) for column in self._encrypted(schema)}
+        for name, mask in (self.masks or {}).items():
+            type_ = _column(schema, name)
+            for other, named in taken.items():
+                low, high = sorted((other, type_.column_id))
+                if high <= schema.types[low].last_column_id:
+                    raise UsageError(f"the column {name!r} is masked, and a part of it or all by {named} too")
+            taken[type_.column_id] = repr(name)
+            found[type_.column_id] = mask_of(type_, _mask(mask), zone)
         return found
 
     def _encrypted(self, schema: Schema) -> dict[FileColumn, EncryptedRoot]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
 from types import TracebackType
@@ -19,15 +19,17 @@ from typing import Any, Literal, Self
 
 import anyio
 
+from orcstream.codec.annotations import without_encryption
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
+from orcstream.codec.mask import Masking, mask_columns
 from orcstream.codec.variants import NO_KEYS, FileKeys
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
-from orcstream.schema import Schema
+from orcstream.schema import FileColumn, Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import Outlet
@@ -69,6 +71,7 @@ class OrcWriter:
         self._workers = workers or Workers(options.threads, options.new_compressor)
         self._outflow = Outflow(outlet.write)
         self._encoder: FileEncoder | None = None
+        self._maskings: Mapping[FileColumn, Masking] = {}
         self._stripe: StripeEncoder | None = None
         self._state: _State = "open"
         self._busy = False
@@ -171,11 +174,12 @@ class OrcWriter:
         self._user_metadata.update(metadata_of(metadata))
 
     async def _first(self, source: UserData) -> FileEncoder:
-        schema = await self._workers.run(source.schema)
+        schema = without_encryption(await self._workers.run(source.schema))
         self._encoder = self._new_encoder(schema, self._options.encode_options(schema))
         return self._encoder
 
     def _new_encoder(self, schema: Schema, options: EncodeOptions) -> FileEncoder:
+        self._maskings = self._options.maskings(schema)
         return FileEncoder(
             schema,
             options,
@@ -187,6 +191,10 @@ class OrcWriter:
     def _next(self, batches: Iterator[IngestedRows], options: EncodeOptions) -> IngestedRows | None:
         rows = next(batches, None)
         if rows is not None:
+            if self._maskings:
+                pairs = zip(rows.fields, rows.vectors, strict=True)
+                masked = tuple(mask_columns(field, vector, self._maskings) for field, vector in pairs)
+                rows = replace(rows, vectors=masked)
             check_writable(rows, options, lossy_timestamps=self._options.lossy_timestamps)
         return rows
 

@@ -72,7 +72,7 @@ def stream_of(cipher: StreamCipher | None, *, compressed: bool, at: int) -> Inpu
         compressed=compressed,
         block_size=1 << 16,
         file_offset=at,
-        decrypt=cipher.apply if cipher else None,
+        decrypt=cipher.apply_into if cipher else None,
     )
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from orcstream.codec import _mask
 from orcstream.codec.ingest import vectors_of
-from orcstream.codec.mask import mask_of, parse_mask
+from orcstream.codec.mask import mask_of, mask_text, parse_mask
 from orcstream.codec.redaction import _classes
 from orcstream.encryption import Mask
 from orcstream.schema import Schema
@@ -298,3 +298,19 @@ def test_more_than_a_vector_holds() -> None:
             np.array([], "i8"),
             False,
         )
+
+
+@given(
+    st.text("Zz_5`,#é日😀", max_size=10), st.sampled_from(("", "2000", "_ 3 _", "1999 _ 7")), _RANGES, _TEXTS
+)
+def test_texts_of_masks(
+    characters: str, parts: str, ranges: list[tuple[int, int]], texts: list[str | None]
+) -> None:
+    """Their text is one that is parsed, and makes the same."""
+    mask = Mask("redact", (characters, parts, ",".join(f"{a}:{b}" for a, b in ranges)))
+    again = parse_mask(mask_text(mask))
+    type_ = T("string")
+    assert masked(type_, again, texts) == masked(type_, mask, texts)
+    days = [0, -800_000, 19_000]
+    assert masked(T("date"), again, days) == masked(T("date"), mask, days)
+    assert parse_mask(mask_text(again)) == again

@@ -170,7 +170,9 @@ def test_streams_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "capsule", [None, 1, export_schema(Field("", "i", Schema.parse("int").root))], ids=str
+    "capsule",
+    [None, 1, export_schema(Field("", "i", Schema.parse("int").root))],
+    ids=["none", "number", "schema"],
 )
 def test_no_capsules(capsule: object) -> None:
     class Wrong:
@@ -232,7 +234,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("orc", "make"), BAD, ids=str)
+@pytest.mark.parametrize(("orc", "make"), BAD, ids=[f"{number}-{orc}" for number, (orc, _) in enumerate(BAD)])
 def test_hostile_arrays(orc: str, make: Any) -> None:
     producer = Producer(f"struct<a:{orc}>", node(3, None, children=(make(),)))
     with pytest.raises(SchemaMismatch):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 import orcstream
@@ -156,6 +157,35 @@ def test_statistics_and_filters_of_values_are_encrypted_and_those_of_masks_are_n
     assert [(wire.blob(t, 1), wire.blob(t, 2)) for t in texts] == [(b"ssn-0", b"ssn-6")] * 2
 
 
+@pytest.mark.parametrize(
+    ("type_", "value", "mask", "options"),
+    [
+        ("date", "1582-01-01", Mask("redact", ("", "_ 10 10")), {"calendar": "hybrid"}),
+        ("timestamp", "1582-01-01", Mask("redact", ("", "_ 10 10")), {"calendar": "hybrid"}),
+        (
+            "timestamp",
+            "2025-01-01",
+            Mask("redact", ("", "_ 3 30 2 30 0")),
+            {"timezone": "Europe/Berlin"},
+        ),
+        (
+            "timestamp",
+            "1970-01-01T05:00",
+            Mask("redact", ("", "1969 12 31 23 59 59")),
+            {},
+        ),
+    ],
+)
+def test_masks_may_leave_times_that_no_user_could_write(
+    type_: str, value: str, mask: Mask, options: dict[str, Any]
+) -> None:
+    time = np.datetime64(value, "D" if type_ == "date" else "us")
+    data = written(f"struct<a:{type_}>", [[(time,)]], [Encrypt("pii", ["a"], mask)], **options)
+    days_or_nanoseconds = int(time.astype(int)) * (1 if type_ == "date" else 1000)
+    assert Locked(data).rows(SECRETS) == [(days_or_nanoseconds,)]
+    assert Locked(data).rows({}) not in ([(days_or_nanoseconds,)], [(None,)])
+
+
 # --- keys ------------------------------------------------------------------------------------------
 
 
@@ -231,6 +261,35 @@ async def test_what_the_key_store_says_comes_before_anything_is_opened(
     if call == "current_key":
         with pytest.raises(type(error), match=str(error)):
             await orcstream.ingest("memory://never/{uuid}.orc", SCHEMA, **options)
+
+
+async def test_a_key_that_is_taken_away_ends_an_ingest(tmp_path: Path) -> None:
+    keys = Refusing("none of them", KeyUnavailable("refused"))
+    options: dict[str, Any] = {"encrypt": ENCRYPT, "keys": keys, "max_rows": 10}
+
+    async def ingest() -> None:
+        async with orcstream.ingest(f"{tmp_path}/{{number}}.orc", SCHEMA, **options) as out:
+            await out.write(rows(10))
+            await out.flush()
+            keys.call = "current_key"
+            await out.write(rows(10))
+            await out.flush()
+
+    with pytest.raises(KeyUnavailable, match="refused"):
+        await ingest()
+    assert [path.name for path in tmp_path.iterdir()] == ["0.orc"]
+
+
+async def test_a_create_that_is_cancelled_while_keys_are_drawn(tmp_path: Path) -> None:
+    class Silent(CountedKeys):
+        async def create_local_key(self, key: EncryptionKey) -> LocalKey:
+            await anyio.sleep_forever()
+            return await super().create_local_key(key)
+
+    with anyio.move_on_after(0.05) as scope:
+        await orcstream.create(tmp_path / "a.orc", SCHEMA, encrypt=ENCRYPT, keys=Silent())
+    assert scope.cancelled_caught
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_an_unknown_key(tmp_path: Path) -> None:
