@@ -1,4 +1,4 @@
-"""Encrypted files on S3, over the real client: written, read, joined under new keys; what that asks for."""
+"""Encrypted files on S3, over the real client: written, read, joined under new keys; what is asked for."""
 
 from __future__ import annotations
 

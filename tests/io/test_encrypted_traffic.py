@@ -1,4 +1,4 @@
-"""What reads of encrypted columns ask of a store: no hop more than in the clear; and what, in words.
+"""What reads of encrypted columns ask of a store, in words: no hop more than in the clear.
 
 Calls to key stores are counted apart; they are made beside requests where nothing depends on them.
 """
