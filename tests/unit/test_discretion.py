@@ -38,7 +38,7 @@ async def test_values_that_are_hidden_are_not_in_errors(
     path = f"{tmp_path}/p={{p}}/{{number}}.orc"
     for out in (orcstream.create(io.BytesIO(), schema, **options), orcstream.ingest(path, schema, **options)):
         async with out as open_:
-            with pytest.raises(SchemaMismatch, match=r"the column 'a.*are not shown") as caught:
+            with pytest.raises(SchemaMismatch, match=r"the column 'a.*is not shown") as caught:
                 await open_.write([good, bad])
             assert caught.value.row == 1
             shown = "".join(traceback.format_exception(caught.value))
