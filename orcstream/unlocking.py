@@ -26,7 +26,7 @@ from orcstream.codec.metadata import (
 )
 from orcstream.codec.structure import DataMask, Encryption, EncryptionVariant, StreamKind, StripeInformation
 from orcstream.encryption import EncryptionKey
-from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, UsageError
+from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
 from orcstream.schema import FileColumn, Schema
@@ -74,6 +74,8 @@ class KeyRing:
     required: Sequence[str] | bool = False
     _found: dict[_Wrapped, bytes] = field(default_factory=dict, repr=False)
     _refused: dict[EncryptionKey, KeyUnavailable] = field(default_factory=dict)
+    _failed: dict[_Wrapped, Exception] = field(default_factory=dict)
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     def get(self, key: EncryptionKey, encrypted: bytes) -> bytes | None:
         """A local key, where it was unlocked."""
@@ -89,34 +91,51 @@ class KeyRing:
         required = self.required
         return required if isinstance(required, bool) else key.name in required
 
+    def failure(self, key: EncryptionKey, encrypted: bytes) -> Exception | None:
+        """Why the provider could not answer when it was asked last."""
+        return self._failed.get((key, encrypted))
+
     async def unlock(self, wanted: Iterable[_Wrapped]) -> None:
-        """Ask for local keys, but for those that are known, and of master keys that were refused."""
+        """Ask for local keys, but for those that are known, and of master keys that were refused.
+
+        What the provider cannot answer is not raised here but kept as `failure`, for keys that were asked
+        for before it may be enough. After it no more are asked for, and those that are left fail for it, too.
+        """
         provider = self.provider
-        if provider is None:
+        if provider is None or not any(map(self._is_open, wanted := list(dict.fromkeys(wanted)))):
             return
-        waiting = [
-            one for one in dict.fromkeys(wanted) if one not in self._found and one[0] not in self._refused
-        ]
-        room = anyio.Semaphore(_REQUESTS)
-        failures: list[Exception] = []
+        async with self._lock:  # what another stream of the file asks for just now is not asked for twice
+            waiting = iter([one for one in wanted if self._is_open(one)])
+            failures: list[Exception] = []
+            async with anyio.create_task_group() as tasks:
+                for _ in range(_REQUESTS):
+                    tasks.start_soon(self._ask, provider, waiting, failures, tasks.cancel_scope)
+            for one in wanted if failures else ():
+                if self._is_open(one):
+                    self._failed[one] = failures[0]
 
-        async def ask(one: _Wrapped) -> None:
+    def _is_open(self, one: _Wrapped) -> bool:
+        """Whether it is not known whether there is this key."""
+        return one not in self._found and one[0] not in self._refused
+
+    async def _ask(
+        self,
+        provider: KeyProvider,
+        waiting: Iterator[_Wrapped],
+        failures: list[Exception],
+        scope: anyio.CancelScope,
+    ) -> None:
+        while (one := next(waiting, None)) is not None:
             key, encrypted = one
-            async with room:
-                try:
-                    local = await provider.decrypt_local_key(key, encrypted)
-                    self._found[one] = _checked(local.key, key)
-                except KeyUnavailable as error:
-                    self._refused[key] = error
-                except Exception as error:  # noqa: BLE001  # raised below, alone: groups are not for users
-                    failures.append(error)
-                    tasks.cancel_scope.cancel()  # the others would wait as long for a store that is down
-
-        async with anyio.create_task_group() as tasks:
-            for one in waiting:
-                tasks.start_soon(ask, one)
-        if failures:
-            raise failures[0]
+            try:
+                local = await provider.decrypt_local_key(key, encrypted)
+                self._found[one] = _checked(local.key, key)
+                self._failed.pop(one, None)
+            except KeyUnavailable as error:
+                self._refused[key] = error
+            except Exception as error:  # noqa: BLE001  # kept: groups are not for users
+                failures.append(error)
+                scope.cancel()  # the others would wait as long for a store that is down
 
 
 class UnlockedFile:
@@ -150,7 +169,11 @@ class UnlockedFile:
         """
         encryption = tail.footer.encryption
         if encryption is not None:
-            await ring.unlock((encryption.keys[one.key], one.encrypted_key) for one in encryption.variants)
+            wanted = [(encryption.keys[one.key], one.encrypted_key) for one in encryption.variants]
+            await ring.unlock(wanted)
+            for one in wanted:
+                if (failure := ring.failure(*one)) is not None:
+                    raise failure
             for key in encryption.keys:
                 refusal = ring.refusal(key)
                 if refusal is not None and ring.is_required(key):
@@ -183,23 +206,32 @@ class UnlockedFile:
     async def unlock_stripes(self, stripes: Iterable[StripeInformation], *, every: bool = False) -> None:
         """Ask for the keys of stripes that have other ones than the tail: files that were merged.
 
-        Those of `every` variant, or of those that columns are read from.
+        Those of `every` variant, which then must all be had; or of those that columns are read from, where
+        `local_keys` says of a stripe whether they are.
         """
         used = self._used(every=every)
-        if used:
-            await self._ring.unlock(
-                (self._keys[index], stripe.encrypted_local_keys[index])
-                for stripe in stripes
-                for index in used
-            )
+        if not used:
+            return
+        stripes = list(_with_new_keys(stripes))
+        await self._ring.unlock(
+            (self._keys[index], stripe.encrypted_local_keys[index]) for stripe in stripes for index in used
+        )
+        for stripe in stripes if every else ():
+            self.local_keys(stripe, every=True)
 
     def local_keys(self, stripe: StripeInformation, *, every: bool = False) -> Mapping[int, bytes]:
-        """The keys of a stripe, by variant. Raises `KeyUnavailable` for one that was refused."""
+        """The keys of a stripe, by variant.
+
+        Raises `KeyUnavailable` for one that was refused, and where the provider did not answer, its error.
+        """
         found: dict[int, bytes] = {}
         for index in self._used(every=every):
             key = self._keys[index]
             local = self._ring.get(key, stripe.encrypted_local_keys[index])
             if local is None:
+                failure = self._ring.failure(key, stripe.encrypted_local_keys[index])
+                if failure is not None:
+                    raise failure
                 refusal = self._ring.refusal(key)
                 because = refusal.message if refusal is not None else "it was not asked for"
                 raise KeyUnavailable(
@@ -232,6 +264,7 @@ class UnlockedFile:
         clear = parse_stripe_statistics(self.stored_tail, bytes(data[split:]))
         if not self.form.variant_of:
             return clear
+        self._check_room()
         encrypted = {column: each for column, each in self._column_statistics(data[:split]).items() if each}
         count = max(len(clear), *map(len, encrypted.values()), 0)
         blank = StatisticsList(())
@@ -242,6 +275,17 @@ class UnlockedFile:
             # Without statistics of its own, nothing is known: the clear ones are those of the mask.
             found.append(row.overlaid(known, self.form.variant_of))
         return tuple(found)
+
+    def _check_room(self) -> None:
+        """A file claims stripes and columns for nothing: by each other, no more than clear ones could be."""
+        footer = self.stored_tail.footer
+        types = footer.schema.types
+        hidden = sum(types[one.root].last_column_id - one.root + 1 for one in self._variants)
+        if len(footer.stripes) * (footer.schema.column_count + hidden) > METADATA_CAP_BYTES // 2:
+            raise Unsupported(
+                f"statistics of {footer.schema.column_count} columns in {len(footer.stripes)} stripes",
+                reason="metadata_too_large",
+            )
 
     def _column_statistics(self, data: memoryview) -> dict[FileColumn, tuple[bytes, ...]]:
         """Of columns that are read from a variant, by stripe."""
@@ -264,13 +308,15 @@ class UnlockedFile:
     def _file_statistics(self) -> StatisticsList:
         footer = self.stored_tail.footer
         found: dict[FileColumn, bytes] = {}
+        room = MESSAGE_CAP_BYTES  # for all of them together, as for those that stand in the clear
         for index, variant in enumerate(self._variants):
             if self.form.variant_of.get(variant.root) != index or not variant.file_statistics:
                 continue
             count = footer.schema.types[variant.root].last_column_id - variant.root + 1
             encrypted = memoryview(variant.file_statistics)
             kind = StreamKind.FILE_STATISTICS
-            message = self._decrypted(index, variant.root, kind, encrypted, MESSAGE_CAP_BYTES)
+            message = self._decrypted(index, variant.root, kind, encrypted, room)
+            room -= len(message)
             with _naming(self._keys[index]):
                 serialized = parse_file_statistics(message, count)
             found.update(
@@ -305,6 +351,15 @@ def _naming(key: EncryptionKey) -> Iterator[None]:
             f"encrypted statistics make no sense: {_shown(key)} is not the key that the file was encrypted "
             f"with, or the file is damaged ({error.message})"
         ) from error
+
+
+def _with_new_keys(stripes: Iterable[StripeInformation]) -> Iterator[StripeInformation]:
+    """The stripes that do not inherit the keys of the one before: of millions, most files have one."""
+    keys: tuple[bytes, ...] | None = None
+    for stripe in stripes:
+        if stripe.encrypted_local_keys is not keys:
+            keys = stripe.encrypted_local_keys
+            yield stripe
 
 
 def _encrypted_columns(

@@ -1,22 +1,30 @@
 """What the values of a file's structure must hold among each other, beyond what one field can say.
 
 Knows stripes, streams and encodings as values; `codec.metadata` calls it on everything it parses. Must not
-know protobuf. Contract: answers nothing, raises `FormatError`. Specification: "Stripe Footer", "Stream
-Encryption".
+know protobuf. Contract: answers nothing, raises `FormatError` or `Unsupported`. Specification: "Stripe
+Footer", "Stream Encryption".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
-from orcstream.errors import CorruptStripe, CorruptTail
-from orcstream.schema import Schema
+from orcstream.codec.structure import (
+    EncryptionVariant,
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
+from orcstream.errors import CorruptStripe, CorruptTail, Unsupported
+from orcstream.schema import FileColumn, Schema
 
-__all__ = ["check_no_overlap", "check_stripe_footer"]
+__all__ = ["check_no_overlap", "check_stripe_footer", "check_variants"]
 
 _PLACEHOLDERS = (StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA)
 _TAIL_ONLY = (StreamKind.STRIPE_STATISTICS, StreamKind.FILE_STATISTICS)
+# Each variant is a request to a key store, and each of its columns counts once more.
+_MAX_VARIANT_COLUMNS = 1 << 18
 
 
 def check_no_overlap(stripes: Sequence[StripeInformation]) -> None:
@@ -26,6 +34,20 @@ def check_no_overlap(stripes: Sequence[StripeInformation]) -> None:
         if stripe.offset < stop and stripe.range.length:
             raise CorruptTail(f"two stripes overlap at byte {stripe.offset}", stripe=stripe.index)
         stop = max(stop, stripe.range.stop)
+
+
+def check_variants(variants: Sequence[EncryptionVariant], schema: Schema) -> None:
+    """Whether encrypted columns lie side by side, and are so few that keys can be asked for."""
+    types = schema.types
+    columns = sum(types[one.root].last_column_id - one.root + 1 for one in variants)
+    if columns > _MAX_VARIANT_COLUMNS:
+        raise Unsupported(f"encryption variants of {columns} columns", reason="too_many_variants")
+    last = FileColumn(-1)
+    for root in sorted({one.root for one in variants}):
+        # No writer does that: whose nulls would decide about the values of the inner one?
+        if root <= last:
+            raise CorruptTail(f"column {root} is encrypted, and so is one that it lies within", column=root)
+        last = types[root].last_column_id
 
 
 def check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema: Schema) -> None:

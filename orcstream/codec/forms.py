@@ -105,9 +105,9 @@ class FileForm:
         }
         streams: list[PlacedStream] = []
         for stream, range_ in placed:
+            if stream.kind is StreamKind.UNKNOWN:
+                continue  # nobody knows its counter, nor which columns it may name
             variant = self.variant_of.get(stream.column)
-            if stream.variant is not None and stream.kind is StreamKind.UNKNOWN:
-                continue  # there is no counter for it, nor any use
             if stream.variant == variant:
                 cipher = None
                 if variant is not None:

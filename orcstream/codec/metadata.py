@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.bloom import MAX_HASHES, BloomFilter, BloomIndex
-from orcstream.codec.checks import check_no_overlap, check_stripe_footer
+from orcstream.codec.checks import check_no_overlap, check_stripe_footer, check_variants
 from orcstream.codec.compression import Compression
 from orcstream.codec.structure import (
     Calendar,
@@ -395,6 +395,7 @@ def _encryption(message: pb.Encryption, schema: Schema, postscript: Postscript) 
                 root.column_id, variant.key, variant.encrypted_key, streams, variant.file_statistics
             )
         )
+    check_variants(variants, schema)
     claimed = sum(stream.length for variant in variants for stream in variant.stripe_statistics)
     if claimed > postscript.stripe_statistics_length:
         raise CorruptTail(

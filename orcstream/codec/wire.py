@@ -1,8 +1,9 @@
 """Cuts serialised protobuf messages into the bytes of one repeated field, or joins them.
 
 Knows the wire format's tags and lengths. Must not know messages. Contract: the pieces are views of the
-data given, at most `limit` of them; bytes that are no protobuf message are `CorruptTail`. For messages
-whose parts are mostly never needed, and which may be larger than a parsed message may be.
+data given, at most `limit` of them; bytes that are no protobuf message are `CorruptTail`, and so is one with
+more other fields than any format would have. For messages whose parts are mostly never needed, and which may
+be larger than a parsed message may be.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ __all__ = ["join_field", "split_field"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
+# A message of hundreds of megabytes of two bytes each would keep a reader busy for minutes.
+_MAX_OTHERS = 100_000
 
 
 def split_field(data: memoryview, number: int, limit: int, what: str) -> list[memoryview]:
     """Views of the length-delimited field `number`, at most `limit` of them; others are passed over."""
     pieces: list[memoryview] = []
-    at, stop = 0, len(data)
+    at, stop, others = 0, len(data), 0
     while at < stop:
         tag, at = _varint(data, at, what)
         wire_type = tag & 7
+        if tag != number << 3 | _BYTES:
+            others += 1
+            if others > _MAX_OTHERS:
+                raise CorruptTail(f"the {what} has more than {_MAX_OTHERS} fields that nobody knows")
         if wire_type == _VARINT:
             _, at = _varint(data, at, what)
             continue

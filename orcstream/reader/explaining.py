@@ -65,7 +65,6 @@ class _Survey:
 
     async def run(self) -> None:
         works = await self._works()
-        await self.plan.unlock(work.information for work in works)
         first = 0
         while first < len(works):
             group = works[first : first + control_count(first, self.cost)]
@@ -92,6 +91,7 @@ class _Survey:
         ranges = [r.range for r in control.requests if r.range.start < self.cached.range.start]
         self.control.ask(ranges)
         held = [*await self.fetch(ranges), self.cached]
+        await self.start.unlock(works)
         for work in works:
             stripe = await self._stripe(work, held)
             if stripe is not None:

@@ -54,6 +54,9 @@ class StripeStart(Protocol):
 
     index_share: float
 
+    async def unlock(self, works: Sequence[StripeWork]) -> None:
+        """Ask for what the stripes need that does not lie in the file: keys. Called before anything else."""
+
     def index_ranges(self, work: StripeWork, footer: memoryview) -> Sequence[ByteRange]:
         """The index streams that are wanted besides the footer."""
 
@@ -259,6 +262,7 @@ class Fetcher:
         fetches = [self._submit(request, works[0].number) for request in plan.requests]
         places = cover(len(plan.wanted), plan.requests)
         prepared = [_Prepared(anyio.Event()) for _ in works]
+        await self._start.unlock(works)  # while the footers are on their way
         async with anyio.create_task_group() as tasks:
             for number, work in enumerate(works):
                 own = [at for at, owner in enumerate(plan.owners) if owner == number]

@@ -176,7 +176,6 @@ class ReadPlanner:
             schema=schema,
             works=lambda statistics: self._works(rows, pruner, pruned, statistics),
             statistics_range=self._statistics_range(pruner),
-            unlock=self._file.unlock_stripes,
             pipeline=pipeline(output, None) if late else pipeline(columns.decoded, pruner),
             shaper=shaper,
             pruned=pruned,

@@ -8,7 +8,7 @@ with`, the end of the rows, closing the file and dropping the stream all stop th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from types import TracebackType
@@ -21,7 +21,6 @@ import anyio.to_thread
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
 from orcstream.codec._arrow_c import export_schema
-from orcstream.codec.structure import StripeInformation
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
@@ -83,9 +82,8 @@ class ReadingPlan:
     """All that a stream is to read, and how.
 
     `works` answers the stripes to read, given the bytes of `statistics_range` where that is not None: the
-    statistics of stripes, which did not come with the tail and may spare reading some. `unlock` asks for keys
-    that only stripes have, before any of those is read. `late` is there where the columns of the predicate
-    come first.
+    statistics of stripes, which did not come with the tail and may spare reading some. `late` is there where
+    the columns of the predicate come first.
     """
 
     source: ByteSource
@@ -93,7 +91,6 @@ class ReadingPlan:
     schema: BatchSchema
     works: Callable[[memoryview | None], Sequence[StripeWork]]
     statistics_range: ByteRange | None
-    unlock: Callable[[Iterable[StripeInformation]], Awaitable[None]]
     pipeline: PipelineOptions
     shaper: Shaper
     pruned: PrunedRows
@@ -148,7 +145,6 @@ class Reading:
 
     async def _run(self, tasks: anyio.abc.TaskGroup, scheduler: FetchScheduler) -> None:
         works = await self._works(scheduler)
-        await self.plan.unlock(work.information for work in works)
         limiter = anyio.CapacityLimiter(self.plan.decode_threads)
         verify = self.plan.source.verify
         if self._late is None:

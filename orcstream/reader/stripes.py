@@ -267,6 +267,10 @@ class StripeStarter:
         self._parsed: dict[int, tuple[StripeFooter, StripeForm]] = {}
         self.index_share = len(self._columns) / tail.footer.schema.column_count
 
+    async def unlock(self, works: Sequence[StripeWork]) -> None:
+        """Ask for the keys of stripes; what is not had is told by the stripe that needs it."""
+        await self._file.unlock_stripes(work.information for work in works)
+
     def index_ranges(self, work: StripeWork, footer: memoryview) -> list[ByteRange]:
         """The index streams that lead to rows of the columns that are read, or tell which rows to read."""
         if not work.indexed:

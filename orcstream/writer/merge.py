@@ -247,7 +247,7 @@ class _Merge:
         self._files.append(url)
         secret = None
         if file is not None and self._rekeying.renews:
-            secret = SecretStripes(file.for_stripes(self._merger.schema), first)
+            secret = SecretStripes(file.for_stripes(self._merger.schema), first, self._rekeying.limiter)
         self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, secret))
         return None
 

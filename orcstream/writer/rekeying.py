@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -28,6 +28,9 @@ from orcstream.unlocking import KeyRing, UnlockedFile
 
 __all__ = ["Rekeying", "SecretStripes", "rekeying_of"]
 
+# Pieces that are encrypted anew at a time.
+_AT_ONCE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Rekeying:
@@ -36,6 +39,7 @@ class Rekeying:
     keys: KeyProvider | None
     target: KeyProvider | None
     rename: Mapping[str, str] | None
+    limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_AT_ONCE))
 
     @property
     def renews(self) -> bool:
@@ -101,9 +105,10 @@ _REMEMBERED = 16
 class SecretStripes:
     """The stripes of one file on their way to new keys; its first becomes the result's stripe `first`."""
 
-    def __init__(self, file: UnlockedFile, first: int) -> None:
+    def __init__(self, file: UnlockedFile, first: int, limiter: anyio.CapacityLimiter) -> None:
         self._file = file
         self._first = first
+        self._limiter = limiter
         self._stripes = sorted(file.tail.footer.stripes, key=lambda stripe: stripe.offset)
         self._planned: dict[int, Sequence[Rekeyed]] = {}
         self._lock = anyio.Lock()
@@ -117,7 +122,8 @@ class SecretStripes:
         while at < len(self._stripes) and self._stripes[at].offset < place.stop:
             streams += await self._plan(self._stripes[at], new_keys, fetcher, RangeBuffer(place, data))
             at += 1
-        return await anyio.to_thread.run_sync(rekey, data, place, streams)
+        # Each piece is there twice meanwhile.
+        return await anyio.to_thread.run_sync(rekey, data, place, streams, limiter=self._limiter)
 
     async def _plan(
         self,

@@ -2,8 +2,9 @@
 
 Run as ``python -m tests.fuzz.fuzz_read SECONDS``: with atheris where it is installed (coverage guides
 it), else by damaging seeds at random. Seeds are files of pyarrow, pyorc and the builder, the odd legal
-ones, and some of the corpus where ORCSTREAM_CORPUS is set. What breaks the invariant is kept beside the
-message.
+ones, encrypted ones, which are opened with their keys, and some of the corpus where ORCSTREAM_CORPUS is set.
+Some of those are damaged before they are encrypted (not with atheris). What is damaged is merged under new
+keys, too. What breaks the invariant is kept beside the message.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ import time
 from pathlib import Path
 
 from tests.support import hostile, seeds
+from tests.support.encrypting import SECRETS
 from tests.support.reference.odd_files import FILES
+from tests.support.relocking import harmed
 
 LARGEST_SEED = 100_000
 
 
-def collect(folder: Path) -> list[bytes]:
+def collect(folder: Path) -> tuple[list[bytes], list[bytes]]:
+    """The seeds, and those of them that are encrypted with keys that we have."""
     found = list(seeds.write_all(folder).values()) + [make().data for make in FILES.values()]
-    return [data for data in found if len(data) <= LARGEST_SEED]
+    return [data for data in found if len(data) <= LARGEST_SEED], list(seeds.encrypted().values())
+
+
+def check(path: Path) -> None:
+    hostile.run(path)
+    hostile.run_merge(path, rekey=True)
 
 
 def splice(data: bytes, other: bytes, rng: random.Random) -> bytes:
@@ -33,18 +42,24 @@ def splice(data: bytes, other: bytes, rng: random.Random) -> bytes:
     return data[:at] + other[source : source + size] + data[at + size :]
 
 
-def run_random(seconds: float, path: Path, found: list[bytes], seed: int) -> int:
+def damaged(found: list[bytes], encrypted: list[bytes], rng: random.Random) -> bytes:
+    if rng.random() < 0.2:
+        return harmed(rng.choice(encrypted), SECRETS, rng)
+    data = rng.choice(found)
+    if rng.random() < 0.2 and data:
+        data = splice(data, rng.choice(found) or b"\0", rng)
+    return hostile.mutate(data, rng)
+
+
+def run_random(seconds: float, path: Path, found: list[bytes], encrypted: list[bytes], seed: int) -> int:
     """Damage seeds until the time is up; answers how many inputs were tried."""
     stop = time.monotonic() + seconds
     tried = 0
     while time.monotonic() < stop:
         rng = random.Random(seed + tried)
-        data = rng.choice(found)
-        if rng.random() < 0.2 and data:
-            data = splice(data, rng.choice(found) or b"\0", rng)
-        path.write_bytes(hostile.mutate(data, rng))
+        path.write_bytes(damaged(found, encrypted, rng))
         try:
-            hostile.run(path)
+            check(path)
         except BaseException:
             kept = Path(tempfile.gettempdir()) / f"orcstream-fuzz-{seed + tried}.orc"
             kept.write_bytes(path.read_bytes())
@@ -64,7 +79,7 @@ def run_atheris(seconds: float, path: Path, found: list[bytes]) -> None:
 
     def one_input(data: bytes) -> None:
         path.write_bytes(data)
-        hostile.run(path)
+        check(path)
 
     atheris.instrument_all()
     atheris.Setup(
@@ -77,12 +92,12 @@ def main(arguments: list[str]) -> int:
     seconds = float(arguments[0]) if arguments else 60.0
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "fuzzed.orc"
-        found = collect(Path(name))
+        found, encrypted = collect(Path(name))
         if importlib.util.find_spec("atheris") is not None:
             run_atheris(seconds, path, found)
             return 0
         seed = random.SystemRandom().randrange(1 << 40)
-        tried = run_random(seconds, path, found, seed)
+        tried = run_random(seconds, path, found, encrypted, seed)
     peak = hostile.peak_bytes() >> 20
     sys.stdout.write(f"{tried} damaged files from seed {seed}: the invariant holds; peak {peak} MiB\n")
     return 0

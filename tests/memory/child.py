@@ -13,11 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import orcstream
+from orcstream.io.keys import InMemoryKeyProvider
+from tests.support.encrypting import SECRETS
+
+KEYS = InMemoryKeyProvider()
+for name, secret in SECRETS.items():
+    KEYS.add_key(name, secret)
 
 
 async def read(path: str, options: dict[str, Any]) -> dict[str, Any]:
     row_count = largest = batch_count = 0
-    async with orcstream.open(path) as file, file.batches(**options) as stream:
+    async with orcstream.open(path, keys=KEYS) as file, file.batches(**options) as stream:
         async for batch in stream:
             row_count += batch.num_rows
             batch_count += 1

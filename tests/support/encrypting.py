@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 import orcstream
 from orcstream.encryption import EncryptionKey, LocalKey
@@ -34,6 +35,46 @@ class CountedKeys(InMemoryKeyProvider):
 
     async def aclose(self) -> None:
         self.is_closed = True
+
+
+class ProbeKeys(CountedKeys):
+    """Numbers the local keys it is asked to open from 0, counts calls under way, answers after some turns.
+
+    `on_call(number)` is called when a call starts; what it raises is the call's failure. Cancelled calls are
+    seen to end like others.
+    """
+
+    def __init__(self, on_call: Callable[[int], None] = lambda _: None, turns: int = 3) -> None:
+        super().__init__()
+        self.asked: list[bytes] = []
+        self.open_count = 0
+        self.on_call = on_call
+        self._turns = turns
+
+    async def current_key(self, name: str) -> EncryptionKey:
+        await self._wait()
+        return await super().current_key(name)
+
+    async def create_local_key(self, key: EncryptionKey) -> LocalKey:
+        await self._wait()
+        seed = hashlib.sha256(f"local key {len(self.drawn)}".encode()).digest()
+        self.drawn.append(await super().decrypt_local_key(key, seed[: key.algorithm.key_bytes]))
+        return self.drawn[-1]
+
+    async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:
+        number = len(self.asked)
+        self.asked.append(encrypted)
+        await self._wait()
+        self.on_call(number)
+        return await super().decrypt_local_key(key, encrypted)
+
+    async def _wait(self) -> None:
+        self.open_count += 1
+        try:
+            for _ in range(self._turns):
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self.open_count -= 1
 
 
 def written(

@@ -1,6 +1,8 @@
 """Damaged and hostile bytes against the reader: the invariant, in one function for tests and fuzzing.
 
 Any bytes in: rows, or `FormatError` or `Unsupported` with the file's URL, out; in bounded time and memory.
+Files are opened with the keys of `encrypting.SECRETS`, so that `KeyUnavailable` comes out, too, where damage
+makes it another key.
 """
 
 from __future__ import annotations
@@ -9,53 +11,96 @@ import contextlib
 import random
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 
 import orcstream
-from orcstream.errors import FormatError, Unsupported
+from orcstream.errors import FormatError, KeyUnavailable, OrcError, Unsupported
+from orcstream.expr import Expr
+from tests.support.encrypting import CountedKeys
+
+ALLOWED = (FormatError, Unsupported, KeyUnavailable)
 
 TIME_LIMIT_S = 20.0
 ROW_LIMIT = 5_000_000
 """Rows to take of a file that claims more: the claim may be true, runs are cheap."""
 
 
-async def read_everything(path: Path, *, memory_limit: int = 32 << 20) -> int:
+async def read_everything(
+    path: Path, *, memory_limit: int = 32 << 20, where: Expr | None = None, masked: bool = False
+) -> int:
     """Open, look at all there is to look at, read; answers the rows. Only errors of the invariant are caught.
 
-    The row count is -1 where the file was refused.
+    The row count is -1 where the file was refused; `where` is tried first. `masked`: without keys.
     """
     try:
-        async with orcstream.open(str(path)) as file:
+        async with orcstream.open(str(path), keys=None if masked else CountedKeys()) as file:
             str(file.schema)
             dict(file.statistics)
+            with contextlib.suppress(*ALLOWED):
+                await file.stripe_statistics()
             for number in range(min(len(file.stripes), 3)):
-                with contextlib.suppress(FormatError, Unsupported):
+                with contextlib.suppress(*ALLOWED):
                     await file.stripe_footer(number)
-                with contextlib.suppress(FormatError, Unsupported):
+                with contextlib.suppress(*ALLOWED):
                     await file.row_index(number)
-            rows = 0
-            async with file.batches(memory_limit=memory_limit, batch_rows=8192) as stream:
-                async for batch in stream:
-                    rows += batch.num_rows
-                    if rows > ROW_LIMIT:
-                        break
-            return rows
-    except (FormatError, Unsupported) as error:
-        refusal = error
+            if where is not None:
+                with contextlib.suppress(*ALLOWED, orcstream.UsageError):  # columns may have other names
+                    await _count(file, memory_limit, where)
+            return await _count(file, memory_limit, None)
+    except ALLOWED as error:
+        _check(error, path)
+        return -1
+
+
+async def _count(file: orcstream.OrcFile, memory_limit: int, where: Expr | None) -> int:
+    rows = 0
+    async with file.batches(memory_limit=memory_limit, batch_rows=8192, where=where) as stream:
+        async for batch in stream:
+            rows += batch.num_rows
+            if rows > ROW_LIMIT:
+                break
+    return rows
+
+
+def _check(refusal: OrcError, path: Path) -> None:
     assert refusal.url is not None, f"an error without its URL: {refusal!r}"
     assert path.name in refusal.url, refusal.url
+
+
+async def merge_it(path: Path, **options: Any) -> int:
+    """Merge the file under new keys; answers the rows, -1 where it was refused. Nothing else is left."""
+    target = path.with_suffix(".merged")
+    target.unlink(missing_ok=True)
+    before = set(path.parent.iterdir())
+    try:
+        return (await orcstream.merge([str(path)], target, keys=CountedKeys(), **options)).row_count
+    except ALLOWED as error:
+        _check(error, path)
+    except orcstream.UsageError as error:
+        if "no file to merge" not in error.message:
+            raise
+    assert set(path.parent.iterdir()) == before
     return -1
 
 
-def run(path: Path) -> int:
+def run(path: Path, *, where: Expr | None = None, masked: bool = False) -> int:
     """`read_everything` on a loop of its own, within the time limit."""
+    return _run(lambda: read_everything(path, where=where, masked=masked))
 
+
+def run_merge(path: Path, **options: Any) -> int:
+    """`merge_it` on a loop of its own, within the time limit."""
+    return _run(lambda: merge_it(path, **options))
+
+
+def _run(work: Callable[[], Awaitable[int]]) -> int:
     async def limited() -> int:
         with anyio.fail_after(TIME_LIMIT_S):
-            return await read_everything(path)
+            return await work()
 
     began = time.monotonic()
     rows = anyio.run(limited)

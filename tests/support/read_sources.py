@@ -197,7 +197,7 @@ def probe(
     return ProbeSource(inner, on_request=on_request, turns=turns)
 
 
-async def open_over(source: ByteSource, *, retries: int = 0) -> OrcFile:
+async def open_over(source: ByteSource, *, retries: int = 0, **options: Any) -> OrcFile:
     """`orcstream.open` with this source standing for the URL."""
 
     async def stand_in(url: object, **options: object) -> ByteSource:
@@ -205,13 +205,13 @@ async def open_over(source: ByteSource, *, retries: int = 0) -> OrcFile:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "open_source", stand_in)
-        return await orcstream.open(source.url, io_options={"retries": retries})
+        return await orcstream.open(source.url, io_options={"retries": retries}, **options)
 
 
 @asynccontextmanager
-async def opened(source: ByteSource, *, retries: int = 0) -> AsyncIterator[OrcFile]:
+async def opened(source: ByteSource, *, retries: int = 0, **options: Any) -> AsyncIterator[OrcFile]:
     """`open_over`, closed at the end."""
-    file = await open_over(source, retries=retries)
+    file = await open_over(source, retries=retries, **options)
     try:
         yield file
     finally:

@@ -51,8 +51,8 @@ class RecordingSource(WrappedSource):
     """Remembers the ranges that were asked for, in the order the requests started.
 
     A suffix is recorded as the range it turned out to be; `hops` says in which hop each range was asked for.
-    `hop_count` counts periods with a request under way; `most_at_once` is the largest number of requests
-    under way together.
+    `hop_count` counts periods with a request under way; `under_way` is how many are, `most_at_once` the
+    largest number of them.
     """
 
     def __init__(self, inner: ByteSource, cost: CostModel | None = None) -> None:
@@ -63,7 +63,7 @@ class RecordingSource(WrappedSource):
         self.closed = False
         self.hop_count = 0
         self.most_at_once = 0
-        self._under_way = 0
+        self.under_way = 0
 
     @property
     def byte_count(self) -> int:
@@ -74,7 +74,7 @@ class RecordingSource(WrappedSource):
         try:
             suffix = await self.inner.fetch_suffix(length)
         finally:
-            self._under_way -= 1
+            self.under_way -= 1
         self.ranges.append(ByteRange(suffix.file_length - len(suffix.data), suffix.file_length))
         return suffix
 
@@ -84,7 +84,7 @@ class RecordingSource(WrappedSource):
         try:
             return await self.inner.fetch(range)
         finally:
-            self._under_way -= 1
+            self.under_way -= 1
 
     async def verify(self) -> None:
         self.verify_count += 1
@@ -101,7 +101,7 @@ class RecordingSource(WrappedSource):
         self.hop_count = self.most_at_once = 0
 
     def _begin(self) -> None:
-        self.hop_count += self._under_way == 0
+        self.hop_count += self.under_way == 0
         self.hops.append(self.hop_count)
-        self._under_way += 1
-        self.most_at_once = max(self.most_at_once, self._under_way)
+        self.under_way += 1
+        self.most_at_once = max(self.most_at_once, self.under_way)

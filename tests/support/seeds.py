@@ -1,12 +1,23 @@
-"""Small varied real files to damage: written by pyarrow, pyorc and the builder, and some of the corpus."""
+"""Small varied real files to damage: written by pyarrow, pyorc and the builder, and some of the corpus.
+
+Those with encrypted columns are this package's own.
+"""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import anyio
+from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import orc
 
+import orcstream
+from orcstream import Encrypt
 from tests.support import arrow, corpus, peers, strategies
+from tests.support.encrypting import CountedKeys, written
 from tests.support.reference import columns, compression
 from tests.support.reference.builder import Options
 from tests.support.reference.types import struct
@@ -52,6 +63,42 @@ def write_all(folder: Path) -> dict[str, bytes]:
     found["built-version-1"] = columns.make_file(
         FLAT, old.rows, columns.Encoder(version=1, dictionary=True), options
     )
+    found.update(encrypted())
     if (home := corpus.root()) is not None:
         found.update({name.replace("/", "-"): (home / name).read_bytes() for name in CORPUS_SEEDS})
     return found
+
+
+def encrypted_rows(start: int, stop: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": row,
+            "who": {"ssn": f"ssn-{row % 7}", "born": datetime.date(1970, 1, 1 + row % 28)},
+            "tags": [f"tag {row}"] * (row % 3),
+            "pay": row,
+        }
+        for row in range(start, stop)
+    ]
+
+
+def encrypted() -> dict[str, bytes]:
+    """Files with encrypted columns; their master keys are those of `encrypting.SECRETS`."""
+    schema = "struct<id:int,who:struct<ssn:string,born:date>,tags:array<string>,pay:decimal(10,2)>"
+    encrypt = [Encrypt("pii", ["who", "tags"], "redact"), Encrypt("pay", ["pay"])]
+    options: dict[str, Any] = {"stripe_bytes": 1024, "row_index_stride": 1000, "blooms": ["who.ssn", "pay"]}
+    parts = [encrypted_rows(start, start + 1100) for start in (0, 1100)]
+    found = {
+        f"encrypted-{kind}": written(schema, parts, encrypt, compression=kind, **options)
+        for kind in ("none", "zlib", "zstd")
+    }
+    # Stripes under other local keys than the tail.
+    keys = CountedKeys()
+    files = [written(schema, [part], encrypt, keys=keys, compression="none", **options) for part in parts]
+    found["encrypted-merged"] = merged(files, keys)
+    return found
+
+
+def merged(files: Sequence[bytes], keys: CountedKeys) -> bytes:
+    url = "memory://seeds/merged.orc"
+    anyio.run(lambda: orcstream.merge(files, url, keys=keys))
+    return bytes(MemoryFileSystem.store.pop("/seeds/merged.orc").getvalue())
