@@ -21,6 +21,7 @@ import anyio
 
 from orcstream.codec.annotations import without_encryption
 from orcstream.codec.compression import Compressor
+from orcstream.codec.discretion import discreetly
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
@@ -152,7 +153,7 @@ class OrcWriter:
                 return 0  # rows that come later say the schema
             encoder = self._encoder or await self._first(source)
             count = 0
-            batches = source.vectors(encoder.schema)
+            batches = discreetly(source.vectors(encoder.schema), encoder.schema, encoder.options)
             while (rows := await self._workers.run(lambda: self._next(batches, encoder.options))) is not None:
                 with self._failing():
                     await self._encode(encoder, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -101,3 +102,23 @@ async def test_times_that_are_not_written_need_not_be_writable(options: dict[str
         await written("struct<a:timestamp,b:int>", [batch], masks={"b": "redact"}, **options)
     rows = await written("struct<a:timestamp,b:int>", [batch], masks={"a": "nullify"}, **options)
     assert rows == [{"a": None, "b": 1}]
+
+
+@pytest.mark.parametrize("as_rows", [True, False])
+async def test_times_of_an_ingest_are_checked_where_they_are_written(tmp_path: Path, as_rows: bool) -> None:
+    """The columns of the files have other numbers than those of the data."""
+    skipped = np.datetime64("2024-03-31T02:30", "us")
+    day = {"p": np.array(["x"], object), "a": np.array([skipped]), "b": np.array([skipped])}
+    data: Any = day if not as_rows else [("x", skipped.item(), skipped.item())]
+    fine: Any = {**day, "b": np.array([None], "M8[us]")} if not as_rows else [("x", skipped.item(), None)]
+    async with orcstream.ingest(
+        f"{tmp_path}/p={{p}}/{{number}}.orc",
+        "struct<p:string,a:timestamp,b:timestamp>",
+        masks={"a": "nullify"},
+        timezone="Europe/Berlin",
+    ) as out:
+        with pytest.raises(SchemaMismatch, match="'b'"):
+            await out.write(data)
+        await out.write(fine)
+    async with orcstream.open(tmp_path / "p=x" / "0.orc") as file:
+        assert (await file.read()).to_pylist() == [{"a": None, "b": None}]
