@@ -105,8 +105,8 @@ async def merge(
     Encrypted files go together where the same columns are encrypted with the same keys. `keys` must have all
     of them, for the statistics. Stripes stay as they are, under the local keys that they have; with `rekey`,
     they are encrypted anew, under one new local key for each column, which the current versions of the master
-    keys protect, or of those that a dictionary (old names to new ones) says; an old name that no file has is a
-    `UsageError`. `target_keys` is where the new keys are, `keys` unless given.
+    keys protect, or of those that a dictionary (old names to new ones) says; an old name that no file has is
+    a `UsageError`. `target_keys` is where the new keys are, `keys` unless given.
 
     `user_metadata` replaces what the files say under these names. `progress` is called with the bytes of
     stripes that are written and those that will be. `target_storage_options` are `storage_options` unless
