@@ -17,8 +17,9 @@ import pytest
 
 import orcstream
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, KeyUnavailable, OrcError, Unsupported
-from orcstream.expr import col
-from tests.support import hostile, seeds
+from orcstream.expr import Expr, col
+from orcstream.io.keys import InMemoryKeyProvider, KeyProvider
+from tests.support import hostile, java_orc, seeds
 from tests.support.encrypting import SECRETS, CountedKeys, written
 from tests.support.reference.encryption import FILE_STATISTICS, STRIPE_STATISTICS, Stream
 from tests.support.relocking import harmed, relocked
@@ -47,13 +48,15 @@ NAMES = ["encrypted-none", "encrypted-zlib", "encrypted-zstd", "encrypted-merged
 # --- damage ----------------------------------------------------------------------------------------
 
 
-def run_all(path: Path, data: bytes, what: str) -> list[int]:
-    """What reading answers, and merging with and without new keys."""
+def run_all(
+    path: Path, data: bytes, what: str, *, keys: KeyProvider | None = None, where: Expr = WHERE
+) -> list[int]:
+    """What reading answers with keys and without, and merging with and without new keys."""
     path.write_bytes(data)
+    keys = CountedKeys() if keys is None else keys
     try:
-        rows = [hostile.run(path, where=WHERE)]
-        rows += [hostile.run_merge(path, rekey=rekey) for rekey in (True, False)]
-        return [*rows, hostile.run(path, masked=True)]
+        rows = [hostile.run(path, keys, where=where), hostile.run(path, where=where)]
+        return [*rows, *(hostile.run_merge(path, keys, rekey=rekey) for rekey in (True, False))]
     except Exception as error:
         raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
@@ -78,6 +81,22 @@ def test_damaged_before_it_was_encrypted(files: dict[str, bytes], tmp_path: Path
     for seed in range(FLIPS):
         data = harmed(files[name], SECRETS, random.Random(f"{name} {seed}"))
         run_all(tmp_path / "bad.orc", data, f"{name} with hidden damage of seed {seed}")
+
+
+@pytest.mark.corpus
+@pytest.mark.java
+@pytest.mark.usefixtures("java")
+def test_a_file_that_spark_encrypted(corpus_folder: Path, tmp_path: Path) -> None:
+    """Row indexes of both forms lie in one stream there (ORC-991)."""
+    folder = corpus_folder / "apache-orc/encrypted"
+    keys = InMemoryKeyProvider()
+    keys.add_key("pii", java_orc.key_of_store(folder / "kms.keystore", "ORC_KEY", "pii@0"))
+    whole, path = (folder / "sample1.orc").read_bytes(), tmp_path / "bad.orc"
+    where = (col("ssn") == "123456789") & (col("email") > "a")
+    assert run_all(path, whole, "sample", keys=keys, where=where) == [1] * 4
+    for seed in range(2 * FLIPS):
+        data = hostile.mutate(whole, random.Random(seed))
+        run_all(path, data, f"sample with damage of seed {seed}", keys=keys, where=where)
 
 
 # --- lies ------------------------------------------------------------------------------------------

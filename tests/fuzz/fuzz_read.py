@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from tests.support import hostile, seeds
-from tests.support.encrypting import SECRETS
+from tests.support.encrypting import SECRETS, CountedKeys
 from tests.support.reference.odd_files import FILES
 from tests.support.relocking import harmed
 
@@ -31,8 +31,8 @@ def collect(folder: Path) -> tuple[list[bytes], list[bytes]]:
 
 
 def check(path: Path) -> None:
-    hostile.run(path)
-    hostile.run_merge(path, rekey=True)
+    hostile.run(path, CountedKeys())
+    hostile.run_merge(path, CountedKeys(), rekey=True)
 
 
 def splice(data: bytes, other: bytes, rng: random.Random) -> bytes:

@@ -1,8 +1,7 @@
 """Damaged and hostile bytes against the reader: the invariant, in one function for tests and fuzzing.
 
 Any bytes in: rows, or `FormatError` or `Unsupported` with the file's URL, out; in bounded time and memory.
-Files are opened with the keys of `encrypting.SECRETS`, so that `KeyUnavailable` comes out, too, where damage
-makes it another key.
+Where keys are given, `KeyUnavailable` comes out, too: damage may make it another key.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import anyio
 import orcstream
 from orcstream.errors import FormatError, KeyUnavailable, OrcError, Unsupported
 from orcstream.expr import Expr
-from tests.support.encrypting import CountedKeys
+from orcstream.io.keys import KeyProvider
 
 ALLOWED = (FormatError, Unsupported, KeyUnavailable)
 
@@ -30,14 +29,14 @@ ROW_LIMIT = 5_000_000
 
 
 async def read_everything(
-    path: Path, *, memory_limit: int = 32 << 20, where: Expr | None = None, masked: bool = False
+    path: Path, keys: KeyProvider | None = None, *, memory_limit: int = 32 << 20, where: Expr | None = None
 ) -> int:
     """Open, look at all there is to look at, read; answers the rows. Only errors of the invariant are caught.
 
-    The row count is -1 where the file was refused; `where` is tried first. `masked`: without keys.
+    The row count is -1 where the file was refused; `where` is tried first.
     """
     try:
-        async with orcstream.open(str(path), keys=None if masked else CountedKeys()) as file:
+        async with orcstream.open(str(path), keys=keys) as file:
             str(file.schema)
             dict(file.statistics)
             with contextlib.suppress(*ALLOWED):
@@ -71,13 +70,13 @@ def _check(refusal: OrcError, path: Path) -> None:
     assert path.name in refusal.url, refusal.url
 
 
-async def merge_it(path: Path, **options: Any) -> int:
+async def merge_it(path: Path, keys: KeyProvider, **options: Any) -> int:
     """Merge the file under new keys; answers the rows, -1 where it was refused. Nothing else is left."""
     target = path.with_suffix(".merged")
     target.unlink(missing_ok=True)
     before = set(path.parent.iterdir())
     try:
-        return (await orcstream.merge([str(path)], target, keys=CountedKeys(), **options)).row_count
+        return (await orcstream.merge([str(path)], target, keys=keys, **options)).row_count
     except ALLOWED as error:
         _check(error, path)
     except orcstream.UsageError as error:
@@ -87,14 +86,14 @@ async def merge_it(path: Path, **options: Any) -> int:
     return -1
 
 
-def run(path: Path, *, where: Expr | None = None, masked: bool = False) -> int:
+def run(path: Path, keys: KeyProvider | None = None, *, where: Expr | None = None) -> int:
     """`read_everything` on a loop of its own, within the time limit."""
-    return _run(lambda: read_everything(path, where=where, masked=masked))
+    return _run(lambda: read_everything(path, keys, where=where))
 
 
-def run_merge(path: Path, **options: Any) -> int:
+def run_merge(path: Path, keys: KeyProvider, **options: Any) -> int:
     """`merge_it` on a loop of its own, within the time limit."""
-    return _run(lambda: merge_it(path, **options))
+    return _run(lambda: merge_it(path, keys, **options))
 
 
 def _run(work: Callable[[], Awaitable[int]]) -> int:
