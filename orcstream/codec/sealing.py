@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import StreamCipher, stream_cipher
@@ -22,7 +23,7 @@ from orcstream.schema import FileColumn
 
 __all__ = ["Rekeyed", "SealedStatistics", "plan_rekeying", "rekey", "seal_statistics"]
 
-# What is decrypted and not yet encrypted again takes memory that nobody counts.
+# What is decrypted at a time, to be encrypted again.
 _STEP_BYTES = 1 << 18
 
 
@@ -107,12 +108,15 @@ def rekey(data: memoryview, place: ByteRange, streams: Sequence[Rekeyed]) -> mem
     inside = [one for one in streams if one.range.start < place.stop and place.start < one.range.stop]
     if not inside:
         return data
-    out = bytearray(data)
+    out = memoryview(Buffer(len(data)))  # of the memory that earlier pieces gave back
+    out[:] = data
+    scratch = memoryview(Buffer(_STEP_BYTES))
     for one in inside:
         first, last = max(one.range.start, place.start), min(one.range.stop, place.stop)
         for start in range(first, last, _STEP_BYTES):
             stop = min(start + _STEP_BYTES, last)
-            part = data[start - place.start : stop - place.start]
-            offset = start - one.range.start
-            out[start - place.start : stop - place.start] = one.new.apply(one.old.apply(part, offset), offset)
-    return memoryview(out)
+            part = out[start - place.start : stop - place.start]
+            offset, plain = start - one.range.start, scratch[: len(part)]
+            one.old.apply_into(part, offset, plain)
+            one.new.apply_into(plain, offset, part)
+    return out
