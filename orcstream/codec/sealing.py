@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import StreamCipher, stream_cipher
@@ -22,8 +23,8 @@ from orcstream.schema import FileColumn
 
 __all__ = ["Rekeyed", "SealedStatistics", "plan_rekeying", "rekey", "seal_statistics"]
 
-# How much is encrypted anew at a time: the cipher makes copies, and longer parts would stand in memory twice.
-_REKEY_BYTES = 256 << 10
+# What is decrypted at a time, to be encrypted again.
+_STEP_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,15 @@ def rekey(data: memoryview, place: ByteRange, streams: Sequence[Rekeyed]) -> mem
     inside = [one for one in streams if one.range.start < place.stop and place.start < one.range.stop]
     if not inside:
         return data
-    out = bytearray(data)
+    out = memoryview(Buffer(len(data)))  # of the memory that earlier pieces gave back
+    out[:] = data
+    scratch = memoryview(Buffer(_STEP_BYTES))
     for one in inside:
         first, last = max(one.range.start, place.start), min(one.range.stop, place.stop)
-        for start in range(first, last, _REKEY_BYTES):
-            here = slice(start - place.start, min(last, start + _REKEY_BYTES) - place.start)
-            offset = start - one.range.start
-            out[here] = one.new.apply(one.old.apply(data[here], offset), offset)
-    return memoryview(out)
+        for start in range(first, last, _STEP_BYTES):
+            stop = min(start + _STEP_BYTES, last)
+            part = out[start - place.start : stop - place.start]
+            offset, plain = start - one.range.start, scratch[: len(part)]
+            one.old.apply_into(part, offset, plain)
+            one.new.apply_into(plain, offset, part)
+    return out
