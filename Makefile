@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
+# Tests wait for servers as often as they compute; those of one file share what they start.
+WORKERS ?= 2
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -57,7 +59,7 @@ test: venv some-servers ## lint, types and all tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile
 
 # What cannot be had is named here; the tests that need it then say that they did not run.
 some-servers:

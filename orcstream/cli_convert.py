@@ -22,7 +22,7 @@ import anyio.to_thread
 import orcstream
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
-from orcstream.cli_keys import add_encryption, encryption, opened, opened_keys, say_masked
+from orcstream.cli_keys import add_encryption, check_hidden, encryption, opened, opened_keys, say_masked
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.io.keys import KeyProvider
@@ -41,7 +41,8 @@ are not read. Parquet needs pyarrow; CSV and JSON are read faster with it.
 The target appears whole or not at all. Options that say how it is written are those of orcstream.create."""
 MASK_HELP = """--mask takes the name of a mask, its parameters after commas, and columns after a colon:
 nullify:a,b or sha256:email or redact:ssn or 'redact,`__9`:phone'. docs/masks.md says what becomes of what.
-Encrypted columns are read with --keys, or else as their masks left them.
+Encrypted columns are read with --keys, or else as their masks left them. Those that are open have to be
+masked or encrypted in the copy, too, or left out; --decrypt writes them in the clear.
 
 The copy appears whole or not at all."""
 _FORMATS = {
@@ -284,6 +285,7 @@ async def _reading_orc(
             memory_limit=options.memory_limit // 2,
         ) as stream,
     ):
+        check_hidden(file, stream.schema, options)
         say_masked(stream.masked_columns)
         whole = options.columns is None and options.where is None and options.rows is None
         total = file.tail.file_length if whole and options.schema is None else None

@@ -16,6 +16,7 @@ import anyio
 
 import orcstream
 from orcstream.io.keys import KeyProvider, open_keys
+from orcstream.schema import Type, find_column
 
 __all__ = [
     "KEYS_HELP",
@@ -23,6 +24,7 @@ __all__ = [
     "add_encryption",
     "add_keys",
     "add_rekeying",
+    "check_hidden",
     "encryption",
     "key_lines",
     "opened",
@@ -120,6 +122,11 @@ def add_encryption(command: argparse._ActionsContainer, columns: Callable[[str],
         help="what stands for the values of columns that are encrypted, or for all of them: nullify, sha256, "
         "redact; repeatable",
     )
+    command.add_argument(
+        "--decrypt",
+        action="store_true",
+        help="write in the clear what SOURCE has encrypted and neither --encrypt nor --mask hides",
+    )
 
 
 def _of_columns(text: str, columns: Callable[[str], Any]) -> tuple[str, Any]:
@@ -137,7 +144,12 @@ def _of_columns(text: str, columns: Callable[[str], Any]) -> tuple[str, Any]:
 
 
 def encryption(options: argparse.Namespace) -> tuple[list[orcstream.Encrypt], dict[Any, str]]:
-    """What the options say, for `orcstream.create`: columns to encrypt, and those to mask only."""
+    """What the options say, for `orcstream.create`: columns to encrypt, and those to mask only.
+
+    Raises UsageError where columns are to be encrypted and no keys are given.
+    """
+    if options.encrypt and options.keys is None:
+        raise orcstream.UsageError("--encrypt needs --keys STORE: where the keys are")
     masks = {column: mask for mask, columns in options.mask or () for column in columns}
     encrypt = [
         orcstream.Encrypt(key, [column], masks.pop(column, "nullify"))
@@ -145,6 +157,44 @@ def encryption(options: argparse.Namespace) -> tuple[list[orcstream.Encrypt], di
         for column in columns
     ]
     return encrypt, masks
+
+
+def check_hidden(file: orcstream.OrcFile, schema: orcstream.Schema, options: argparse.Namespace) -> None:
+    """Raises UsageError for columns of `schema` that the file hides, and what is written would not.
+
+    Hidden there are columns that are encrypted, or masked, unless --decrypt says that they need not be.
+    """
+    encrypt, masks = encryption(options)
+    if options.decrypt:
+        return
+    hidden: set[int] = set()
+    for name in (*(one for some in encrypt for one in some.columns), *masks):
+        hidden.update(_tree(_type_at(schema, name)))
+    shown = []
+    for column in file.encrypted_columns:
+        try:
+            wanted = _type_at(schema, column.path) if column.is_open else None
+        except orcstream.ColumnNotFound:
+            continue  # is not read
+        if wanted is not None and not hidden.issuperset(_tree(wanted)):
+            shown.append(column.name or "(the root)")
+    if shown:
+        raise orcstream.UsageError(
+            f"encrypted columns would be written in the clear: {', '.join(shown)}; --encrypt or --mask them, "
+            "leave them out with --columns, or say --decrypt",
+            url=file.url,
+        )
+
+
+def _type_at(schema: orcstream.Schema, path: str | tuple[str, ...]) -> Type:
+    type_ = schema.root
+    for index in find_column(type_, path) if path else ():
+        type_ = type_.children[index]
+    return type_
+
+
+def _tree(type_: Type) -> range:
+    return range(type_.column_id, type_.last_column_id + 1)
 
 
 def say_masked(columns: Sequence[str]) -> None:

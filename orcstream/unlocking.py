@@ -29,7 +29,7 @@ from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
-from orcstream.schema import FileColumn
+from orcstream.schema import FileColumn, Schema
 
 __all__ = ["EncryptedColumn", "KeyRing", "UnlockedFile", "required_keys"]
 
@@ -104,24 +104,28 @@ class KeyRing:
         provider = self.provider
         if provider is None or not any(map(self._is_open, wanted := list(dict.fromkeys(wanted)))):
             return
-        async with (
-            self._lock
-        ):  # what another stream of the file asks for at the moment is not asked for twice
+        async with self._lock:  # what another stream of the file asks for just now is not asked for twice
             waiting = iter([one for one in wanted if self._is_open(one)])
             failures: list[Exception] = []
             async with anyio.create_task_group() as tasks:
                 for _ in range(_REQUESTS):
-                    tasks.start_soon(self._ask, provider, waiting, failures)
-            self._failed.update((one, failures[0]) for one in waiting)
+                    tasks.start_soon(self._ask, provider, waiting, failures, tasks.cancel_scope)
+            for one in wanted if failures else ():
+                if self._is_open(one):
+                    self._failed[one] = failures[0]
 
     def _is_open(self, one: _Wrapped) -> bool:
         """Whether it is not known whether there is this key."""
         return one not in self._found and one[0] not in self._refused
 
     async def _ask(
-        self, provider: KeyProvider, waiting: Iterator[_Wrapped], failures: list[Exception]
+        self,
+        provider: KeyProvider,
+        waiting: Iterator[_Wrapped],
+        failures: list[Exception],
+        scope: anyio.CancelScope,
     ) -> None:
-        while not failures and (one := next(waiting, None)) is not None:
+        while (one := next(waiting, None)) is not None:
             key, encrypted = one
             try:
                 local = await provider.decrypt_local_key(key, encrypted)
@@ -130,8 +134,8 @@ class KeyRing:
             except KeyUnavailable as error:
                 self._refused[key] = error
             except Exception as error:  # noqa: BLE001  # kept: groups are not for users
-                self._failed[one] = error
                 failures.append(error)
+                scope.cancel()  # the others would wait as long for a store that is down
 
 
 class UnlockedFile:
@@ -178,6 +182,20 @@ class UnlockedFile:
 
     def _tail_key(self, index: int, variant: EncryptionVariant) -> bytes | None:
         return self._ring.get(self._keys[index], variant.encrypted_key)
+
+    def for_stripes(self, schema: Schema) -> UnlockedFile:
+        """What it takes to read stripes, and no statistics; `schema` is an equal one that files may share."""
+        tail = self.stored_tail
+        encryption = tail.footer.encryption
+        if encryption is not None:
+            variants = (replace(one, stripe_statistics=(), file_statistics=b"") for one in self._variants)
+            encryption = replace(encryption, variants=tuple(variants))
+        footer = replace(
+            tail.footer, schema=schema, encryption=encryption, statistics=StatisticsList(()), user_metadata={}
+        )
+        return UnlockedFile(
+            replace(tail, footer=footer, metadata=None, stripe_statistics=None, ending=b""), self._ring
+        )
 
     # --- stripes -----------------------------------------------------------------------------------
 
@@ -246,18 +264,17 @@ class UnlockedFile:
         clear = parse_stripe_statistics(self.stored_tail, bytes(data[split:]))
         if not self.form.variant_of:
             return clear
-        footer = self.stored_tail.footer
         self._check_room()
-        blank = [b""] * footer.schema.column_count
-        rows = [[*one.serialized, *blank[len(one.serialized) :]] for one in clear]
-        rows += ([*blank] for _ in range(len(footer.stripes) - len(rows)))
-        encrypted = self._column_statistics(data[:split])
-        for column in self.form.variant_of:
-            of_stripes = encrypted.get(column, ())
-            for stripe, row in enumerate(rows):
-                # Without statistics of its own, nothing is known: the clear ones are those of the mask.
-                row[column] = of_stripes[stripe] if stripe < len(of_stripes) else b""
-        return tuple(StatisticsList(tuple(row)) for row in rows)
+        encrypted = {column: each for column, each in self._column_statistics(data[:split]).items() if each}
+        count = max(len(clear), *map(len, encrypted.values()), 0)
+        blank = StatisticsList(())
+        found: list[StatisticsList] = []
+        for stripe in range(count):
+            known = {column: each[stripe] for column, each in encrypted.items() if stripe < len(each)}
+            row = clear[stripe] if stripe < len(clear) else blank
+            # Without statistics of its own, nothing is known: the clear ones are those of the mask.
+            found.append(row.overlaid(known, self.form.variant_of))
+        return tuple(found)
 
     def _check_room(self) -> None:
         """A file claims stripes and columns for nothing: by each other, no more than clear ones could be."""
@@ -289,22 +306,23 @@ class UnlockedFile:
         return found
 
     def _file_statistics(self) -> StatisticsList:
-        statistics = self.stored_tail.footer.statistics
+        footer = self.stored_tail.footer
+        found: dict[FileColumn, bytes] = {}
         room = MESSAGE_CAP_BYTES  # for all of them together, as for those that stand in the clear
         for index, variant in enumerate(self._variants):
-            if self.form.variant_of.get(variant.root) != index:
+            if self.form.variant_of.get(variant.root) != index or not variant.file_statistics:
                 continue
-            count = self.stored_tail.footer.schema.types[variant.root].last_column_id - variant.root + 1
-            serialized: Sequence[bytes] = (b"",) * count
-            if variant.file_statistics:
-                encrypted = memoryview(variant.file_statistics)
-                kind = StreamKind.FILE_STATISTICS
-                message = self._decrypted(index, variant.root, kind, encrypted, room)
-                room -= len(message)
-                with _naming(self._keys[index]):
-                    serialized = parse_file_statistics(message, count)
-            statistics = statistics.overlaid(variant.root, serialized)
-        return statistics
+            count = footer.schema.types[variant.root].last_column_id - variant.root + 1
+            encrypted = memoryview(variant.file_statistics)
+            kind = StreamKind.FILE_STATISTICS
+            message = self._decrypted(index, variant.root, kind, encrypted, room)
+            room -= len(message)
+            with _naming(self._keys[index]):
+                serialized = parse_file_statistics(message, count)
+            found.update(
+                zip(map(FileColumn, range(variant.root, variant.root + count)), serialized, strict=True)
+            )
+        return footer.statistics.overlaid(found, self.form.variant_of)
 
     def _decrypted(
         self, index: int, column: FileColumn, kind: StreamKind, data: memoryview, cap_bytes: int

@@ -83,7 +83,8 @@ class EncodeOptions:
     faster. `dictionary_threshold` is the largest share of different texts that keeps a dictionary. `blooms`
     has the share of false positives of each column with a filter; `original_blooms` writes their older form,
     too. `zone` is that of TIMESTAMP columns; `hybrid` writes days before 1582-10-15 in the Julian calendar.
-    `encrypted` has the roots of encrypted columns, none within another, in the order of their variants.
+    `encrypted` has the roots of encrypted columns, in the order of their variants, `masked` those of columns
+    that are written as masks leave them; none lies within another.
     """
 
     compression: Compression = Compression.ZSTD
@@ -97,6 +98,7 @@ class EncodeOptions:
     zone: ZoneRules = UTC
     hybrid: bool = False
     encrypted: Mapping[FileColumn, EncryptedRoot] = field(default_factory=dict)
+    masked: Mapping[FileColumn, Mask] = field(default_factory=dict)
 
     @property
     def version_1(self) -> bool:

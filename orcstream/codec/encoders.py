@@ -33,6 +33,7 @@ from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.structure import EncodingKind, StreamKind
 from orcstream.codec.temporal import UTC, units_of
 from orcstream.column_statistics import ColumnStatistics
+from orcstream.encryption import Mask
 from orcstream.schema import Kind, Type, decimal_shape
 
 __all__ = ["RootStruct", "encoder_of"]
@@ -50,9 +51,45 @@ def encoder_of(type_: Type, options: EncodeOptions) -> SubtreeEncoder:
     encrypted = options.encrypted.get(type_.column_id)
     if encrypted is not None:
         return _TwoForms(type_, options, encrypted)
+    mask = options.masked.get(type_.column_id)
+    if mask is not None:
+        return _Masked(type_, options, mask)
     if is_decimal64(type_, decimal64=options.decimal64):
         return _ShortDecimals(type_, options)
     return _ENCODERS[type_.kind](type_, options)
+
+
+class _Masked:
+    """A column that is written as its mask leaves it."""
+
+    def __init__(self, type_: Type, options: EncodeOptions, mask: Mask) -> None:
+        self._masking = mask_of(type_, mask, options.zone)
+        self._encoder = encoder_of(type_, replace(options, encrypted={}, masked={}))
+
+    def begin_group(self) -> None:
+        self._encoder.begin_group()
+
+    def add(self, field: Field, vector: Vector) -> None:
+        for start in range(0, vector.length, _MASKED_ROWS):
+            some = vector.slice(start, min(vector.length, start + _MASKED_ROWS))
+            self._encoder.add(field, self._masking.apply(field, some))
+
+    def end_group(self) -> None:
+        self._encoder.end_group()
+
+    def compress(self, compressor: Compressor | None) -> None:
+        self._encoder.compress(compressor)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._encoder.size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self._encoder.held_bytes
+
+    def finish(self, compressor: Compressor | None) -> list[EncodedColumn]:
+        return self._encoder.finish(compressor)
 
 
 class _TwoForms:
@@ -64,8 +101,7 @@ class _TwoForms:
 
     def __init__(self, type_: Type, options: EncodeOptions, encrypted: EncryptedRoot) -> None:
         self._variant = encrypted.variant
-        self._masking = mask_of(type_, encrypted.mask, options.zone)
-        self._masked = encoder_of(type_, replace(options, encrypted={}, blooms={}))
+        self._masked = _Masked(type_, replace(options, blooms={}), encrypted.mask)
         self._values = encoder_of(type_, replace(options, encrypted={}))
 
     def begin_group(self) -> None:
@@ -73,9 +109,7 @@ class _TwoForms:
         self._values.begin_group()
 
     def add(self, field: Field, vector: Vector) -> None:
-        for start in range(0, vector.length, _MASKED_ROWS):
-            some = vector.slice(start, min(vector.length, start + _MASKED_ROWS))
-            self._masked.add(field, self._masking.apply(field, some))
+        self._masked.add(field, vector)
         self._values.add(field, vector)
 
     def end_group(self) -> None:

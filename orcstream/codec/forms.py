@@ -73,12 +73,19 @@ class FileForm:
         variants = encryption.variants if encryption is not None else ()
         self.variant_of: dict[FileColumn, int] = {}
         encrypted: set[FileColumn] = set()
+        # One look at each tree, however many variants there are of it: a file may list any number.
+        opened: dict[FileColumn, int | None] = {}
         for index, variant in enumerate(variants):
-            last = schema.types[variant.root].last_column_id
-            for column in map(FileColumn, range(variant.root, last + 1)):
-                encrypted.add(column)
-                if index in open_variants:
-                    self.variant_of.setdefault(column, index)
+            if opened.setdefault(variant.root, None) is None and index in open_variants:
+                opened[variant.root] = index
+        for root, first in sorted(
+            opened.items(), key=lambda item: len(variants) if item[1] is None else item[1]
+        ):
+            columns = list(map(FileColumn, range(root, schema.types[root].last_column_id + 1)))
+            encrypted.update(columns)
+            if first is not None:
+                for column in columns:
+                    self.variant_of.setdefault(column, first)
         self.encrypted = frozenset(encrypted)
 
     def is_masked(self, column: FileColumn) -> bool:

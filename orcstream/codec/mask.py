@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -31,7 +31,7 @@ from orcstream.schema import FileColumn, Kind, Type
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Masking", "data_mask", "mask_columns", "mask_of", "mask_text", "parse_mask"]
+__all__ = ["Masking", "data_mask", "mask_of", "mask_text", "parse_mask"]
 
 _HEXADECIMAL_BYTES = 64
 # What the first two parameters of "redact" do when they are not given: upper-case letters, and the year.
@@ -138,24 +138,6 @@ def _is_plain(character: str) -> bool:
 
 
 # --- vectors ---------------------------------------------------------------------------------------
-
-
-def mask_columns(field: Field, vector: Vector, maskings: Mapping[FileColumn, Masking]) -> Vector:
-    """A vector with some columns of its tree masked, by their ids; the others share its memory."""
-    own = maskings.get(field.type.column_id)
-    if own is not None:
-        return own.apply(field, vector)
-    first, last = field.type.column_id, field.type.last_column_id
-    if not any(first < column <= last for column in maskings):
-        return vector
-    fields, parts = field.children, vector.children
-    if field.format == "+m":  # whose keys and values are those of a struct that is no column
-        (entries,) = vector.children
-        fields, parts = fields[0].children, entries.children
-    masked = tuple(mask_columns(child, part, maskings) for child, part in zip(fields, parts, strict=True))
-    if field.format == "+m":
-        masked = (replace(entries, children=masked),)
-    return replace(vector, children=masked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -92,10 +92,14 @@ class StatisticsList:
     def __len__(self) -> int:
         return len(self.serialized)
 
-    def overlaid(self, first: int, serialized: Sequence[bytes]) -> StatisticsList:
-        """With those of the columns from `first` on in place of what is there; b"" says nothing."""
-        filled = self.serialized + (b"",) * (first + len(serialized) - len(self.serialized))
-        return StatisticsList((*filled[:first], *serialized, *filled[first + len(serialized) :]))
+    def overlaid(self, columns: Mapping[FileColumn, bytes], unknown: Container[FileColumn]) -> StatisticsList:
+        """With those of `columns` in place of what is there, and nothing (b"") of those that are unknown."""
+        filled = [b"" if column in unknown else one for column, one in enumerate(self.serialized)]
+        if columns:
+            filled += [b""] * (max(columns) + 1 - len(filled))
+        for column, serialized in columns.items():
+            filled[column] = serialized
+        return StatisticsList(tuple(filled))
 
     def get(self, column: int) -> ColumnStatistics | None:
         """The statistics of a column; None where the file has none."""
@@ -467,7 +471,7 @@ def _stripe_variants(
         StripeVariant(
             variant.root,
             tuple(_stream(stream, index) for stream in part.streams),
-            _encodings(part.encoding, schema.types[variant.root :]),
+            _encodings(part.encoding, schema.types[variant.root : variant.root + len(part.encoding)]),
         )
         for index, (variant, part) in enumerate(zip(variants, message.encryption, strict=True))
     )

@@ -83,17 +83,17 @@ def plan_rekeying(
 ) -> list[Rekeyed]:
     """The encrypted streams of a stripe, ascending; keys are local ones, by variant.
 
-    Raises `Unsupported` for a stream of an unknown kind, whose counter is not known either.
+    Raises Unsupported for streams of a later format, whose counters are not known.
     """
     found: list[Rekeyed] = []
     for stream, range_ in stream_ranges(stripe, footer):
         if stream.variant is not None and range_.length:
             if stream.kind is StreamKind.UNKNOWN:
                 raise Unsupported(
-                    "an encrypted stream of an unknown kind, which cannot be given another key",
+                    "an encrypted stream of a kind that is not known cannot be given another key",
                     reason="unknown_stream",
+                    column=stream.column,
                     stripe=stripe.index,
-                    file_offset=range_.start,
                 )
             old = stream_cipher(
                 old_keys[stream.variant], stream.column, stream.kind, stripe.encrypt_stripe_id or 1

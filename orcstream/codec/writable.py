@@ -59,6 +59,8 @@ def _unwritable(
     field: Field, vector: Vector, path: tuple[str, ...], options: EncodeOptions, *, is_row: bool = True
 ) -> Iterator[_Found]:
     """The first value of each column that cannot be written; its row where rows are those of the data."""
+    if field.type.column_id in options.masked:
+        return  # is not written
     check = _CHECKS.get(field.type.kind)
     if check is not None:
         row, why = check(field, vector, options)

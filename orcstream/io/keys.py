@@ -35,6 +35,7 @@ __all__ = [
     "HadoopKeyProvider",
     "InMemoryKeyProvider",
     "KeyProvider",
+    "check_provider",
     "open_keys",
     "read_key_file",
 ]
@@ -78,6 +79,15 @@ class KeyProvider(Protocol):
         """Give back connections; may be called again."""
 
 
+def check_provider(given: object, name: str) -> None:
+    """Raises `UsageError` where the option `name` is neither a key provider nor None."""
+    if given is not None and not hasattr(given, "decrypt_local_key"):
+        raise UsageError(
+            f"{name} must be a key provider, not {type(given).__name__}; orcstream.io.keys has some, and "
+            "open_keys there makes one from text"
+        )
+
+
 class InMemoryKeyProvider:
     """Master keys in memory: for tests, development, and keys that come from elsewhere.
 
@@ -92,9 +102,11 @@ class InMemoryKeyProvider:
     def add_key(self, name: str, key: bytes, version: int = 0) -> None:
         """Add a version of a key: 16 bytes make an AES-128 one, 32 an AES-256 one.
 
-        Raises `UsageError` for keys of other lengths, and versions that are not after those of that name.
+        Raises `UsageError` for keys that are not so many bytes, and versions that are not after those of that
+        name.
         """
-        if len(key) not in _ALGORITHMS:
+        given: Any = key
+        if not isinstance(given, bytes) or len(key) not in _ALGORITHMS:
             raise UsageError(f"the key {name!r} must be 16 or 32 bytes")
         newest = max(self._keys.get(name, ()), default=-1)
         if type(version) is not int or version <= newest:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import aiohttp
 import anyio
 import yarl
+from aiobotocore.session import AioSession
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.utils import get_environ_proxies
@@ -97,6 +98,8 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
     filesystem = S3FileSystem(asynchronous=True, skip_instance_cache=True, **arguments)
     # The scheduler tries again; attempts inside attempts multiply their waits.
     filesystem.retries = 1
+    if filesystem.session is None:
+        filesystem.session = _new_session(filesystem.kwargs)
     await filesystem.set_session()
     try:
         _leave_bodies_to_tls(filesystem._s3.meta)
@@ -110,6 +113,19 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
             await filesystem._s3creator.__aexit__(None, None, None)
         raise
     return S3Client(filesystem, session)
+
+
+# What botocore's own files say of AWS's services, by where they are. To read them takes 60 ms.
+_loaders: dict[str | None, Any] = {}
+
+
+def _new_session(options: Mapping[str, Any]) -> AioSession:
+    """A session as s3fs would make it; but those files are read for the first one only."""
+    session = AioSession(**options)
+    place = session.get_config_variable("data_path")
+    loader = _loaders.setdefault(place, session.get_component("data_loader"))
+    session.register_component("data_loader", loader)
+    return session
 
 
 def _leave_bodies_to_tls(meta: Any) -> None:

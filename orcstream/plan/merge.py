@@ -94,6 +94,12 @@ class FileMerger:
         return self._first is None
 
     @property
+    def schema(self) -> Schema:
+        """That of the first file, and of all in shape."""
+        assert self._first is not None, "no file was added"
+        return self._first.footer.schema
+
+    @property
     def stripe_count(self) -> int:
         return len(self._stripes)
 

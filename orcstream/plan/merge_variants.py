@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from orcstream.codec.annotations import renamed_keys
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import MAX_STRIPE_ID
-from orcstream.codec.metadata import StatisticsList
+from orcstream.codec.metadata import MESSAGE_CAP_BYTES, StatisticsList
 from orcstream.codec.sealing import seal_statistics
 from orcstream.codec.structure import Encryption, EncryptionVariant
 from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger
-from orcstream.plan.tail import Tail
+from orcstream.plan.tail import METADATA_CAP_BYTES, Tail
 from orcstream.schema import FileColumn, Schema, Type
 
 __all__ = ["NOTHING_OPENED", "NewKeys", "OpenedStatistics", "VariantMerger"]
+
+# What it takes at most to say how long the statistics of one stripe are.
+_LENGTH_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,11 @@ class VariantMerger:
 
     def __init__(self, rename: Mapping[str, str] | None) -> None:
         self.rename = rename
+        self.key_names: set[str] = set()
+        """Those of the master keys that the files have."""
         self._encryption: Encryption | None = None
         self._columns: list[list[list[bytes]]] = []
+        self._bytes: list[list[int]] = []
         self._merged: list[ColumnMerger] = []
 
     @property
@@ -94,22 +100,38 @@ class VariantMerger:
         return renamed_keys(schema, self.rename or {})
 
     def add(self, tail: Tail, opened: OpenedStatistics) -> None:
-        """Append a file whose shape is that of the first."""
+        """Append a file whose shape is that of the first.
+
+        Raises `Unsupported` where there are more statistics than anybody would read.
+        """
         footer = tail.footer
         if footer.encryption is None:
             return
+        self.key_names.update(footer.encryption.keys[one.key].name for one in footer.encryption.variants)
         trees = [_tree(footer.schema.types, variant) for variant in footer.encryption.variants]
         if self._encryption is None:
             self._encryption = footer.encryption
             self._columns = [[[] for _ in tree] for tree in trees]
+            self._bytes = [[0] * len(tree) for tree in trees]
             self._merged = [ColumnMerger() for _ in trees]
-        for tree, columns, merged in zip(trees, self._columns, self._merged, strict=True):
+        for tree, columns, sizes, merged in zip(trees, self._columns, self._bytes, self._merged, strict=True):
             found = [opened.of_file.get(type_.column_id) for type_ in tree]
             known = [one for one in found if one is not None and one.value_count is not None]
             merged.add(known if len(known) == len(tree) else None, footer.row_count)
-            for type_, parts in zip(tree, columns, strict=True):
-                for stripe in range(len(footer.stripes)):
-                    parts.append(_of(opened.of_stripes, stripe, type_.column_id))
+            for place, (type_, parts) in enumerate(zip(tree, columns, strict=True)):
+                found_here = [
+                    _of(opened.of_stripes, stripe, type_.column_id) for stripe in range(len(footer.stripes))
+                ]
+                parts += found_here
+                sizes[place] += sum(len(part) + _LENGTH_BYTES for part in found_here)
+        if any(max(sizes) > MESSAGE_CAP_BYTES for sizes in self._bytes) or (
+            sum(map(sum, self._bytes)) > METADATA_CAP_BYTES
+        ):
+            raise Unsupported(
+                "the encrypted statistics of so many stripes are longer than what is read of them: merge "
+                "fewer files",
+                reason="metadata_too_large",
+            )
 
     def ending(
         self, new: NewKeys, stripe_count: int, block_size: int, compressor: Compressor | None

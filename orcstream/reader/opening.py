@@ -16,7 +16,7 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.growing_source import GrowingSource, flush_length_url
-from orcstream.io.keys import KeyProvider
+from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import cost_of, open_source, strip_credentials
@@ -132,8 +132,7 @@ class OpenOptions:
                 load_zone(name)
         times = FileTimes(timezone, default_timezone, calendar)
         required = required_keys(require_keys)
-        if keys is not None and not hasattr(keys, "decrypt_local_key"):
-            raise UsageError(f"keys must be a key provider, not {type(keys).__name__}; see orcstream.io.keys")
+        check_provider(keys, "keys")
         return cls(storage_options, IoOptions.of(io_options), times, keys, required)
 
 

@@ -18,7 +18,7 @@ from orcstream.encryption import Encrypt
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.keys import KeyProvider
+from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.sink import open_sink
 from orcstream.schema import Schema
 from orcstream.writer.file_keys import current_keys, draw_keys
@@ -118,12 +118,12 @@ def create(
         encrypt=() if encrypt is None else encrypt,
         masks=masks,
     )
+    check_provider(keys, "keys")
     if options.encrypt and keys is None:
         raise UsageError("encrypted columns need keys: give create() a key provider")
     found = None if schema is None else without_encryption(schema_of(schema))
     if found is not None:
         options.encode_options(found)
-        options.maskings(found)
     metadata = metadata_of(user_metadata or {})
     place = Place(url, overwrite, growing, storage_options, options.sink_options(sink_options))
     return Creating(place, found, options, metadata, keys)

@@ -24,6 +24,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from orcstream.codec.discretion import discreetly
 from orcstream.codec.grouping import joined, keeps_little
 from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
 from orcstream.codec.row_gathering import RowGatherer
@@ -229,7 +230,8 @@ class Ingester:
         """The data, checked and split; runs on threads. The queue has room for several parts."""
         waiting: _Part | None = None
         source = data if isinstance(data, UserData) else UserData(data)
-        for rows in source.vectors(partitioner.schema):
+        batches = source.vectors(partitioner.schema)
+        for rows in discreetly(batches, partitioner.schema, self._encode_options):
             check_writable(rows, self._encode_options, lossy_timestamps=self._lossy_timestamps)
             each = max(1, rows.size_bytes // max(1, rows.row_count))
             most_rows = max(1, self._options.memory_limit // 8 // each)
@@ -255,7 +257,9 @@ class Ingester:
         partitioner = Partitioner(schema, template.columns, keep=options.keep_partition_columns)
         # Raises for a schema that the other options do not fit.
         creating = options.new_file("file:///", partitioner.file_schema)
-        self._encode_options = creating.options.encode_options(partitioner.file_schema)
+        creating.options.encode_options(partitioner.file_schema)
+        # By the columns of the data, which have other numbers than those of the files.
+        self._encode_options = creating.options.encode_options(schema)
         self._lossy_timestamps = creating.options.lossy_timestamps
         self._workers = Workers(creating.options.threads, creating.options.new_compressor)
         # A character may take so many bytes in a path.

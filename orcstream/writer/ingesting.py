@@ -96,8 +96,14 @@ def ingest(
         file_schema = Partitioner(found, template.columns, keep=keep_partition_columns).file_schema
     first = new_file("file:///", file_schema)
     for column in template.columns:
-        if {column, (column,)} & set(first.options.encrypted_names):
-            raise UsageError(f"the column {column!r} cannot be encrypted: the names of files have its values")
+        for what, names in (
+            ("encrypted", first.options.encrypted_names),
+            ("masked", first.options.masks or ()),
+        ):
+            if {column, (column,)} & set(names):
+                raise UsageError(
+                    f"the column {column!r} cannot be {what}: the names of files have its values"
+                )
     options = IngestOptions(
         template=template,
         keep_partition_columns=keep_partition_columns,

@@ -105,8 +105,8 @@ async def merge(
     Encrypted files go together where the same columns are encrypted with the same keys. `keys` must have all
     of them, for the statistics. Stripes stay as they are, under the local keys that they have; with `rekey`,
     they are encrypted anew, under one new local key for each column, which the current versions of the master
-    keys protect, or of those that a dictionary (old names to new ones) says. `target_keys` is where the new
-    keys are, `keys` unless given.
+    keys protect, or of those that a dictionary (old names to new ones) says; an old name that no file has is
+    a `UsageError`. `target_keys` is where the new keys are, `keys` unless given.
 
     `user_metadata` replaces what the files say under these names. `progress` is called with the bytes of
     stripes that are written and those that will be. `target_storage_options` are `storage_options` unless
@@ -247,7 +247,7 @@ class _Merge:
         self._files.append(url)
         secret = None
         if file is not None and self._rekeying.renews:
-            secret = SecretStripes(file, first, self._rekeying.limiter)
+            secret = SecretStripes(file.for_stripes(self._merger.schema), first, self._rekeying.limiter)
         self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, secret))
         return None
 
@@ -314,6 +314,7 @@ class _Merge:
                 data = await one.secret.renewed(data, piece.range, self._new_keys.local, fetcher)
             one.left_count -= 1
             if one.left_count == 0:
+                one.secret = None
                 await one.source.verify()
                 await one.aclose()
         return data
@@ -382,7 +383,10 @@ class _Piece:
 
     @property
     def held_bytes(self) -> int:
-        return 0 if self.by_store else self.range.length
+        if self.by_store:
+            return 0
+        # What is encrypted anew stands in memory twice.
+        return self.range.length * (1 if self.input.secret is None else 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from orcstream.codec.bloom_build import bloom_size, can_have_bloom
 from orcstream.codec.compression import Compression, Compressor
 from orcstream.codec.encoder import EncodeOptions, EncryptedRoot
-from orcstream.codec.mask import Masking, mask_of, parse_mask
+from orcstream.codec.mask import mask_of, parse_mask
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
@@ -150,6 +150,7 @@ class WriteOptions:
             zone=load_zone(self.timezone),
             hybrid=self.calendar == "hybrid",
             encrypted=self._encrypted(schema),
+            masked=self._masked(schema),
         )
 
     def _block_bytes(self, column_count: int) -> int:
@@ -183,13 +184,12 @@ class WriteOptions:
             found[type_.column_id] = share
         return found
 
-    def maskings(self, schema: Schema) -> dict[FileColumn, Masking]:
+    def _masked(self, schema: Schema) -> dict[FileColumn, Mask]:
         """The columns that are written as masks leave them, and not otherwise.
 
         Raises UsageError for columns that are not there, and those that are encrypted or masked besides.
         """
-        zone = load_zone(self.timezone)
-        found: dict[FileColumn, Masking] = {}
+        found: dict[FileColumn, Mask] = {}
         taken = {column: str(self.encrypted_names) for column in self._encrypted(schema)}
         for name, mask in (self.masks or {}).items():
             type_ = _column(schema, name)
@@ -198,7 +198,7 @@ class WriteOptions:
                 if high <= schema.types[low].last_column_id:
                     raise UsageError(f"the column {name!r} is masked, and a part of it or all by {named} too")
             taken[type_.column_id] = repr(name)
-            found[type_.column_id] = mask_of(type_, _mask(mask), zone)
+            found[type_.column_id] = _mask(mask)
         return found
 
     def _encrypted(self, schema: Schema) -> dict[FileColumn, EncryptedRoot]:

@@ -6,8 +6,10 @@ how bytes are copied.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -17,7 +19,7 @@ from orcstream.codec.sealing import Rekeyed, plan_rekeying, rekey
 from orcstream.codec.structure import StripeInformation
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import UsageError
-from orcstream.io.keys import KeyProvider
+from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.plan.merge_variants import NewKeys, VariantMerger
 from orcstream.plan.messages import parse_footer
 from orcstream.plan.tail import Tail
@@ -54,8 +56,15 @@ class Rekeying:
         return file
 
     async def draw(self, variants: VariantMerger) -> NewKeys | None:
-        """A new local key for each variant; None where nothing is encrypted."""
-        provider = self.target or self.keys
+        """A new local key for each variant; None where nothing is encrypted.
+
+        Raises `UsageError` for old names that no file has: their columns would keep the keys that they have.
+        """
+        unknown = sorted(set(self.rename or ()) - variants.key_names)
+        if unknown:
+            names = ", ".join(map(repr, sorted(variants.key_names))) or "no key"
+            raise UsageError(f"rekey has {unknown[0]!r}, and the files are encrypted with {names}")
+        provider = self.keys if self.target is None else self.target
         if provider is None or not variants.keys:
             return None
         current: dict[str, EncryptionKey] = {}
@@ -75,7 +84,11 @@ def rekeying_of(
     keys: KeyProvider | None, rekey: bool | Mapping[str, str], target: KeyProvider | None
 ) -> Rekeying:
     """What `merge` was told, checked. Raises UsageError."""
-    if not isinstance(rekey, bool | Mapping):
+    check_provider(keys, "keys")
+    check_provider(target, "target_keys")
+    given: Any = rekey
+    names = [*given, *given.values()] if isinstance(given, Mapping) else []
+    if not isinstance(given, bool | Mapping) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"rekey is True, or a dictionary of old and new names of keys, not {rekey!r:.80}")
     if rekey is not False and keys is None:
         raise UsageError("rekey needs keys: what is encrypted has to be opened first")
@@ -85,26 +98,32 @@ def rekeying_of(
     return Rekeying(keys, target, rename)
 
 
-@dataclass(slots=True)
+# Stripes whose streams are remembered: those across the borders of pieces that are under way.
+_REMEMBERED = 16
+
+
 class SecretStripes:
     """The stripes of one file on their way to new keys; its first becomes the result's stripe `first`."""
 
-    file: UnlockedFile
-    first: int
-    limiter: anyio.CapacityLimiter
-    _planned: dict[int, Sequence[Rekeyed]] = field(default_factory=dict)
-    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    def __init__(self, file: UnlockedFile, first: int, limiter: anyio.CapacityLimiter) -> None:
+        self._file = file
+        self._first = first
+        self._limiter = limiter
+        self._stripes = sorted(file.tail.footer.stripes, key=lambda stripe: stripe.offset)
+        self._planned: dict[int, Sequence[Rekeyed]] = {}
+        self._lock = anyio.Lock()
 
     async def renewed(
         self, data: memoryview, place: ByteRange, new_keys: Mapping[int, bytes], fetcher: TailFetcher
     ) -> memoryview:
         """Bytes of the file with what is encrypted of them under the new keys."""
         streams: list[Rekeyed] = []
-        for stripe in self.file.tail.footer.stripes:
-            if stripe.range.start < place.stop and place.start < stripe.range.stop:
-                streams += await self._plan(stripe, new_keys, fetcher, RangeBuffer(place, data))
+        at = bisect_right(self._stripes, place.start, key=lambda stripe: stripe.range.stop)
+        while at < len(self._stripes) and self._stripes[at].offset < place.stop:
+            streams += await self._plan(self._stripes[at], new_keys, fetcher, RangeBuffer(place, data))
+            at += 1
         # Each piece is there twice meanwhile.
-        return await anyio.to_thread.run_sync(rekey, data, place, streams, limiter=self.limiter)
+        return await anyio.to_thread.run_sync(rekey, data, place, streams, limiter=self._limiter)
 
     async def _plan(
         self,
@@ -114,18 +133,24 @@ class SecretStripes:
         held: RangeBuffer,
     ) -> Sequence[Rekeyed]:
         async with self._lock:
-            if stripe.index not in self._planned:
-                wanted = stripe.footer_range
-                if held.range.start <= wanted.start and wanted.stop <= held.range.stop:
-                    buffer = held
-                else:
-                    (buffer,) = await fetcher.fetch([wanted])
-                footer = parse_footer(self.file.tail, stripe, buffer.view(wanted))
-                self._planned[stripe.index] = plan_rekeying(
-                    stripe,
-                    footer,
-                    self.file.local_keys(stripe, every=True),
-                    new_keys,
-                    self.first + stripe.index + 1,
-                )
-            return self._planned[stripe.index]
+            found = self._planned.get(stripe.index)
+            if found is not None:
+                return found
+            wanted = stripe.footer_range
+            if held.range.start <= wanted.start and wanted.stop <= held.range.stop:
+                buffer = held
+            else:
+                (buffer,) = await fetcher.fetch([wanted])
+            found = plan_rekeying(
+                stripe,
+                parse_footer(self._file.tail, stripe, buffer.view(wanted)),
+                self._file.local_keys(stripe, every=True),
+                new_keys,
+                self._first + stripe.index + 1,
+            )
+            if stripe.range.start < held.range.start or held.range.stop < stripe.range.stop:
+                # Pieces come about in order, so that the oldest is not needed any more.
+                if len(self._planned) >= _REMEMBERED:
+                    del self._planned[min(self._planned)]
+                self._planned[stripe.index] = found
+            return found

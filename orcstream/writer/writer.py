@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from types import TracebackType
@@ -21,15 +21,15 @@ import anyio
 
 from orcstream.codec.annotations import without_encryption
 from orcstream.codec.compression import Compressor
+from orcstream.codec.discretion import discreetly
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.codec.mask import Masking, mask_columns
 from orcstream.codec.variants import NO_KEYS, FileKeys
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
-from orcstream.schema import FileColumn, Schema
+from orcstream.schema import Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import Outlet
@@ -71,7 +71,6 @@ class OrcWriter:
         self._workers = workers or Workers(options.threads, options.new_compressor)
         self._outflow = Outflow(outlet.write)
         self._encoder: FileEncoder | None = None
-        self._maskings: Mapping[FileColumn, Masking] = {}
         self._stripe: StripeEncoder | None = None
         self._state: _State = "open"
         self._busy = False
@@ -154,7 +153,7 @@ class OrcWriter:
                 return 0  # rows that come later say the schema
             encoder = self._encoder or await self._first(source)
             count = 0
-            batches = source.vectors(encoder.schema)
+            batches = discreetly(source.vectors(encoder.schema), encoder.schema, encoder.options)
             while (rows := await self._workers.run(lambda: self._next(batches, encoder.options))) is not None:
                 with self._failing():
                     await self._encode(encoder, rows)
@@ -179,7 +178,6 @@ class OrcWriter:
         return self._encoder
 
     def _new_encoder(self, schema: Schema, options: EncodeOptions) -> FileEncoder:
-        self._maskings = self._options.maskings(schema)
         return FileEncoder(
             schema,
             options,
@@ -191,10 +189,6 @@ class OrcWriter:
     def _next(self, batches: Iterator[IngestedRows], options: EncodeOptions) -> IngestedRows | None:
         rows = next(batches, None)
         if rows is not None:
-            if self._maskings:
-                pairs = zip(rows.fields, rows.vectors, strict=True)
-                masked = tuple(mask_columns(field, vector, self._maskings) for field, vector in pairs)
-                rows = replace(rows, vectors=masked)
             check_writable(rows, options, lossy_timestamps=self._options.lossy_timestamps)
         return rows
 

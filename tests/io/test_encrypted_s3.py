@@ -49,7 +49,11 @@ async def write(store: SinkStore, name: str, encrypt: list[Encrypt], *, rows: in
 async def read(store: SinkStore, name: str, **options: Any) -> pa.Table:
     url = store.url_of(name)
     async with orcstream.open(
-        url, storage_options=store.options, keys=CountedKeys(), require_keys=True
+        url,
+        storage_options=store.options,
+        io_options={"adaptive": False},
+        keys=CountedKeys(),
+        require_keys=True,
     ) as file:
         return pa.table(await file.read(**options))
 

@@ -100,7 +100,7 @@ def test_masked_copy(files: tuple[str, str], tmp_path: Path, capfd: pytest.Captu
     place, keys = files
     copy = tmp_path / "copy.orc"
     options = ["--mask", "redact,`__#`,`_`,`0:0`:id,ssn", "--mask", "sha256:`a.b`", "--compression", "lz4"]
-    assert main(["mask", place, str(copy), "--keys", keys, *options]) == 0
+    assert main(["mask", place, str(copy), "--keys", keys, "--decrypt", *options]) == 0
     printed = capfd.readouterr()
     assert printed.err.startswith(f"{copy}: 3 rows in 1 stripe, ")
     with blocking.open(copy) as file:
@@ -127,13 +127,50 @@ def test_copy_with_other_keys(
     assert rows_of(capfd.readouterr().out) == [{**row, "a.b": None} for row in ROWS]
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["mask", "--mask", "nullify:id"], "ssn, a.b, n.c"),
+        (["mask", "--mask", "nullify:ssn", "--encrypt", "top:`a.b`"], "n.c"),
+        (["mask", "--mask", "nullify:n,ssn", "--columns", "n,ssn,`a.b`"], "a.b"),
+        (["convert"], "ssn, a.b, n.c"),
+        (["convert", "--columns", "n.c,id"], "n.c"),
+        (["convert", "--encrypt", "pii:ssn,`a.b`"], "n.c"),
+    ],
+)
+def test_what_was_encrypted_is_not_written_in_the_clear_unasked(
+    files: tuple[str, str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    options: list[str],
+    shown: str,
+) -> None:
+    place, keys = files
+    target = tmp_path / "target.orc"
+    command = [options[0], place, str(target), "--keys", keys, *options[1:]]
+    assert main(command) == 2
+    message = capfd.readouterr().err
+    assert f"would be written in the clear: {shown}; --encrypt or --mask them" in message
+    assert not target.exists()
+    assert main([*command, "--decrypt"]) == 0
+    assert target.exists()
+
+
+@pytest.mark.parametrize("options", [["--keys", "KEYS", "--columns", "id"], [], ["--mask", "nullify:ssn"]])
+def test_what_is_hidden_or_left_out_needs_no_word(
+    files: tuple[str, str], tmp_path: Path, options: list[str]
+) -> None:
+    given = [files[1] if option == "KEYS" else option for option in options]
+    assert main(["convert", files[0], str(tmp_path / "target.orc"), *given]) == 0
+
+
 def test_converted_and_encrypted(
     files: tuple[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source, target = tmp_path / "people.csv", tmp_path / "target.orc"
     source.write_text("id,ssn\n1,078-05-1120\n")
     assert main(["convert", str(source), str(target), "--encrypt", "pii:ssn"]) == 2
-    assert "keys" in capfd.readouterr().err
+    assert "--encrypt needs --keys" in capfd.readouterr().err
     assert not target.exists()
     assert main(["convert", str(source), str(target), "--encrypt", "pii:ssn", "--keys", files[1]]) == 0
     assert b"078-05" not in target.read_bytes()

@@ -586,6 +586,9 @@ def test_encryption_needs_keys() -> None:
         orcstream.create(io.BytesIO(), SCHEMA, encrypt=ENCRYPT)
     with pytest.raises(UsageError, match="key provider"):
         orcstream.ingest("memory://a/{uuid}.orc", SCHEMA, encrypt=ENCRYPT)
+    path: Any = "keys.json"
+    with pytest.raises(UsageError, match=r"must be a key provider, not str.*open_keys"):
+        orcstream.create(io.BytesIO(), SCHEMA, encrypt=ENCRYPT, keys=path)
 
 
 def test_keys_alone_do_nothing() -> None:
@@ -609,6 +612,14 @@ def test_columns_in_the_names_of_files_cannot_be_encrypted(name: Any, keep: bool
                 keep_partition_columns=keep,
                 **options,
             )
+
+
+@pytest.mark.parametrize("name", ["id", ("id",)])
+def test_columns_in_the_names_of_files_cannot_be_masked(name: Any) -> None:
+    with pytest.raises(UsageError, match="'id' cannot be masked"):
+        orcstream.ingest(
+            "memory://a/id={id}/{uuid}.orc", SCHEMA, keep_partition_columns=True, masks={name: "nullify"}
+        )
 
 
 def test_blocking(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from orcstream.codec.forms import FileForm
 from orcstream.codec.metadata import RowIndex
+from orcstream.codec.sealing import plan_rekeying
 from orcstream.codec.structure import (
     ColumnEncoding,
     EncodingKind,
@@ -21,6 +23,7 @@ from orcstream.codec.structure import (
     StripeVariant,
 )
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
+from orcstream.errors import Unsupported
 from orcstream.schema import FileColumn, Schema
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:int,d:int>>")
@@ -136,3 +139,47 @@ def test_index_in_the_clear_alone() -> None:
     found = FileForm(ENCRYPTION, SCHEMA, (0, 2)).of_stripe(STRIPE, footer, LOCAL)
     indexes = [(s.column, s.information.variant) for s in found.streams if s.kind is StreamKind.ROW_INDEX]
     assert indexes == [(0, None), (1, None), (2, 0), (3, 0), (4, 0)]
+
+
+def test_many_variants_of_one_tree_cost_no_more_than_one() -> None:
+    """A few bytes name a variant, and another few a column: both together must not be multiplied."""
+    count = 20_000
+    schema = Schema.parse(f"struct<{','.join(f'c{number}:int' for number in range(count))}>")
+    variants = (EncryptionVariant(FileColumn(0), 0, b"", (), b""),) * count
+    started = time.process_time()
+    form = FileForm(Encryption((), KEYS, variants, KeyProviderKind.HADOOP), schema, range(7, count))
+    assert time.process_time() - started < 5, "the product takes minutes"
+    assert len(form.encrypted) == count + 1
+    assert set(form.variant_of.values()) == {7}
+
+
+@pytest.mark.parametrize(
+    ("roots", "open_variants", "expected"),
+    [
+        ((2, 3), (0, 1), {2: 0, 3: 0, 4: 0}),
+        ((3, 2), (0, 1), {3: 0, 2: 1, 4: 1}),
+        ((2, 3), (1,), {3: 1}),
+        ((2, 3, 2), (1, 2), {3: 1, 2: 2, 4: 2}),
+    ],
+)
+def test_one_encrypted_column_within_another(
+    roots: tuple[int, ...], open_variants: tuple[int, ...], expected: dict[int, int]
+) -> None:
+    """No writer makes it; the first variant that opens is that of each column all the same."""
+    variants = tuple(EncryptionVariant(FileColumn(root), 0, b"", (), b"") for root in roots)
+    form = FileForm(Encryption((), KEYS, variants, KeyProviderKind.HADOOP), SCHEMA, open_variants)
+    assert form.variant_of == expected
+    assert form.encrypted == {2, 3, 4}
+
+
+def test_streams_of_a_later_format_within_a_variant_take_up_room() -> None:
+    first, *others = FOOTER.variants
+    later = replace(first, streams=(*first.streams, stream(StreamKind.UNKNOWN, 3, 2, 0)))
+    placeholder = replace(FOOTER.streams[-1], length=9)
+    footer = replace(FOOTER, streams=(*FOOTER.streams[:-1], placeholder), variants=(later, *others))
+    form = FileForm(ENCRYPTION, SCHEMA, (0, 2)).of_stripe(STRIPE, footer, LOCAL)
+    assert StreamKind.UNKNOWN not in [one.kind for one in form.streams]
+    (last,) = [one for one in form.streams if (one.kind, one.column) == (StreamKind.DATA, 1)]
+    assert last.range.start == 100 + 5 + 7 + 4 + 3 + 2 + 3
+    with pytest.raises(Unsupported, match="cannot be given another key"):
+        plan_rekeying(STRIPE, footer, LOCAL, LOCAL, 1)

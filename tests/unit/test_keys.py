@@ -40,8 +40,10 @@ async def test_local_keys_are_those_of_the_reference_implementation(length: int)
     assert local.key == cipher.update(local.encrypted) + cipher.finalize()
 
 
-@pytest.mark.parametrize(("key", "version"), [(b"", 0), (bytes(24), 0), (bytes(16), -1), (bytes(16), True)])
-def test_keys_that_are_none(key: bytes, version: int) -> None:
+@pytest.mark.parametrize(
+    ("key", "version"), [(b"", 0), (bytes(24), 0), ("0" * 32, 0), (bytes(16), -1), (bytes(16), True)]
+)
+def test_keys_that_are_none(key: Any, version: int) -> None:
     with pytest.raises(UsageError):
         InMemoryKeyProvider().add_key("pii", key, version)
 

@@ -16,7 +16,7 @@ import orcstream
 from orcstream.codec.compression import Compression
 from orcstream.codec.metadata import Footer, StatisticsList
 from orcstream.codec.metadata_out import statistics_list, tail_bytes
-from orcstream.codec.structure import Calendar, DataMask, Encryption, EncryptionVariant
+from orcstream.codec.structure import Calendar, DataMask, Encryption, EncryptionVariant, StripeInformation
 from orcstream.codec.wire import join_field
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
@@ -220,3 +220,51 @@ async def test_what_is_no_provider() -> None:
 def test_keys_do_not_show() -> None:
     secret = LocalKey(b"wrapped", b"the key itself")
     assert "itself" not in repr(secret)
+
+
+async def test_stripes_without_statistics_take_no_memory_for_their_columns() -> None:
+    """A few bytes name a stripe, and another few a column: both together must not be multiplied."""
+    count = 2_000
+    schema = Schema.parse(f"struct<{','.join(f'c{number}:int' for number in range(count))}>")
+    variant = EncryptionVariant(FileColumn(0), 0, bytes(16), (), b"")
+    stripes = tuple(
+        StripeInformation(number, 3, 0, 0, 0, 0, 0, number + 1, (bytes(16),)) for number in range(count)
+    )
+    footer = Footer(
+        schema=schema,
+        stripes=stripes,
+        row_count=0,
+        row_index_stride=0,
+        statistics=StatisticsList((numbers(9, 99),) * 5),
+        user_metadata={},
+        writer=0,
+        software_version=None,
+        calendar=Calendar.PROLEPTIC_GREGORIAN,
+        encryption=Encryption((), (PII,), (variant,), KeyProviderKind.HADOOP),
+        header_length=3,
+        content_length=3,
+    )
+    clear = (StatisticsList((numbers(9, 99),) * 5),)  # of what the mask left
+    data = b"ORC" + tail_bytes(
+        footer, clear, compression=Compression.NONE, block_size=1 << 18, compressor=None, version=(0, 12)
+    )
+    async with orcstream.open(data, keys=Provider(), require_keys=True) as file:
+        found = await file.stripe_statistics()
+        assert sum(map(len, found)) <= 5
+        for column in range(5):
+            assert (known := found[0].get(column)) is None or known.value_count is None
+            assert (
+                of_file := file._tail.footer.statistics.get(column)
+            ) is None or of_file.value_count is None
+
+
+async def test_an_outage_is_told_at_once_and_not_after_every_other_key() -> None:
+    class Down(Provider):
+        async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:  # noqa: ARG002
+            if key == TOP:
+                raise SourceError("the store is down")
+            await anyio.sleep(3600)
+            raise AssertionError
+
+    with anyio.fail_after(5), pytest.raises(SourceError, match="is down"):
+        await orcstream.open(FILE, keys=Down())
