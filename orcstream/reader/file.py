@@ -57,10 +57,10 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
     def __iter__(self) -> Iterator[str]:
         names = Counter(".".join(path) for path, _ in self._schema.walk() if path)
         for path, type_ in self._schema.walk():
-            name = ".".join(path)
-            # Names that occur twice cannot be looked up; the statistics are there by column id.
-            if path and names[name] == 1 and type_.column_id < len(self._statistics):
-                yield name
+            # Names that occur twice cannot be looked up, nor what is below; it is there by column id.
+            is_known = all(names[".".join(path[: depth + 1])] == 1 for depth in range(len(path)))
+            if path and is_known and type_.column_id < len(self._statistics):
+                yield ".".join(path)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -26,10 +26,11 @@ from orcstream.reader.stripes import FileTimes, StripeStarter
 from orcstream.unlocking import KeyRing, UnlockedFile
 from tests.support.read_sources import sample
 from tests.support.reference import rle_v2
-from tests.support.reference.builder import FileBuilder, Stream
+from tests.support.reference.builder import FileBuilder, Options, Stream
 from tests.support.reference.columns import Encoder, make_file
 from tests.support.reference.reader import DATA as DATA_KIND
 from tests.support.reference.reader import DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
+from tests.support.reference.statistics import honest
 from tests.support.reference.types import T
 
 DATA = sample(3, 20)
@@ -307,3 +308,11 @@ async def test_memory_left_behind_goes_back_when_nothing_is_open(monkeypatch: py
         assert retained_bytes() > 0
     await anyio.sleep(0.01)
     assert retained_bytes() == 0
+
+
+async def test_statistics_by_name_leave_out_what_no_name_leads_to() -> None:
+    """Two columns of one name, and what is below them, though the names there differ."""
+    lists = T("struct", (T("array", (T("int"),)), T("map", (T("int"), T("int"))), T("int")), ("l", "l", "i"))
+    rows = [([1], [(2, 3)], 4)]
+    async with orcstream.open(make_file(lists, rows, options=Options(statistics=honest))) as file:
+        assert list(dict(file.statistics)) == ["i"]
