@@ -64,16 +64,17 @@ class _Case:
         self._options = distance.store.storage_options
 
     def figures(self) -> list[Figure]:
-        figures = self._scans("", f", pyarrow {self._pyarrow(None)}")
+        figures = self._scans("", f", pyarrow {self._pyarrow(None)}", *OVER_FETCHING)
         return [*figures, *asyncio.run(self._three_columns()), *asyncio.run(self._first_batch())]
 
     def unbound(self) -> list[Figure]:
-        """The scan without a bound on the link."""
+        """The scan without a bound on the link, to which no floor belongs: decompression alone takes longer."""
         return self._scans(", no bound on the link", "")
 
-    def _scans(self, setting: str, peers: str) -> list[Figure]:
+    def _scans(
+        self, setting: str, peers: str, floor: float | None = None, target: float | None = None
+    ) -> list[Figure]:
         bare, warm, signed, cold = asyncio.run(self._scan_times())
-        floor, target = OVER_FETCHING
         return [
             Figure(
                 "distant",
