@@ -68,7 +68,7 @@ class _Case:
         return [*figures, *asyncio.run(self._three_columns()), *asyncio.run(self._first_batch())]
 
     def unbound(self) -> list[Figure]:
-        """The scan without a bound on the link, to which no floor belongs: decompression alone takes longer."""
+        """The scan without a bound on the link. It has no floor: decompression alone takes longer."""
         return self._scans(", no bound on the link", "")
 
     def _scans(
