@@ -26,6 +26,7 @@ __all__ = [
     "add_rekeying",
     "check_hidden",
     "encryption",
+    "hidden_columns",
     "key_lines",
     "opened",
     "opened_keys",
@@ -157,6 +158,14 @@ def encryption(options: argparse.Namespace) -> tuple[list[orcstream.Encrypt], di
         for column in columns
     ]
     return encrypt, masks
+
+
+def hidden_columns(options: argparse.Namespace) -> frozenset[str]:
+    """The top-level columns that are to be encrypted or masked, or hold what is."""
+    paths = [path for _, columns in (*(options.encrypt or ()), *(options.mask or ())) for path in columns]
+    # A dotted path may also be the name of a column that has a dot.
+    ways = [(path[0],) if isinstance(path, tuple) else (path, path.partition(".")[0]) for path in paths]
+    return frozenset(name for way in ways for name in way)
 
 
 def check_hidden(file: orcstream.OrcFile, schema: orcstream.Schema, options: argparse.Namespace) -> None:
