@@ -279,8 +279,7 @@ class UnlockedFile:
     def _check_room(self) -> None:
         """A file claims stripes and columns for nothing: by each other, no more than clear ones could be."""
         footer = self.stored_tail.footer
-        types = footer.schema.types
-        hidden = sum(types[one.root].last_column_id - one.root + 1 for one in self._variants)
+        hidden = sum(len(footer.schema.types[one.root].column_ids) for one in self._variants)
         if len(footer.stripes) * (footer.schema.column_count + hidden) > METADATA_CAP_BYTES // 2:
             raise Unsupported(
                 f"statistics of {footer.schema.column_count} columns in {len(footer.stripes)} stripes",
@@ -312,16 +311,14 @@ class UnlockedFile:
         for index, variant in enumerate(self._variants):
             if self.form.variant_of.get(variant.root) != index or not variant.file_statistics:
                 continue
-            count = footer.schema.types[variant.root].last_column_id - variant.root + 1
+            columns = footer.schema.types[variant.root].column_ids
             encrypted = memoryview(variant.file_statistics)
             kind = StreamKind.FILE_STATISTICS
             message = self._decrypted(index, variant.root, kind, encrypted, room)
             room -= len(message)
             with _naming(self._keys[index]):
-                serialized = parse_file_statistics(message, count)
-            found.update(
-                zip(map(FileColumn, range(variant.root, variant.root + count)), serialized, strict=True)
-            )
+                serialized = parse_file_statistics(message, len(columns))
+            found.update(zip(columns, serialized, strict=True))
         return footer.statistics.overlaid(found, self.form.variant_of)
 
     def _decrypted(

@@ -81,7 +81,7 @@ class FileForm:
         for root, first in sorted(
             opened.items(), key=lambda item: len(variants) if item[1] is None else item[1]
         ):
-            columns = list(map(FileColumn, range(root, schema.types[root].last_column_id + 1)))
+            columns = schema.types[root].column_ids
             encrypted.update(columns)
             if first is not None:
                 for column in columns:

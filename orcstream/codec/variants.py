@@ -25,7 +25,7 @@ from orcstream.codec.structure import (
     StripeVariant,
 )
 from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey, Mask
-from orcstream.schema import FileColumn, Schema, Type
+from orcstream.schema import FileColumn, Schema
 
 __all__ = ["NO_KEYS", "FileKeys", "FileVariants"]
 
@@ -54,8 +54,8 @@ class FileVariants:
         self._roots = tuple(options.encrypted.values())
         if len(keys.local) != len(self._roots):
             raise ValueError(f"{len(keys.local)} local keys for {len(self._roots)} encrypted columns")
-        self._types = [_types_of(schema, root.root) for root in self._roots]
-        self._statistics = [FileStatistics(types) for types in self._types]
+        trees = [schema.types[root.root].column_ids for root in self._roots]
+        self._statistics = [FileStatistics([schema.types[column] for column in tree]) for tree in trees]
         # What a tail says after so many stripes: one and the same, or its counters would serve twice.
         self._last: tuple[int, Encryption, bytes] | None = None
 
@@ -108,12 +108,12 @@ class FileVariants:
         names = sorted({root.key for root in self._roots})
         variants: list[EncryptionVariant] = []
         pieces: list[bytes] = []
-        for root, types, found in zip(self._roots, self._types, self._statistics, strict=True):
+        for root, found in zip(self._roots, self._statistics, strict=True):
             local = self._keys.local[root.variant]
             sealed = seal_statistics(
                 root.variant,
                 root.root,
-                [found.of_column(index) for index in range(len(types))],
+                found.of_columns(),
                 found.of_all().serialized,
                 key=local.key,
                 stripe_count=stripe_count,
@@ -150,7 +150,3 @@ def _masks_of(roots: Sequence[EncryptedRoot]) -> tuple[DataMask, ...]:
         columns.setdefault(root.mask, []).append(root.root)
     ordered = sorted(columns.items(), key=lambda item: (item[0].name, item[0].parameters))
     return tuple(data_mask(mask, tuple(sorted(found))) for mask, found in ordered)
-
-
-def _types_of(schema: Schema, root: FileColumn) -> Sequence[Type]:
-    return schema.types[root : schema.types[root].last_column_id + 1]

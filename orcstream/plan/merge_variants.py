@@ -21,7 +21,7 @@ from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail
-from orcstream.schema import FileColumn, Schema, Type
+from orcstream.schema import FileColumn, Schema
 
 __all__ = ["NOTHING_OPENED", "NewKeys", "OpenedStatistics", "VariantMerger"]
 
@@ -108,20 +108,18 @@ class VariantMerger:
         if footer.encryption is None:
             return
         self.key_names.update(footer.encryption.keys[one.key].name for one in footer.encryption.variants)
-        trees = [_tree(footer.schema.types, variant) for variant in footer.encryption.variants]
+        trees = [footer.schema.types[variant.root].column_ids for variant in footer.encryption.variants]
         if self._encryption is None:
             self._encryption = footer.encryption
             self._columns = [[[] for _ in tree] for tree in trees]
             self._bytes = [[0] * len(tree) for tree in trees]
             self._merged = [ColumnMerger() for _ in trees]
         for tree, columns, sizes, merged in zip(trees, self._columns, self._bytes, self._merged, strict=True):
-            found = [opened.of_file.get(type_.column_id) for type_ in tree]
+            found = [opened.of_file.get(column) for column in tree]
             known = [one for one in found if one is not None and one.value_count is not None]
             merged.add(known if len(known) == len(tree) else None, footer.row_count)
-            for place, (type_, parts) in enumerate(zip(tree, columns, strict=True)):
-                found_here = [
-                    _of(opened.of_stripes, stripe, type_.column_id) for stripe in range(len(footer.stripes))
-                ]
+            for place, (column, parts) in enumerate(zip(tree, columns, strict=True)):
+                found_here = [_of(opened.of_stripes, stripe, column) for stripe in range(len(footer.stripes))]
                 parts += found_here
                 sizes[place] += sum(len(part) + _LENGTH_BYTES for part in found_here)
         if any(max(sizes) > MESSAGE_CAP_BYTES for sizes in self._bytes) or (
@@ -167,10 +165,6 @@ class VariantMerger:
                 )
             )
         return Encryption(encryption.masks, tuple(keys), tuple(variants), new.provider), b"".join(pieces)
-
-
-def _tree(types: Sequence[Type], variant: EncryptionVariant) -> Sequence[Type]:
-    return types[variant.root : types[variant.root].last_column_id + 1]
 
 
 def _of(stripes: Sequence[StatisticsList], stripe: int, column: FileColumn) -> bytes:
