@@ -8,8 +8,7 @@ piece, after compression. Specification: "Column Encryption".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encoder import EncodedColumn, EncodedStream, EncodeOptions, EncryptedRoot
@@ -24,22 +23,10 @@ from orcstream.codec.structure import (
     StreamInformation,
     StripeVariant,
 )
-from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey, Mask
+from orcstream.encryption import FileKeys, Mask
 from orcstream.schema import FileColumn, Schema
 
-__all__ = ["NO_KEYS", "FileKeys", "FileVariants"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileKeys:
-    """The keys of one file: the master keys by name, and a local key for each variant."""
-
-    provider: KeyProviderKind = KeyProviderKind.UNKNOWN
-    keys: Mapping[str, EncryptionKey] = field(default_factory=dict)
-    local: tuple[LocalKey, ...] = ()
-
-
-NO_KEYS = FileKeys()
+__all__ = ["FileVariants"]
 
 
 class FileVariants:
@@ -52,8 +39,8 @@ class FileVariants:
         self._options = options
         self._keys = keys
         self._roots = tuple(options.encrypted.values())
-        if len(keys.local) != len(self._roots):
-            raise ValueError(f"{len(keys.local)} local keys for {len(self._roots)} encrypted columns")
+        if len(keys.keys) != len(self._roots):
+            raise ValueError(f"{len(keys.keys)} local keys for {len(self._roots)} encrypted columns")
         trees = [schema.types[root.root].column_ids for root in self._roots]
         self._statistics = [FileStatistics([schema.types[column] for column in tree]) for tree in trees]
         # What a tail says after so many stripes: one and the same, or its counters would serve twice.
@@ -62,12 +49,12 @@ class FileVariants:
     @property
     def encrypted_keys(self) -> tuple[bytes, ...]:
         """The local keys as files hold them."""
-        return tuple(local.encrypted for local in self._keys.local)
+        return self._keys.encrypted
 
     def encrypt(self, column: EncodedColumn, stripe_id: int) -> EncodedColumn:
         """The column with its streams encrypted in place, if it belongs to a variant."""
         if column.variant is not None:
-            key = self._keys.local[column.variant].key
+            key = self._keys.keys[column.variant][1].key
             for stream in (*column.index, *column.data):
                 kind = stream.information.kind
                 _encrypt(stream, stream_cipher(key, column.column, kind, stripe_id))
@@ -105,11 +92,11 @@ class FileVariants:
         return self._last[1:]
 
     def _new_tail(self, stripe_count: int, compressor: Compressor | None) -> tuple[Encryption, bytes]:
-        names = sorted({root.key for root in self._roots})
+        keys = sorted({key for key, _ in self._keys.keys}, key=lambda key: (key.name, key.version))
         variants: list[EncryptionVariant] = []
         pieces: list[bytes] = []
         for root, found in zip(self._roots, self._statistics, strict=True):
-            local = self._keys.local[root.variant]
+            key, local = self._keys.keys[root.variant]
             sealed = seal_statistics(
                 root.variant,
                 root.root,
@@ -121,12 +108,10 @@ class FileVariants:
                 compressor=compressor,
             )
             pieces.append(sealed.data)
-            key = names.index(root.key)
             variants.append(
-                EncryptionVariant(root.root, key, local.encrypted, sealed.streams, sealed.of_file)
+                EncryptionVariant(root.root, keys.index(key), local.encrypted, sealed.streams, sealed.of_file)
             )
-        keys = tuple(self._keys.keys[name] for name in names)
-        encryption = Encryption(_masks_of(self._roots), keys, tuple(variants), self._keys.provider)
+        encryption = Encryption(_masks_of(self._roots), tuple(keys), tuple(variants), self._keys.provider)
         return encryption, b"".join(pieces)
 
 

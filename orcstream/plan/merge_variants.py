@@ -17,13 +17,13 @@ from orcstream.codec.encryption import MAX_STRIPE_ID
 from orcstream.codec.metadata import MESSAGE_CAP_BYTES, StatisticsList
 from orcstream.codec.sealing import seal_statistics
 from orcstream.codec.structure import Encryption, EncryptionVariant
-from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey
+from orcstream.encryption import EncryptionKey, FileKeys
 from orcstream.errors import Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail
 from orcstream.schema import FileColumn, Schema
 
-__all__ = ["NOTHING_OPENED", "NewKeys", "OpenedStatistics", "VariantMerger"]
+__all__ = ["NOTHING_OPENED", "OpenedStatistics", "VariantMerger"]
 
 # What it takes at most to say how long the statistics of one stripe are.
 _LENGTH_BYTES = 6
@@ -40,24 +40,6 @@ class OpenedStatistics:
 NOTHING_OPENED = OpenedStatistics(StatisticsList(()), ())
 
 
-@dataclass(frozen=True, slots=True)
-class NewKeys:
-    """For each variant, a master key and a local key that nothing was encrypted with so far."""
-
-    provider: KeyProviderKind
-    keys: tuple[tuple[EncryptionKey, LocalKey], ...]
-
-    @property
-    def local(self) -> Mapping[int, bytes]:
-        """The local keys by variant."""
-        return {variant: local.key for variant, (_, local) in enumerate(self.keys)}
-
-    @property
-    def encrypted(self) -> tuple[bytes, ...]:
-        """The local keys as files hold them."""
-        return tuple(local.encrypted for _, local in self.keys)
-
-
 class VariantMerger:
     """The variants of the result. `rename` has new names of master keys, None where stripes keep theirs."""
 
@@ -69,10 +51,6 @@ class VariantMerger:
         self._columns: list[list[list[bytes]]] = []
         self._bytes: list[list[int]] = []
         self._merged: list[ColumnMerger] = []
-
-    @property
-    def provider(self) -> KeyProviderKind:
-        return self._encryption.key_provider if self._encryption is not None else KeyProviderKind.UNKNOWN
 
     @property
     def keys(self) -> list[EncryptionKey]:
@@ -132,7 +110,7 @@ class VariantMerger:
             )
 
     def ending(
-        self, new: NewKeys, stripe_count: int, block_size: int, compressor: Compressor | None
+        self, new: FileKeys, stripe_count: int, block_size: int, compressor: Compressor | None
     ) -> tuple[Encryption, bytes]:
         """What the footer says, and the encrypted statistics of the stripes.
 

@@ -19,6 +19,7 @@ import anyio.abc
 import anyio.to_thread
 
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
+from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.clients import keep_clients
@@ -28,7 +29,7 @@ from orcstream.io.retry import RetryPolicy
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source, strip_credentials
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
-from orcstream.plan.merge_variants import NOTHING_OPENED, NewKeys, OpenedStatistics
+from orcstream.plan.merge_variants import NOTHING_OPENED, OpenedStatistics
 from orcstream.plan.tail import MAGIC, Tail, parse_stripe_statistics
 from orcstream.tails import read_tail
 from orcstream.unlocking import UnlockedFile
@@ -176,7 +177,7 @@ class _Merge:
         progress: Progress | None,
     ) -> None:
         self._rekeying = rekeying
-        self._new_keys: NewKeys | None = None
+        self._new_keys: FileKeys = NO_KEYS
         self._urls = urls
         self._storage_options = storage_options
         self._options = options
@@ -254,7 +255,7 @@ class _Merge:
     async def draw_keys(self) -> None:
         """New local keys, where there are encrypted columns."""
         self._new_keys = await self._rekeying.draw(self._merger.variants)
-        if self._new_keys is not None and self._rekeying.renews:
+        if self._new_keys.keys and self._rekeying.renews:
             self._merger.renew(self._new_keys)
 
     # --- stripes -----------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ class _Merge:
             fetcher = _Fetcher(one.source, RetryPolicy.of(self._options))
             (buffer,) = await fetcher.fetch([piece.range])
             data = buffer.view(piece.range)
-            if one.secret is not None and self._new_keys is not None:
+            if one.secret is not None:
                 data = await one.secret.renewed(data, piece.range, self._new_keys.local, fetcher)
             one.left_count -= 1
             if one.left_count == 0:
