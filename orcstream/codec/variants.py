@@ -15,11 +15,10 @@ from orcstream.codec.encoder import EncodedColumn, EncodedStream, EncodeOptions,
 from orcstream.codec.encryption import StreamCipher, stream_cipher
 from orcstream.codec.file_statistics import FileStatistics
 from orcstream.codec.mask import data_mask
-from orcstream.codec.sealing import seal_statistics
+from orcstream.codec.sealing import VariantStatistics, seal
 from orcstream.codec.structure import (
     DataMask,
     Encryption,
-    EncryptionVariant,
     StreamInformation,
     StripeVariant,
 )
@@ -92,27 +91,17 @@ class FileVariants:
         return self._last[1:]
 
     def _new_tail(self, stripe_count: int, compressor: Compressor | None) -> tuple[Encryption, bytes]:
-        keys = sorted({key for key, _ in self._keys.keys}, key=lambda key: (key.name, key.version))
-        variants: list[EncryptionVariant] = []
-        pieces: list[bytes] = []
-        for root, found in zip(self._roots, self._statistics, strict=True):
-            key, local = self._keys.keys[root.variant]
-            sealed = seal_statistics(
-                root.variant,
-                root.root,
-                found.of_columns(),
-                found.of_all().serialized,
-                key=local.key,
-                stripe_count=stripe_count,
-                block_size=self._options.block_size,
-                compressor=compressor,
-            )
-            pieces.append(sealed.data)
-            variants.append(
-                EncryptionVariant(root.root, keys.index(key), local.encrypted, sealed.streams, sealed.of_file)
-            )
-        encryption = Encryption(_masks_of(self._roots), tuple(keys), tuple(variants), self._keys.provider)
-        return encryption, b"".join(pieces)
+        return seal(
+            _masks_of(self._roots),
+            self._keys,
+            (
+                VariantStatistics(root.root, found.of_columns(), found.of_all().serialized)
+                for root, found in zip(self._roots, self._statistics, strict=True)
+            ),
+            stripe_count=stripe_count,
+            block_size=self._options.block_size,
+            compressor=compressor,
+        )
 
 
 def _streams_of(columns: Sequence[EncodedColumn]) -> tuple[StreamInformation, ...]:

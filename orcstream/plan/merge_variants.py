@@ -15,8 +15,8 @@ from orcstream.codec.annotations import renamed_keys
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import MAX_STRIPE_ID
 from orcstream.codec.metadata import MESSAGE_CAP_BYTES, StatisticsList
-from orcstream.codec.sealing import seal_statistics
-from orcstream.codec.structure import Encryption, EncryptionVariant
+from orcstream.codec.sealing import VariantStatistics, seal
+from orcstream.codec.structure import Encryption
 from orcstream.encryption import EncryptionKey, FileKeys
 from orcstream.errors import Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger
@@ -122,27 +122,19 @@ class VariantMerger:
             raise Unsupported(
                 f"{stripe_count} stripes with encrypted columns: merge fewer files", reason="too_many_stripes"
             )
-        keys = sorted({key for key, _ in new.keys}, key=lambda key: (key.name, key.version))
-        variants: list[EncryptionVariant] = []
-        pieces: list[bytes] = []
-        for index, (variant, (key, local)) in enumerate(zip(encryption.variants, new.keys, strict=True)):
-            sealed = seal_statistics(
-                index,
-                variant.root,
-                self._columns[index],
-                self._merged[index].serialized().serialized,
-                key=local.key,
-                stripe_count=stripe_count,
-                block_size=block_size,
-                compressor=compressor,
-            )
-            pieces.append(sealed.data)
-            variants.append(
-                EncryptionVariant(
-                    variant.root, keys.index(key), local.encrypted, sealed.streams, sealed.of_file
+        return seal(
+            encryption.masks,
+            new,
+            (
+                VariantStatistics(variant.root, columns, merged.serialized().serialized)
+                for variant, columns, merged in zip(
+                    encryption.variants, self._columns, self._merged, strict=True
                 )
-            )
-        return Encryption(encryption.masks, tuple(keys), tuple(variants), new.provider), b"".join(pieces)
+            ),
+            stripe_count=stripe_count,
+            block_size=block_size,
+            compressor=compressor,
+        )
 
 
 def _of(stripes: Sequence[StatisticsList], stripe: int, column: FileColumn) -> bytes:
