@@ -259,13 +259,21 @@ class UnlockedFile:
 
     def stripe_statistics(self, data: memoryview) -> tuple[StatisticsList, ...]:
         """The statistics of each stripe from the bytes of `statistics_range`."""
-        metadata_bytes = self.stored_tail.postscript.metadata_length
-        split = len(data) - metadata_bytes
-        clear = parse_stripe_statistics(self.stored_tail, bytes(data[split:]))
+        return self.opened_statistics(data, self.clear_statistics(data))
+
+    def clear_statistics(self, data: memoryview) -> tuple[StatisticsList, ...]:
+        """Those that stand in the clear, of what masks left where columns are encrypted."""
+        return parse_stripe_statistics(self.stored_tail, bytes(data[self._clear_start(data) :]))
+
+    def opened_statistics(
+        self, data: memoryview, clear: tuple[StatisticsList, ...]
+    ) -> tuple[StatisticsList, ...]:
+        """Those of the form that is read, where the `clear_statistics` of the same bytes are known."""
         if not self.form.variant_of:
             return clear
         self._check_room()
-        encrypted = {column: each for column, each in self._column_statistics(data[:split]).items() if each}
+        known_here = self._column_statistics(data[: self._clear_start(data)])
+        encrypted = {column: each for column, each in known_here.items() if each}
         count = max(len(clear), *map(len, encrypted.values()), 0)
         blank = StatisticsList(())
         found: list[StatisticsList] = []
@@ -275,6 +283,9 @@ class UnlockedFile:
             # Without statistics of its own, nothing is known: the clear ones are those of the mask.
             found.append(row.overlaid(known, self.form.variant_of))
         return tuple(found)
+
+    def _clear_start(self, data: memoryview) -> int:
+        return len(data) - self.stored_tail.postscript.metadata_length
 
     def _check_room(self) -> None:
         """A file claims stripes and columns for nothing: by each other, no more than clear ones could be."""

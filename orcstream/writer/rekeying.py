@@ -47,11 +47,9 @@ class Rekeying:
         """Whether stripes are encrypted anew."""
         return self.rename is not None
 
-    async def unlocked(self, tail: Tail) -> UnlockedFile | None:
-        """An encrypted file with all that it hides; None for one that hides nothing, or without keys."""
-        if self.keys is None or tail.footer.encryption is None:
-            return None
-        file = await UnlockedFile.unlocked(tail, KeyRing(self.keys, required=True))
+    async def unlocked(self, tail: Tail) -> UnlockedFile:
+        """A file with all that it hides; without `keys`, as it stands in the clear."""
+        file = await UnlockedFile.unlocked(tail, KeyRing(self.keys, required=self.keys is not None))
         if self.renews:
             await file.unlock_stripes(tail.footer.stripes, every=True)
         return file
