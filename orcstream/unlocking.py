@@ -383,8 +383,8 @@ def _encrypted_columns(
     found = []
     for root, keys in sorted(keys_of.items()):
         opened = form.variant_of.get(root)
-        key = keys[opened] if opened in keys else next(iter(keys.values()))
-        is_open = not form.is_masked(root)
+        key = next(iter(keys.values())) if opened is None else keys[opened]
+        is_open = opened is not None
         refusals = [refusal.message for key in keys.values() if (refusal := ring.refusal(key)) is not None]
         found.append(
             EncryptedColumn(
