@@ -101,7 +101,7 @@ def _gateway() -> Any:
         port=0,
         jarpath=str(next(_jars().glob("py4j*.jar"))),
         classpath=f"{_compiled()}{os.pathsep}{_jars()}/*",
-        javaopts=["-Xmx1g", "-XX:+UseSerialGC", "-Duser.timezone=UTC", "-Dlog4j2.level=ERROR", *opens],
+        javaopts=["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", "-Dlog4j2.level=ERROR", *opens],
         java_path=_tool("java"),
         die_on_exit=True,
         enable_auth=True,
