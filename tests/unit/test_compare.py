@@ -22,9 +22,9 @@ def again(value: Any) -> Any:
         return Union(value.tag, again(value.value))
     if isinstance(value, tuple | list):
         return type(value)(map(again, value))
-    if isinstance(value, float | Decimal):
-        return type(value)(repr(value) if isinstance(value, float) else value.as_tuple())
-    return value
+    if isinstance(value, float):
+        return float(repr(value))
+    return Decimal(str(value)) if isinstance(value, Decimal) else value
 
 
 def changed(type_: T, value: Any) -> Any:
