@@ -36,6 +36,8 @@ TIMEOUT_S = 120
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Rows are many small objects: by default, the collector takes as long as what makes and compares them.
+    gc.set_threshold(10_000)
     config.addinivalue_line("markers", "corpus: needs the corpus of foreign files (ORCSTREAM_CORPUS)")
     config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
 
