@@ -347,7 +347,10 @@ def _java(version: int) -> Trust:
         }  # ORC-517: bounds of decimal64 include a 0 that did not occur, or miss values
     else:
         bounds = _BOUNDED
-    return Trust(counts=True, bounds=bounds, blooms=_HASHED, original_blooms=original)
+    # Before 1.6.0 texts of CHAR were hashed as they were handed in, neither padded nor cut.
+    return Trust(
+        counts=True, bounds=bounds, blooms=_HASHED, original_blooms=original, char_blooms=version >= 9
+    )
 
 
 def _cpp(software_version: str | None) -> Trust:

@@ -81,11 +81,15 @@ class Question:
             and (leaf.type.kind is not Kind.BYTE or trust.byte_blooms)
             and (hashes := hashes_of(leaf.type, leaf.literals)) is not None
         )
+        self._ascii = all(isinstance(x, bytes) and x.isascii() for x in leaf.literals)
         # Those of the literals that were asked for last: mostly the same ones for the next group.
         self._hashed: tuple[tuple[int, int], Hashes | None] = ((0, len(leaf.literals)), hashes)
 
     def believes(self, bloom: BloomIndex) -> bool:
         """Whether the filters of a column may be asked this."""
+        if self.kind == "string" and not bloom.utf8 and not self._ascii:
+            # Java hashed text in the charset of its machine then (ORC-101); only ASCII is the same in all of them.
+            return False
         return (
             self.can_hash
             and self.kind is not None

@@ -19,6 +19,7 @@ from orcstream.column_statistics import trust_of
 from orcstream.errors import OrcError
 from orcstream.plan.prune import Outcome
 from orcstream.predicate import Negation, Op
+from orcstream.schema import FileColumn
 from tests.interop import pruning, test_pyarrow_written
 from tests.support import arrow, corpus, java_orc, peers, strategies
 from tests.support.reference.types import struct
@@ -187,6 +188,22 @@ def test_filters_of_small_integers(tmp_path: Path, writer: str) -> None:
     assert list(known.stripes[0].blooms) == [1]
     for (number,) in rows:
         pruning.check(known, known.leaf(("a",), Op.IN, number))
+
+
+@pytest.mark.java
+@pytest.mark.usefixtures("java")
+def test_original_filters_in_the_charset_of_a_jvm(tmp_path: Path) -> None:
+    """They are of the text in the charset of the writer's machine (ORC-101), where US-ASCII is the rule in containers."""
+    path = tmp_path / "a.orc"
+    rows = [("größe",), ("plain",), ("日本",)]
+    options = {"orc.bloom.filter.columns": "a", "orc.bloom.filter.write.version": "original"}
+    java_orc.write(path, struct(a="string"), rows, options=options, charset="US-ASCII")
+    for original in (True, False):
+        known = load(path, original_blooms=original)
+        assert known.stripes[0].blooms[FileColumn(1)].utf8 is not original
+        for (text,) in rows:
+            pruning.check(known, known.leaf(("a",), Op.IN, text.encode()))
+            pruning.check(known, known.leaf(("a",), Op.IN, *sorted((b"other", text.encode()))))
 
 
 @pytest.mark.corpus

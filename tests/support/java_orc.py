@@ -91,7 +91,7 @@ def _compiled() -> Path:
 
 
 @functools.cache
-def _gateway() -> Any:
+def _gateway(charset: str = "UTF-8") -> Any:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     problem = missing()
@@ -101,7 +101,14 @@ def _gateway() -> Any:
         port=0,
         jarpath=str(next(_jars().glob("py4j*.jar"))),
         classpath=f"{_compiled()}{os.pathsep}{_jars()}/*",
-        javaopts=["-Xmx1g", "-XX:+UseSerialGC", "-Duser.timezone=UTC", "-Dlog4j2.level=ERROR", *opens],
+        javaopts=[
+            "-Xmx1g",
+            "-XX:+UseSerialGC",
+            "-Duser.timezone=UTC",
+            f"-Dfile.encoding={charset}",
+            "-Dlog4j2.level=ERROR",
+            *opens,
+        ],
         java_path=_tool("java"),
         die_on_exit=True,
         enable_auth=True,
@@ -126,19 +133,22 @@ def write(
     encrypt: str | None = None,
     masks: str | None = None,
     seed: int | None = None,
+    charset: str = "UTF-8",
 ) -> None:
     """Write rows; `options` are ORC's own (``orc.compress`` and so on).
 
     `encrypt` and `masks` are in ORC's notation: ``key:column,a.b;key:column`` and ``mask,parameter:column``;
-    the newest versions of `keys` encrypt. A `seed` makes local keys, and so files, the same each time.
+    the newest versions of `keys` encrypt. A `seed` makes local keys, and so files, the same each time. Another
+    `charset` than UTF-8 is that of a JVM of its own, and encrypts nothing.
     """
     lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
     conf = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in (options or {}).items()
     }
-    store = _keystore(keys, seed)
-    _gateway().jvm.JavaJudge.write(
+    store = _keystore(keys, seed) if charset == "UTF-8" else None
+    gateway = _gateway() if charset == "UTF-8" else _gateway(charset)
+    gateway.jvm.JavaJudge.write(
         str(path), str(type_), lines, conf, zone, batch_rows, store, encrypt, masks
     )
 

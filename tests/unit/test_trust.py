@@ -69,6 +69,8 @@ def test_filters_of_java() -> None:
         late = {"timestamp"} if encoding else set()
         assert asked == {"integer", "double", "string", "binary", "decimal", "date"} | late
     assert not any(now.believes_bloom(kind, 2, utf8=True) for kind in KINDS), "an encoding of the future"
+    assert now.char_blooms
+    assert not trust_of(0, 8, None, V12).char_blooms, "before 1.6.0, texts were hashed as they were handed in"
     original = {"integer", "double", "date", "binary"}
     assert {kind for kind in KINDS if now.believes_bloom(kind, 1, utf8=False)} == original | {"string"}
     assert {kind for kind in KINDS if old.believes_bloom(kind, 1, utf8=False)} == original
