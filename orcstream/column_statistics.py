@@ -253,8 +253,8 @@ class Trust:
     floating point hold without a sum that proves that there was no NaN. `blooms`: kinds whose filters hold
     in streams of kind BLOOM_FILTER_UTF8, `original_blooms` in those of the original BLOOM_FILTER.
     `bloom_encodings` are those that may be read at all; of timestamps encoding 0 never holds (ORC-135).
-    `char_blooms`: filters of CHAR are of the texts as stored, or all trimmed, or all padded. `byte_blooms`: those
-    of TINYINT are of its values.
+    `char_blooms`: filters of CHAR are of the texts as stored, or all trimmed, or all padded.
+    `byte_blooms`: those of TINYINT are of its values.
     `zone_margin_ns` is how far the wall clock that is delivered may be from the one that statistics of
     TIMESTAMP speak of.
     """
@@ -369,6 +369,6 @@ def _cpp(software_version: str | None) -> Trust:
         bloom_encodings=frozenset((1,)),
         # Of a CHAR it hashes as many bytes as the padded text has, from where the text lay before padding.
         char_blooms=False,
-        # Values of a TINYINT are packed in place before they are hashed: of the first ones of each batch nothing is left.
+        # Values of a TINYINT are packed in place before they are hashed: nothing is left of the first ones.
         byte_blooms=False,
     )

@@ -63,9 +63,9 @@ _FIXED_HOURS = {"EST": -5, "MST": -7, "HST": -10}
 
 @lru_cache(maxsize=512)
 def load_zone(name: str) -> ZoneRules:
-    """The rules of a zone by its tz database name, a fixed offset such as "GMT+08:00", or a short name of Java's.
+    """The rules of a zone: by its tz database name, a short name of Java's, or an offset such as "GMT+08:00".
 
-    Raises `Unsupported` (``unknown_timezone``) for a name that is neither.
+    Raises `Unsupported` (``unknown_timezone``) for a name that is none of these.
     """
     if name in _UTC_NAMES:
         return UTC_RULES

@@ -88,7 +88,7 @@ class Question:
     def believes(self, bloom: BloomIndex) -> bool:
         """Whether the filters of a column may be asked this."""
         if self.kind == "string" and not bloom.utf8 and not self._ascii:
-            # Java hashed text in the charset of its machine then (ORC-101); only ASCII is the same in all of them.
+            # Java hashed text in the charset of its machine (ORC-101); only ASCII is the same in all of them.
             return False
         return (
             self.can_hash

@@ -15,13 +15,16 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from orcstream.column_statistics import trust_of
+import orcstream
+from orcstream.codec.metadata import StatisticsList
+from orcstream.codec.metadata_out import serialize_statistics
+from orcstream.column_statistics import ColumnStatistics, trust_of
 from orcstream.errors import OrcError
 from orcstream.plan.prune import Outcome
 from orcstream.predicate import Negation, Op
 from orcstream.schema import FileColumn
 from tests.interop import pruning, test_pyarrow_written
-from tests.support import arrow, corpus, java_orc, peers, strategies
+from tests.support import arrow, corpus, java_orc, peers, rebuilding, strategies
 from tests.support.reference.types import struct
 
 
@@ -193,7 +196,7 @@ def test_filters_of_small_integers(tmp_path: Path, writer: str) -> None:
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
 def test_original_filters_in_the_charset_of_a_jvm(tmp_path: Path) -> None:
-    """They are of the text in the charset of the writer's machine (ORC-101), where US-ASCII is the rule in containers."""
+    """They are of the text in the charset of the writer's machine (ORC-101): often US-ASCII in containers."""
     path = tmp_path / "a.orc"
     rows = [("größe",), ("plain",), ("日本",)]
     options = {"orc.bloom.filter.columns": "a", "orc.bloom.filter.write.version": "original"}
@@ -204,6 +207,45 @@ def test_original_filters_in_the_charset_of_a_jvm(tmp_path: Path) -> None:
         for (text,) in rows:
             pruning.check(known, known.leaf(("a",), Op.IN, text.encode()))
             pruning.check(known, known.leaf(("a",), Op.IN, *sorted((b"other", text.encode()))))
+
+
+@pytest.mark.parametrize(("writer", "believed"), [(1, True), (3, False), (5, False)])
+def test_times_are_refused_on_statistics_that_hold(tmp_path: Path, writer: int, believed: bool) -> None:
+    """A file says that its times are beyond 64 bits of nanoseconds, and they are not: who says so decides."""
+    path = tmp_path / "a.orc"
+    peers.write_pyorc(path, struct(a="timestamp"), [(0,), (10**18,)], compression=0)
+    parts = rebuilding.Parts(path.read_bytes())
+    (root, _) = parts.tail.footer.statistics.serialized
+    beyond = ColumnStatistics(value_count=2, has_null=False, kind="timestamp", minimum=0, maximum=10**19)
+    statistics = StatisticsList((root, serialize_statistics(beyond)))
+    path.write_bytes(rebuilding.rebuilt(parts, writer=writer, software_version=None, statistics=statistics))
+
+    async def rows() -> int:
+        async with orcstream.open(str(path)) as file:
+            return (await file.read()).num_rows
+
+    if believed:
+        with pytest.raises(orcstream.Unsupported, match="statistics"):
+            anyio.run(rows)
+    else:
+        assert anyio.run(rows) == 2
+
+
+def test_the_last_times_that_fit_are_read(tmp_path: Path) -> None:
+    """Statistics tell the millisecond, of which a part may be beyond 64 bits of nanoseconds."""
+    path = tmp_path / "a.orc"
+    rows = [(-(1 << 63),), ((1 << 63) - 1,)]
+    peers.write_pyorc(path, struct(a="timestamp with local time zone"), rows, compression=0)
+    parts = rebuilding.Parts(path.read_bytes())
+    (root, _) = parts.tail.footer.statistics.serialized
+    first, last = (ms // 10**6 * 10**6 for (ms,) in rows)
+    bounds = ColumnStatistics(
+        value_count=2, has_null=False, kind="timestamp", minimum=first, maximum=last + 999_999
+    )
+    statistics = StatisticsList((root, serialize_statistics(bounds)))
+    path.write_bytes(rebuilding.rebuilt(parts, statistics=statistics))
+    known = load(path)
+    assert known.values["a",] == [one for (one,) in rows]
 
 
 @pytest.mark.corpus

@@ -138,8 +138,8 @@ def write(
     """Write rows; `options` are ORC's own (``orc.compress`` and so on).
 
     `encrypt` and `masks` are in ORC's notation: ``key:column,a.b;key:column`` and ``mask,parameter:column``;
-    the newest versions of `keys` encrypt. A `seed` makes local keys, and so files, the same each time. Another
-    `charset` than UTF-8 is that of a JVM of its own, and encrypts nothing.
+    the newest versions of `keys` encrypt. A `seed` makes local keys, and so files, the same each time.
+    Another `charset` than UTF-8 is that of a JVM of its own, and encrypts nothing.
     """
     lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
     conf = {
@@ -148,9 +148,7 @@ def write(
     }
     store = _keystore(keys, seed) if charset == "UTF-8" else None
     gateway = _gateway() if charset == "UTF-8" else _gateway(charset)
-    gateway.jvm.JavaJudge.write(
-        str(path), str(type_), lines, conf, zone, batch_rows, store, encrypt, masks
-    )
+    gateway.jvm.JavaJudge.write(str(path), str(type_), lines, conf, zone, batch_rows, store, encrypt, masks)
 
 
 def read(path: Path, type_: T, *, keys: Sequence[Key] = ()) -> list[object]:
