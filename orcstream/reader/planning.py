@@ -402,7 +402,7 @@ def _with_row_numbers(root: Type) -> Type:
 def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
     """Refuse before any data is read what the statistics show not to fit the unit.
 
-    Of a bound the millisecond is believed, and that some of it is beyond only where all of it is.
+    Of a bound the millisecond is believed, which is beyond 64 bits where both of its ends are.
     """
     if "timestamp" not in trust_in(tail).bounds:
         return
@@ -413,11 +413,12 @@ def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
             statistics = tail.footer.statistics.get(type_.column_id)
         if statistics is None or statistics.kind != "timestamp":
             continue
-        for bound, nearest in ((statistics.minimum, _MS_NS - 1), (statistics.maximum, 0)):
+        for bound in (statistics.minimum, statistics.maximum):
             if not isinstance(bound, int):
                 continue
-            least = bound // _MS_NS * _MS_NS + nearest
-            if not _fits_int64(least * UNITS[unit] // UNITS["ns"]):
+            first = bound // _MS_NS * _MS_NS
+            ends = ((time * UNITS[unit] // UNITS["ns"]) for time in (first, first + _MS_NS - 1))
+            if not any(map(_fits_int64, ends)):
                 raise Unsupported(
                     f"timestamps that do not fit 64 bits of {unit}, by the file's statistics; "
                     'read with a coarser timestamp_unit=, such as "us"',
