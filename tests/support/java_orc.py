@@ -30,7 +30,9 @@ from typing import Any, NamedTuple
 from tests.support.reference.types import T, Union
 from tests.support.reference.values import NANOS
 
-SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in ("JavaJudge", "JavaEncryption"))
+SOURCES = tuple(
+    Path(__file__).with_name(f"{name}.java") for name in ("JavaJudge", "JavaMasks", "JavaEncryption")
+)
 COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZO", "LZ4", "ZSTD")
 
 
@@ -394,7 +396,7 @@ def mask(
 ) -> list[object]:
     """What Java's data mask makes of values of a type, with the clocks of a zone."""
     lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
-    return _rows(type_, _gateway().jvm.JavaJudge.mask(str(type_), name, list(parameters), lines, zone))
+    return _rows(type_, _gateway().jvm.JavaMasks.mask(str(type_), name, list(parameters), lines, zone))
 
 
 def parse_mask(text: str) -> tuple[str, tuple[str, ...]]:
