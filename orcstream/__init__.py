@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orcstream import blocking, errors, io
+    from orcstream import blocking
+    from orcstream import errors as errors
+    from orcstream import io as io
     from orcstream.batch import Batch, Column, ReadResult, UnionValue
     from orcstream.encryption import Encrypt, Mask
     from orcstream.errors import (

@@ -58,7 +58,11 @@ class HttpStatus(SourceError):
     def reason(self) -> str:
         """The store's code and message, where its answer has them; empty elsewhere."""
         match = _REASON.search(self.body)
-        return " ".join(b": ".join(filter(None, match.groups())).decode(errors="replace").split()) if match else ""
+        return (
+            " ".join(b": ".join(filter(None, match.groups())).decode(errors="replace").split())
+            if match
+            else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -383,7 +383,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _reason(error: Exception) -> str:
-    """The store's code and message behind an error of botocore; the code alone is a status for answers to HEAD."""
+    """The store's code and message behind an error of botocore; answers to HEAD have a status for both."""
     for one in (error, error.__cause__):
         if isinstance(one, ClientError):
             said = one.response.get("Error", {})

@@ -146,8 +146,8 @@ def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
     postscript_length = suffix[-1]
     if postscript_length == 0 or postscript_length + 1 > file_length:
         raise NotOrcFile(
-            f"{_what_else(suffix, file_length)}: the last byte gives the postscript {postscript_length} bytes, "
-            f"in a file of {file_length}",
+            f"{_what_else(suffix, file_length)}: the last byte gives the postscript {postscript_length} "
+            f"bytes, in a file of {file_length}",
             file_offset=file_length - 1,
         )
     if postscript_length + 1 > len(suffix):

@@ -8,12 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import UsageError
 from orcstream.schema import Schema
-from orcstream.writer.creating import Creating, create
+from orcstream.writer.creating import Creating, FileOptions, create
 from orcstream.writer.ingester import IngestedFile, Ingester, IngestOptions
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
 from orcstream.writer.partitions import Partitioner
@@ -40,7 +40,7 @@ def ingest(
     on_file: Callable[[IngestedFile], object] | None = None,
     overwrite: bool = False,
     growing: bool = False,
-    **create_options: Any,
+    **create_options: Unpack[FileOptions],
 ) -> Ingesting:
     """Write rows that arrive over time to many files.
 

@@ -24,7 +24,9 @@ def test_a_prompt_ends_although_a_file_was_read_and_never_closed(tmp_path: Path,
     # them: a file that kept one while nothing was read would keep the program from ending.
     path = tmp_path / "t.orc"
     orcstream.blocking.write(path, [{"a": number} for number in range(1000)])
-    program = f"import orcstream\nf = await orcstream.open({str(path)!r})\n{lines}\nprint('rows:', f.row_count)\n"
+    program = (
+        f"import orcstream\nf = await orcstream.open({str(path)!r})\n{lines}\nprint('rows:', f.row_count)\n"
+    )
     ended = subprocess.run(
         [sys.executable, "-m", "asyncio"],
         input=program,

@@ -294,7 +294,7 @@ def refusal(code: str, message: str) -> bytes:
 
 
 async def refused_with(url: str, options: Mapping[str, Any]) -> OSError:
-    with pytest.raises(OSError) as caught:
+    with pytest.raises((PermissionError, FileNotFoundError)) as caught:
         async with opened(url, options) as source:
             await source.fetch_suffix(10)
     assert caught.value.filename == url
@@ -354,18 +354,18 @@ async def test_without_credentials_it_is_said_what_to_give(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    with pytest.raises(PermissionError, match="no credentials were found: give storage_options key and secret"):
-        if step == "read":
-            await orcstream.open("s3://bucket/a", storage_options={"endpoint_url": range_server.url})
-        else:
-            async with orcstream.create(
-                "s3://bucket/a", storage_options={"endpoint_url": range_server.url}
-            ) as out:
-                await out.write([{"a": 1}])
+    options = {"endpoint_url": range_server.url}
+    made: Any = orcstream.open if step == "read" else orcstream.create
+    with pytest.raises(
+        PermissionError, match="no credentials were found: give storage_options key and secret"
+    ):
+        await made("s3://bucket/a", storage_options=options)
     assert not range_server.requests
 
 
 @pytest.mark.parametrize("make", [orcstream.open, orcstream.create])
 async def test_storage_options_that_s3fs_does_not_know_are_named(make: Any) -> None:
-    with pytest.raises(UsageError, match=r"s3fs knows no 'aws_access_key_id'; storage_options are .*key, secret"):
+    with pytest.raises(
+        UsageError, match=r"s3fs knows no 'aws_access_key_id'; storage_options are .*key, secret"
+    ):
         await make("s3://bucket/a", storage_options={"aws_access_key_id": "a"})

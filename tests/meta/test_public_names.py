@@ -89,7 +89,13 @@ def test_parameters_are_those_of_the_code(heading: str) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["errors.KeyUnavailable", "io.keys.InMemoryKeyProvider", "io.keys.open_keys", "blocking.read", "__version__"],
+    [
+        "errors.KeyUnavailable",
+        "io.keys.InMemoryKeyProvider",
+        "io.keys.open_keys",
+        "blocking.read",
+        "__version__",
+    ],
 )
 def test_modules_that_the_page_names_need_no_import_of_their_own(expression: str) -> None:
     # In a fresh interpreter: whoever imported one of them elsewhere has it as an attribute anyway.
