@@ -20,6 +20,7 @@ from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.sink import open_sink
+from orcstream.pending import Pending
 from orcstream.schema import Schema
 from orcstream.writer.file_keys import current_keys, draw_keys
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, Masks, WriteOptions
@@ -189,8 +190,10 @@ class Place:
         return WholeFile(sink, self.storage_options)
 
 
-class Creating:
+class Creating(Pending):
     """A file about to be written: await it, or enter it. `options` are those of the writer."""
+
+    made_by = "create"
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import UsageError
+from orcstream.pending import Pending
 from orcstream.schema import Schema
 from orcstream.writer.creating import Creating, FileOptions, create
 from orcstream.writer.ingester import IngestedFile, Ingester, IngestOptions
@@ -120,8 +121,10 @@ def ingest(
     return Ingesting(options, found, first)
 
 
-class Ingesting:
+class Ingesting(Pending):
     """An ingest about to begin: await it, or enter it."""
+
+    made_by = "ingest"
 
     def __init__(self, options: IngestOptions, schema: Schema | None, first: Creating) -> None:
         self._options = options
