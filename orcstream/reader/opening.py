@@ -165,13 +165,14 @@ class Opening(Pending):
             await self._file.aclose()
 
     async def _open(self) -> OrcFile:
-        growing = self._growing() if self._poll_s is not None else None
+        poll_s = self._poll_s
+        growing = self._growing() if poll_s is not None else None
         session = Session(growing or await self._open_source(), RetryPolicy.of(self._options.io_options))
         url = session.source.url
         following = None
         try:
-            if growing is not None:
-                following = Following(session, growing, self._poll_s or 1.0)
+            if growing is not None and poll_s is not None:
+                following = Following(session, growing, poll_s)
                 await following.first()
                 tail, cached = following.seen
             elif self._tail is None:
