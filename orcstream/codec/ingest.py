@@ -235,8 +235,8 @@ def _arrays_of(data: Mapping[Any, Any]) -> dict[str, Array]:
             arrays[name] = _objects(values)
         else:
             raise UsageError(
-                f"the column {name!r} is of type {type(values).__name__}, and no array; a row is written in a "
-                "list: [{...}]"
+                f"the column {name!r} is of type {type(values).__name__}, and no array; a row is written in "
+                "a list: [{...}]"
             )
     lengths = {name: array.shape[0] if array.ndim else -1 for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:

@@ -336,7 +336,7 @@ async def test_a_bucket_that_is_not_there_is_told_from_a_key(moto_server: MotoSe
     assert (type(error), error.strerror) == (FileNotFoundError, "No such file or directory")
     error = await refused_with("s3://nowhere/b", moto_server.options)
     assert type(error) is FileNotFoundError
-    assert "NoSuchBucket" in error.strerror
+    assert "NoSuchBucket" in str(error)
 
 
 async def test_writing_to_a_bucket_that_is_not_there(moto_server: MotoServer) -> None:
