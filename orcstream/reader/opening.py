@@ -82,8 +82,9 @@ def open(  # noqa: A001  # the name users expect
     any of this by a timeout of your own: a writer that was killed ends nothing.
 
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail` (for a key, too, that has the
-    right name and is another one), `Unsupported`, `SourceError`, `KeyUnavailable`; `UsageError` for options
-    that cannot be, and for a `tail` that was damaged.
+    right name and length and is another one, where encrypted statistics show it), `Unsupported`,
+    `SourceError`, `KeyUnavailable`; `UsageError` for options that cannot be, and for a `tail` that was
+    damaged.
     """
     options = OpenOptions.of(
         storage_options,
