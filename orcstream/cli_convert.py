@@ -183,6 +183,19 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _check_target(target: str) -> None:
+    """What is written is ORC: under the name of another format nobody would look for it."""
+    shown = strip_credentials(target)
+    if target == STANDARD_INPUT:
+        raise orcstream.UsageError("an ORC file is not written to standard output: name a file", url=shown)
+    if _FORMATS.get(suffixes(target)[0], "orc") != "orc":
+        raise orcstream.UsageError(
+            "what is written is an ORC file, and this is the name of another format; "
+            "`orcstream cat SOURCE`, with --format csv or json, prints the rows of one",
+            url=shown,
+        )
+
+
 def _format(options: argparse.Namespace) -> str:
     found: str | None = _FORMATS.get(options.format or suffixes(options.source)[0])
     shown = strip_credentials(options.source)
@@ -221,6 +234,7 @@ class _Reading:
 async def convert(options: argparse.Namespace) -> None:
     """Convert as asked. Raises what reading and `create` raise."""
     format_ = _format(options)
+    _check_target(options.target)
     target_options = options.target_storage_options
     encrypt, masks = encryption(options)
     async with (

@@ -20,6 +20,7 @@ from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import cost_of, open_source, strip_credentials
+from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
@@ -137,8 +138,10 @@ class OpenOptions:
         return cls(storage_options, IoOptions.of(io_options), times, keys, required)
 
 
-class Opening:
+class Opening(Pending):
     """An open under way: await it, or enter it."""
+
+    made_by = "open"
 
     def __init__(
         self, url: Url, options: OpenOptions, tail: Tail | BytesLike | None, poll_s: float | None = None

@@ -303,6 +303,10 @@ class BatchStream:
         self._busy = False
         self._ended = self._closed = False
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "ended" if self._ended else "open"
+        return f"<BatchStream of {self._url}: {len(self.schema)} columns, {state}>"
+
     @property
     def schema(self) -> Schema:
         """The ORC types of the columns that are read."""

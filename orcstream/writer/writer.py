@@ -80,6 +80,9 @@ class OrcWriter:
         if schema is not None:
             self._encoder = self._new_encoder(schema, options.encode_options(schema))
 
+    def __repr__(self) -> str:
+        return f"<OrcWriter {self.url}: {self.row_count} rows, {self._state}>"
+
     # --- what is known
 
     @property
