@@ -16,7 +16,7 @@ from orcstream.errors import KeyUnavailable
 from orcstream.expr import col
 from orcstream.io.clients import leased_clients
 from tests.support.encrypting import CountedKeys
-from tests.support.s3_proxy import S3_KINDS, Asked, S3Proxy, s3_proxies
+from tests.support.s3_proxy import S3_KINDS, S3Proxy, s3_proxies
 from tests.support.servers import MotoServer
 from tests.support.sink_stores import SinkStore, make_store, s3_store
 
@@ -107,11 +107,6 @@ async def test_what_fails_for_a_key_leaves_nothing(tmp_path: Path, kind: str) ->
     assert leased_clients() == 0
 
 
-def _place(asked: Asked) -> str:
-    """What a request is about: of a presigned one without its signature."""
-    return asked.path.partition("?")[0] if asked.method == "GET" else asked.path
-
-
 async def test_requests_are_those_of_files_in_the_clear(
     s3_proxies: tuple[MotoServer, S3Proxy], tmp_path: Path
 ) -> None:
@@ -122,9 +117,7 @@ async def test_requests_are_those_of_files_in_the_clear(
         found = asked[name] = []
 
         def note(found: list[Counter[str]] = found) -> None:
-            # One that is sent again, because its connection was closed meanwhile, counts once.
-            sent = {(one.method, _place(one), one.headers.get("range")) for one in proxy.asked}
-            found.append(Counter(method for method, _, _ in sent))
+            found.append(Counter(one.method for one in proxy.asked))
             proxy.asked.clear()
 
         await write(store, name, encrypt)
@@ -142,8 +135,11 @@ async def test_requests_are_those_of_files_in_the_clear(
             rekey=bool(encrypt),
         )
         note()
-    assert asked["encrypted.orc"] == asked["plain.orc"]
     written, *reads, joined = asked["plain.orc"]
+    *same, rekeyed = asked["encrypted.orc"]
+    assert same == [written, *reads]
+    # A piece that cuts a stripe is encrypted anew by the stripe's footer, which may come with a later piece.
+    assert rekeyed in (joined, joined + Counter(GET=1))
     assert written["PUT"] >= 2
     assert joined["PUT"] >= 2
     assert all(set(one) == {"GET"} for one in reads)
