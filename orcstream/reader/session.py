@@ -81,6 +81,7 @@ class Session:
         self.source = source
         self.retry = retry
         self.suffix_count = 0
+        self.closing = anyio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks = _Tasks()
         self._scheduler = FetchScheduler(source, self.tasks, retry=retry)
@@ -127,6 +128,7 @@ class Session:
 
     def _begin_close(self) -> asyncio.Task[None]:
         self._closed = True
+        self.closing.set()
         if self._closer is None:
             self._closer = self._loop.create_task(self._close(), name="orcstream close")
             _closing.add(self._closer)

@@ -302,6 +302,7 @@ class BatchStream:
         self._url = url
         self._busy = False
         self._ended = self._closed = False
+        self._looking: anyio.CancelScope | None = None  # for more rows
 
     @property
     def schema(self) -> Schema:
@@ -362,13 +363,24 @@ class BatchStream:
                 if batch is not None or self._more is None:
                     return batch
                 self._is_drained = True
-            if self._more is None or not await self._more(self._row_count):
+            if self._more is None or not await self._look(self._more):
                 return None
             await self._restart(self._row_count)
+
+    async def _look(self, more: More) -> bool:
+        """Wait for more rows, until the stream is closed."""
+        try:
+            with anyio.CancelScope() as self._looking:
+                return await more(self._row_count)
+        finally:
+            self._looking = None
+        raise self._was_closed()
 
     async def _restart(self, row: int) -> None:
         self._reading.stop()
         await self._reading.wait_stopped()
+        if self._closed:  # meanwhile, by another task
+            raise self._was_closed()
         self._past.append(self._reading.statistics())
         self._reading, self._row_count = self._make_reading(row)
         self._is_drained = False
@@ -395,8 +407,13 @@ class BatchStream:
     async def aclose(self) -> None:
         """Stop fetching and decoding, and wait until nothing of it is left."""
         self._ended = self._closed = True
+        if self._looking is not None:
+            self._looking.cancel()
         self._reading.stop()
         await self._reading.wait_stopped()
+
+    def _was_closed(self) -> UsageError:
+        return UsageError("the stream was closed while it was read", url=self._url)
 
     async def __aenter__(self) -> Self:
         return self

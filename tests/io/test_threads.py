@@ -46,7 +46,7 @@ async def begun(work: Work) -> None:
 async def test_the_answer_and_the_error() -> None:
     assert await run_in_thread(lambda: 5) == 5
     with pytest.raises(KeyError):
-        await run_in_thread(lambda: os.environ["no such name"])
+        await run_in_thread(lambda: os.environ["NO SUCH NAME"])
 
 
 @pytest.mark.parametrize("native", [True, False])
