@@ -25,6 +25,7 @@ from orcstream.codec.metadata import (
     parse_file_statistics,
 )
 from orcstream.codec.structure import DataMask, Encryption, EncryptionVariant, StreamKind, StripeInformation
+from orcstream.codec.wire import MOST_PARTS
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys import KeyProvider
@@ -281,7 +282,7 @@ class UnlockedFile:
         footer = self.stored_tail.footer
         types = footer.schema.types
         hidden = sum(types[one.root].last_column_id - one.root + 1 for one in self._variants)
-        if len(footer.stripes) * (footer.schema.column_count + hidden) > METADATA_CAP_BYTES // 2:
+        if len(footer.stripes) * (footer.schema.column_count + hidden) > MOST_PARTS:
             raise Unsupported(
                 f"statistics of {footer.schema.column_count} columns in {len(footer.stripes)} stripes",
                 reason="metadata_too_large",
