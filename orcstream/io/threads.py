@@ -20,7 +20,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-__all__ = ["run_in_thread"]
+__all__ = ["own_limiter", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ async def run_in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter
             state.set_result(None)
 
     try:
-        return await anyio.to_thread.run_sync(run, limiter=limiter or _own_limiter())
+        return await anyio.to_thread.run_sync(run, limiter=limiter or own_limiter())
     except asyncio.CancelledError:
         if not state.cancel():
             await _over(state)
@@ -59,7 +59,8 @@ async def _over(state: Future[None]) -> None:
                 await asyncio.wait([over])
 
 
-def _own_limiter() -> anyio.CapacityLimiter:
+def own_limiter() -> anyio.CapacityLimiter:
+    """Of the running loop, for calls that a cancellation may leave behind, too."""
     try:
         return _limiter.get()
     except LookupError:
