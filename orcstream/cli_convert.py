@@ -21,8 +21,17 @@ import anyio.to_thread
 
 import orcstream
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
+from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
-from orcstream.cli_keys import add_encryption, check_hidden, encryption, opened, opened_keys, say_masked
+from orcstream.cli_keys import (
+    add_encryption,
+    check_hidden,
+    encryption,
+    hidden_columns,
+    opened,
+    opened_keys,
+    say_masked,
+)
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.io.keys import KeyProvider
@@ -364,6 +373,7 @@ def _closed(file: Any) -> Iterator[None]:
 
 def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows:
     block_bytes = options.memory_limit // 64
+    discretion = Discretion(hidden_columns(options))
     rows: Rows | None = None
     if format_ == "csv":
         is_tsv = (options.format or suffixes(options.source)[0]) == "tsv"
@@ -374,11 +384,11 @@ def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows
             ("",) if options.null is None else tuple(options.null),
         )
         if has_pyarrow():
-            rows = arrow_csv_rows(source, layout, options.schema, block_bytes)
-        return rows or csv_rows(source, layout, options.schema)
+            rows = arrow_csv_rows(source, layout, options.schema, block_bytes, discretion)
+        return rows or csv_rows(source, layout, options.schema, discretion)
     if has_pyarrow() and reads_json(options.schema) and not source.head(1 << 10).lstrip().startswith(b"["):
-        rows = arrow_json_rows(source, options.schema, block_bytes)
-    return rows or json_rows(source, options.schema)
+        rows = arrow_json_rows(source, options.schema, block_bytes, discretion)
+    return rows or json_rows(source, options.schema, discretion)
 
 
 async def _on_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:

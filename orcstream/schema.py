@@ -143,6 +143,11 @@ class Type:
     column_id: FileColumn = FileColumn(0)
     last_column_id: FileColumn = FileColumn(0)
 
+    @property
+    def column_ids(self) -> Sequence[FileColumn]:
+        """Those of the subtree as the file has it, in order; looks up and counts without making a list."""
+        return cast("Sequence[FileColumn]", range(self.column_id, self.last_column_id + 1))
+
     def walk(self) -> Iterator[tuple[tuple[str, ...], Type]]:
         """Every node of the tree with its path from here, parents first."""
         stack: list[tuple[tuple[str, ...], Type]] = [((), self)]

@@ -192,7 +192,5 @@ def _key_of(text: object) -> bytes:
     return bytes.fromhex(text)
 
 
-_ALGORITHMS = {
-    16: EncryptionAlgorithm.AES_CTR_128,
-    32: EncryptionAlgorithm.AES_CTR_256,
-}
+# By the length of their keys.
+_ALGORITHMS = {known.key_bytes: known for known in EncryptionAlgorithm if known.key_bytes}

@@ -81,8 +81,9 @@ def open(  # noqa: A001  # the name users expect
     any of this by a timeout of your own: a writer that was killed ends nothing.
 
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail` (for a key, too, that has the
-    right name and is another one), `Unsupported`, `SourceError`, `KeyUnavailable`; `UsageError` for options
-    that cannot be, and for a `tail` that was damaged.
+    right name and length and is another one, where encrypted statistics show it), `Unsupported`,
+    `SourceError`, `KeyUnavailable`; `UsageError` for options that cannot be, and for a `tail` that was
+    damaged.
     """
     options = OpenOptions.of(
         storage_options,
@@ -162,13 +163,14 @@ class Opening:
             await self._file.aclose()
 
     async def _open(self) -> OrcFile:
-        growing = self._growing() if self._poll_s is not None else None
+        poll_s = self._poll_s
+        growing = self._growing() if poll_s is not None else None
         session = Session(growing or await self._open_source(), RetryPolicy.of(self._options.io_options))
         url = session.source.url
         following = None
         try:
-            if growing is not None:
-                following = Following(session, growing, self._poll_s or 1.0)
+            if growing is not None and poll_s is not None:
+                following = Following(session, growing, poll_s)
                 await following.first()
                 tail, cached = following.seen
             elif self._tail is None:

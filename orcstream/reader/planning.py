@@ -338,7 +338,7 @@ class ReadPlanner:
             if statistics is None or statistics.bytes_on_disk is None:
                 # As if all columns were of one size.
                 data = sum(stripe.data_length for stripe in self._tail.footer.stripes)
-                share = (type_.last_column_id - type_.column_id + 1) / self._tail.footer.schema.column_count
+                share = len(type_.column_ids) / self._tail.footer.schema.column_count
                 return int(data * share)
             known += statistics.bytes_on_disk
         return known

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 from weakref import WeakSet
 
 import anyio
@@ -21,7 +21,7 @@ from orcstream._buffer import release_retained
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.scheduler import FetchScheduler, TaskStarter
 
 __all__ = ["Session", "keep_alive"]
 
@@ -100,9 +100,9 @@ class Session:
         _open_sessions.add(self)
 
     @property
-    def tasks(self) -> anyio.abc.TaskGroup:
-        """For `start_soon` alone, which raises RuntimeError when the session was closed."""
-        return cast("anyio.abc.TaskGroup", self._tasks)
+    def tasks(self) -> TaskStarter:
+        """Takes tasks until the session is closed."""
+        return self._tasks
 
     async def fetch_suffix(self, length: int) -> Suffix:
         self.suffix_count += 1

@@ -23,7 +23,7 @@ from orcstream.codec._arrow_c import export_schema
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.scheduler import FetchScheduler, TaskStarter
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
@@ -168,7 +168,7 @@ class Reading:
 
     # --- the consumer's side -----------------------------------------------------------------------
 
-    def start(self, tasks: anyio.abc.TaskGroup) -> None:
+    def start(self, tasks: TaskStarter) -> None:
         if not self._started:
             try:
                 tasks.start_soon(self.run, name="orcstream read")
@@ -290,7 +290,7 @@ class BatchStream:
         self,
         owner: object,
         make_reading: Callable[[int], tuple[Reading, int]],
-        tasks: anyio.abc.TaskGroup,
+        tasks: TaskStarter,
         url: str,
         more: More | None,
     ) -> None:

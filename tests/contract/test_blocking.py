@@ -342,7 +342,8 @@ def test_ctrl_c_cancels_what_is_under_way(tmp_path: Path, range_server: RangeSer
         assert process.stdout.readline() == "interrupted\n"
         assert process.stdout.readline() == "200\n"
         assert process.wait(TIMEOUT_S) == 0
-        assert time.monotonic() - began_s < 4
+        # The answer would have come after a minute.
+        assert time.monotonic() - began_s < 30
 
 
 def test_what_is_awaited_elsewhere_is_no_blocking_url(tmp_path: Path) -> None:

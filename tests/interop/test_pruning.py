@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import orc
 
+import orcstream
 from orcstream.column_statistics import trust_of
 from orcstream.errors import OrcError
 from orcstream.plan.prune import Outcome
@@ -162,13 +163,20 @@ def test_corpus(corpus_folder: Path) -> None:
         if path.stat().st_size > 3_000_000:
             continue
         try:
+            if anyio.run(_row_count, path) > 10_000:  # its rows would be made for nothing
+                continue
             known = load(path, unit="us")
         except OrcError:
             continue
-        if 0 < known.row_count <= 10_000 and list(known.columns()):
+        if known.row_count and list(known.columns()):
             pruning.check_many(known, seed=len(entry["path"]), count=60_000 // (known.row_count + 3000) + 1)
             checked += 1
     assert checked > 100
+
+
+async def _row_count(path: Path) -> int:
+    async with orcstream.open(str(path)) as file:
+        return file.row_count
 
 
 @pytest.mark.corpus

@@ -122,6 +122,7 @@ PART_OF = {
     "batch_values": "batch",
     "cli_arrow": "cli",
     "cli_convert": "cli",
+    "cli_discretion": "cli",
     "cli_input": "cli",
     "cli_keys": "cli",
     "cli_progress": "cli",

@@ -30,7 +30,9 @@ from typing import Any, NamedTuple
 from tests.support.reference.types import T, Union
 from tests.support.reference.values import NANOS
 
-SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in ("JavaJudge", "JavaEncryption"))
+SOURCES = tuple(
+    Path(__file__).with_name(f"{name}.java") for name in ("JavaJudge", "JavaMasks", "JavaEncryption")
+)
 COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZO", "LZ4", "ZSTD")
 
 
@@ -101,7 +103,14 @@ def _gateway() -> Any:
         port=0,
         jarpath=str(next(_jars().glob("py4j*.jar"))),
         classpath=f"{_compiled()}{os.pathsep}{_jars()}/*",
-        javaopts=["-Xmx1g", "-XX:+UseSerialGC", "-Duser.timezone=UTC", "-Dlog4j2.level=ERROR", *opens],
+        javaopts=[
+            "-Xmx1g",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Duser.timezone=UTC",
+            "-Dlog4j2.level=ERROR",
+            *opens,
+        ],
         java_path=_tool("java"),
         die_on_exit=True,
         enable_auth=True,
@@ -386,7 +395,7 @@ def mask(
 ) -> list[object]:
     """What Java's data mask makes of values of a type, with the clocks of a zone."""
     lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
-    return _rows(type_, _gateway().jvm.JavaJudge.mask(str(type_), name, list(parameters), lines, zone))
+    return _rows(type_, _gateway().jvm.JavaMasks.mask(str(type_), name, list(parameters), lines, zone))
 
 
 def parse_mask(text: str) -> tuple[str, tuple[str, ...]]:
