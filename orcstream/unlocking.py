@@ -25,6 +25,7 @@ from orcstream.codec.metadata import (
     parse_file_statistics,
 )
 from orcstream.codec.structure import DataMask, Encryption, EncryptionVariant, StreamKind, StripeInformation
+from orcstream.codec.wire import MOST_PARTS
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys import KeyProvider
@@ -291,7 +292,7 @@ class UnlockedFile:
         """A file claims stripes and columns for nothing: by each other, no more than clear ones could be."""
         footer = self.stored_tail.footer
         hidden = sum(len(footer.schema.types[one.root].column_ids) for one in self._variants)
-        if len(footer.stripes) * (footer.schema.column_count + hidden) > METADATA_CAP_BYTES // 2:
+        if len(footer.stripes) * (footer.schema.column_count + hidden) > MOST_PARTS:
             raise Unsupported(
                 f"statistics of {footer.schema.column_count} columns in {len(footer.stripes)} stripes",
                 reason="metadata_too_large",

@@ -45,7 +45,7 @@ from orcstream.codec.structure import (
     StripeInformation,
     StripeVariant,
 )
-from orcstream.codec.wire import split_field
+from orcstream.codec.wire import split_each, split_field
 from orcstream.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, NotOrcFile, Unsupported
@@ -486,12 +486,7 @@ def parse_metadata(data: bytes, stripe_count: int, column_count: int) -> tuple[S
     The bytes are only cut up here, so they may be far longer than other messages.
     """
     stripes = split_field(memoryview(data), 1, stripe_count, "file metadata")
-    return tuple(
-        StatisticsList(
-            tuple(bytes(column) for column in split_field(stripe, 1, column_count, "stripe statistics"))
-        )
-        for stripe in stripes
-    )
+    return tuple(map(StatisticsList, split_each(stripes, 1, column_count, "stripe statistics")))
 
 
 def parse_file_statistics(data: bytes, column_count: int) -> tuple[bytes, ...]:

@@ -15,6 +15,7 @@ there: it is shortened to what was flushed, or removed where nothing was.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -44,7 +45,8 @@ class _File(Protocol):
     def gathered_bytes(self) -> int:
         """Short writes are gathered up to this many bytes."""
 
-    async def begin(self) -> None: ...
+    async def begin(self) -> None:
+        """Make both; nothing stays where that fails."""
 
     async def append(self, data: bytes, offset: int) -> None: ...
 
@@ -69,7 +71,8 @@ class AppendSink:
         self._gathered = bytearray()
         self._written_bytes = 0
         self._state = ""  # why nothing can be done any more
-        self._busy = False
+        # Held by the call under way: the end waits for it, or both would be at the file.
+        self._lock = anyio.Lock()
 
     @property
     def length(self) -> int:
@@ -97,34 +100,41 @@ class AppendSink:
     async def cut(self) -> None:
         """End the file at its last flush, whatever failed before, and close. Nothing stays where none was.
 
-        Not cancelled, and may be called again; does nothing to a file that was finished or closed.
+        Waits for a call of another task. Not cancelled, and may be called again; does nothing to a file that
+        was finished or closed.
         """
-        if self._state == _CLOSED:
-            return
+        self._state = self._state or "the file is being ended"
         with anyio.CancelScope(shield=True):
-            try:
-                await self._file.cut()
-            finally:
-                await self.aclose()
+            async with self._lock:
+                if self._state != _CLOSED:
+                    try:
+                        await self._file.cut()
+                    finally:
+                        await self._close()
 
     async def aclose(self) -> None:
         """Give back what is held; the file stays, perhaps without what was not flushed."""
+        self._state = self._state or "the file is being ended"
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                await self._close()
+
+    async def _close(self) -> None:
         self._state = _CLOSED
         self._gathered.clear()
-        with anyio.CancelScope(shield=True):
-            await self._file.aclose()
+        await self._file.aclose()
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
-        if self._state or self._busy:
+        if self._state or self._lock.locked():
             raise UsageError(self._state or "two tasks use one sink", url=self.url)
-        self._busy = True
+        self._lock.acquire_nowait()
         try:
             await work()
         except BaseException:
             self._state = "an earlier call failed or was cancelled: what was flushed stays"
             raise
         finally:
-            self._busy = False
+            self._lock.release()
 
     async def _write(self, view: memoryview) -> None:
         self._gathered += view
@@ -162,7 +172,13 @@ class _LocalFile:
         self._flushed_bytes = -1
 
     async def begin(self) -> None:
-        await in_thread(self._begin, self._url)
+        try:
+            await in_thread(self._begin, self._url)
+        except asyncio.CancelledError:
+            if self._descriptor >= 0:  # it was made nevertheless
+                with anyio.CancelScope(shield=True):
+                    await self.cut()
+            raise
 
     async def append(self, data: bytes, offset: int) -> None:
         await in_thread(lambda: write_at(self._descriptor, data, offset), self._url)

@@ -8,6 +8,7 @@ last length.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -43,13 +44,20 @@ class HdfsFile:
 
     async def begin(self) -> None:
         """Make both files; `FileExistsError` where there is one of the name."""
+        is_ours = False
         try:
             with anyio.fail_after(self._timeout_s):
                 # Alone, as the one that made the file, before the lengths are touched.
                 await self._hdfs.create(self._path)
+                is_ours = True
                 await self._hdfs.create(self._lengths_path, overwrite=True)
-        except (SourceError, TimeoutError) as error:
-            raise sink_error(error, self._url) from error
+        except BaseException as error:
+            if is_ours:
+                with anyio.CancelScope(shield=True), suppress(SinkError):
+                    await self.cut()
+            if isinstance(error, SourceError | TimeoutError):
+                raise sink_error(error, self._url) from error
+            raise
 
     async def append(self, data: bytes, offset: int) -> None:  # noqa: ARG002 - of the contract
         await self._append(self._path, data)

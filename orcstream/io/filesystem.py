@@ -34,6 +34,7 @@ from orcstream.io.byte_source import (
     not_permitted,
 )
 from orcstream.io.clients import Client, Lease, lease_client
+from orcstream.io.threads import run_in_thread
 
 __all__ = ["FilesystemSource", "open_chain", "open_filesystem", "translate_error"]
 
@@ -184,7 +185,7 @@ async def open_filesystem(
     """The file of a file system that fsspec finds by `protocol`."""
     try:
         # On a thread: this imports the file system's package.
-        cls = await anyio.to_thread.run_sync(fsspec.get_filesystem_class, protocol)
+        cls = await run_in_thread(lambda: fsspec.get_filesystem_class(protocol))
     except (ValueError, ImportError) as error:
         raise UsageError(f"no file system for {protocol}: {error}", url=shown) from error
     arguments = {**cls._get_kwargs_from_urls(url), **options}
@@ -193,7 +194,7 @@ async def open_filesystem(
         try:
             if cls.async_impl:
                 return _OnLoop(cls(asynchronous=True, skip_instance_cache=True, **arguments))
-            made = await anyio.to_thread.run_sync(lambda: cls(skip_instance_cache=True, **arguments))
+            made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
             return _OnThreads(made, anyio.CapacityLimiter(max(cost.request_cap, 16)))
         except Exception as error:
             raise translate_error(error, shown) from error
@@ -205,7 +206,7 @@ async def open_filesystem(
 async def open_chain(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> FilesystemSource:
     """A chain of file systems, which fsspec takes apart; on threads, and shared as fsspec shares them."""
     try:
-        filesystem, path = await anyio.to_thread.run_sync(lambda: fsspec.core.url_to_fs(url, **options))
+        filesystem, path = await run_in_thread(lambda: fsspec.core.url_to_fs(url, **options))
     except (ValueError, ImportError, TypeError) as error:
         raise UsageError(f"fsspec does not understand this chain: {error}", url=shown) from error
     except Exception as error:

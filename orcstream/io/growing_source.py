@@ -61,8 +61,8 @@ class _Opened:
 class GrowingSource:
     """A `ByteSource` whose `file_length` is where the file is valid up to; `refresh` looks again.
 
-    `open_file` and `open_lengths` open the file and its lengths as they are then. Until the first `refresh`
-    that answers true there is nothing to read.
+    `open_file` and `open_lengths` open the file and its lengths as they are then. `version` counts how often
+    the file was found longer, or complete; while it is 0 there is nothing to read.
     """
 
     def __init__(
@@ -79,20 +79,22 @@ class GrowingSource:
         self._saw_empty = False
         self._is_closed = False
         self.is_complete = False
+        self.version = 0
 
     # --- the file as it is now
 
-    async def refresh(self) -> bool:
-        """Look at the lengths again; true where the file is longer, or complete, since the last time.
+    async def refresh(self) -> None:
+        """Look at the lengths again: `version` says whether there was more than the last time.
 
         Raises `SourceChanged` where another file has taken its place, `FileNotFoundError` where there is
-        none. A failure changes nothing: it may be called again.
+        none. May be called again after a failure or a cancellation, which can come when `version` has
+        changed already.
         """
         if self.is_complete:
-            return False
+            return
         length = await self._retry.run(self._valid_length, url=self.url)
         if length is not None and (length < 0 or length == self._length):
-            return False
+            return
         opened = _Opened(await self._open_file())
         try:
             is_new = await self._retry.run(lambda: self._take(opened.source, length), url=self.url)
@@ -101,15 +103,15 @@ class GrowingSource:
             raise
         if not is_new:
             await opened.leave()
-            return False
+            return
         if self._is_closed:
             await opened.leave()
             raise SourceError("the file was closed", url=self.url)
         earlier, self._opened = self._opened, opened
         self._length, self.is_complete = length, length is None
+        self.version += 1
         if earlier is not None:
             await earlier.leave()
-        return True
 
     async def _valid_length(self) -> int | None:
         """The last length there is, -1 before the first; None where nobody keeps any."""

@@ -18,13 +18,12 @@ from contextlib import asynccontextmanager
 from types import ModuleType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-import anyio.to_thread
-
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, LocalKey
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.clients import Client, Lease, lease_client
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
+from orcstream.io.threads import run_in_thread
 from orcstream.io.urls import strip_credentials
 
 __all__ = ["KeyService", "algorithm_of", "import_extra", "new_local_key", "shown_place"]
@@ -146,7 +145,7 @@ async def import_extra(module: str, extra: str) -> ModuleType:
     Raises `Unsupported` that names the extra which brings it.
     """
     try:
-        return await anyio.to_thread.run_sync(importlib.import_module, module)
+        return await run_in_thread(lambda: importlib.import_module(module))
     except ImportError as error:
         raise Unsupported(
             f"{module} is not installed: pip install 'orcstream[{extra}]'", reason="missing_dependency"

@@ -15,11 +15,10 @@ import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import anyio.to_thread
-
 from orcstream._cipher import BLOCK_BYTES, aes_ctr
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import KeyUnavailable, UsageError
+from orcstream.io.threads import run_in_thread
 
 if TYPE_CHECKING:
     from orcstream.io.keys_aws import AwsKeyProvider
@@ -157,7 +156,7 @@ async def read_key_file(path: str | os.PathLike[str]) -> InMemoryKeyProvider:
     for a file that cannot be read or is of another form.
     """
     path = os.fspath(path)
-    text, mode = await anyio.to_thread.run_sync(_read_text, path)
+    text, mode = await run_in_thread(lambda: _read_text(path))
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         warnings.warn(f"others can read the keys in {path}: chmod 600", stacklevel=2)
     provider = InMemoryKeyProvider()

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio.lowlevel
-import anyio.to_thread
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import SourceError, UsageError
 from orcstream.io.byte_source import Transient
 from orcstream.io.key_service import KeyService, algorithm_of, import_extra, new_local_key
+from orcstream.io.threads import run_in_thread
 
 __all__ = ["GcpKeyProvider"]
 
@@ -109,7 +109,7 @@ class GcpKeyProvider(KeyService[_Client]):
             return _Client(self._make_client(), errors, auth_errors)
         auth = await import_extra("google.auth", "gcp")
         try:  # on a thread, because it may ask the network
-            credentials, _ = await anyio.to_thread.run_sync(lambda: auth.default(scopes=SCOPES))
+            credentials, _ = await run_in_thread(lambda: auth.default(scopes=SCOPES))
         except auth_errors.DefaultCredentialsError as error:
             raise self._refused(str(error)) from error
         return _Client(service.KeyManagementServiceAsyncClient(credentials=credentials), errors, auth_errors)

@@ -25,7 +25,6 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import aiohttp
-import anyio.to_thread
 import yarl
 
 from orcstream._cipher import BLOCK_BYTES
@@ -34,6 +33,7 @@ from orcstream.errors import SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient
 from orcstream.io.hadoop_rest import HEADERS, Reply, exchange, member, new_session
 from orcstream.io.key_service import KeyService, import_extra, new_local_key, shown_place
+from orcstream.io.threads import run_in_thread
 from orcstream.io.tls import tls_of
 
 __all__ = ["HadoopKeyProvider"]
@@ -187,7 +187,7 @@ class HadoopKeyProvider(KeyService[_Servers]):
             return token
 
         try:
-            token = await anyio.to_thread.run_sync(first_token)
+            token = await run_in_thread(first_token)
         except ImportError as error:
             raise Unsupported(
                 f"Kerberos needs its libraries: pip install 'orcstream[kerberos]' ({error})",

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.byte_source import PinnedSource, Suffix, check_length, no_such_file, not_permitted
+from orcstream.io.threads import run_in_thread
 
 __all__ = ["LocalSource", "open_local"]
 
@@ -29,18 +29,39 @@ T = TypeVar("T")
 
 async def open_local(path: str, cost: CostModel, url: str) -> LocalSource:
     limiter = anyio.CapacityLimiter(cost.request_cap)
-    descriptor = await _in_thread(lambda: _open(path), limiter, url)
-    return LocalSource(path, descriptor, limiter, cost, url)
+    file = await _in_thread(lambda: _OpenFile(path), limiter, url)
+    return LocalSource(path, file, limiter, cost, url)
+
+
+class _OpenFile:
+    """A descriptor. It is closed with the last that knows it, should nobody be left to close it."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = -1
+        # Not blocking, or opening a named pipe would wait for a writer. It changes nothing for files.
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+            self.close()
+            raise SourceError("not a regular file")
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class LocalSource(PinnedSource):
     """A file held open. Closing waits for the reads under way, or another file could get their descriptor."""
 
     def __init__(
-        self, path: str, descriptor: int, limiter: anyio.CapacityLimiter, cost: CostModel, url: str
+        self, path: str, file: _OpenFile, limiter: anyio.CapacityLimiter, cost: CostModel, url: str
     ) -> None:
         self._path = path
-        self._descriptor = descriptor
+        self._file = file
+        self._is_closed = False
         self._limiter = limiter
         super().__init__(cost, url)
 
@@ -48,9 +69,9 @@ class LocalSource(PinnedSource):
         check_length(length)
 
         def read() -> Suffix:
-            status = os.fstat(self._descriptor)
+            status = os.fstat(self._file.descriptor)
             start = max(0, status.st_size - length)
-            data = _pread(self._descriptor, ByteRange(start, status.st_size), self.url)
+            data = _pread(self._file.descriptor, ByteRange(start, status.st_size), self.url)
             return Suffix(data, status.st_size, _fingerprint(status))
 
         suffix = await _in_thread(read, self._limiter, self.url)
@@ -60,10 +81,10 @@ class LocalSource(PinnedSource):
     async def fetch(self, range: ByteRange) -> BytesLike:
         def read() -> BytesLike:
             try:
-                return _pread(self._descriptor, range, self.url)
+                return _pread(self._file.descriptor, range, self.url)
             except ShortRead:
                 # A file that is another one, or was cut, stays so: no attempt can help.
-                status = os.fstat(self._descriptor)
+                status = os.fstat(self._file.descriptor)
                 self._pin.check(status.st_size, _fingerprint(status))
                 raise
 
@@ -74,29 +95,20 @@ class LocalSource(PinnedSource):
             try:
                 return Path(self._path).stat()
             except FileNotFoundError:
-                return os.fstat(self._descriptor)
+                return os.fstat(self._file.descriptor)
 
         status = await _in_thread(look, self._limiter, self.url)
         self._pin.check(status.st_size, _fingerprint(status))
 
     async def aclose(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor < 0:
+        if self._is_closed:
             return
+        self._is_closed = True
         with anyio.CancelScope(shield=True):
             # All tokens: no read is under way.
             for _ in range(int(self._limiter.total_tokens) - 1):
                 await self._limiter.acquire_on_behalf_of(object())
-            await _in_thread(lambda: os.close(descriptor), self._limiter, self.url)
-
-
-def _open(path: str) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    # Not blocking, or opening a named pipe would wait for a writer. It changes nothing for files.
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise SourceError("not a regular file")
-    return descriptor
+            await _in_thread(self._file.close, self._limiter, self.url)
 
 
 def _pread(descriptor: int, range: ByteRange, url: str) -> BytesLike:
@@ -118,7 +130,7 @@ def _fingerprint(status: os.stat_result) -> str:
 
 async def _in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter, url: str) -> T:
     try:
-        return await anyio.to_thread.run_sync(work, limiter=limiter)
+        return await run_in_thread(work, limiter=limiter)
     except FileNotFoundError:
         raise no_such_file(url) from None
     except PermissionError:

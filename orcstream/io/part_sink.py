@@ -237,6 +237,8 @@ class PartSink:
         self._sending[task] = scope
 
         def sent(done: asyncio.Task[None]) -> None:
+            if done.cancelled():  # perhaps before it had begun, where a loop ends
+                self._fail(SinkError("the sending of a part was cancelled", url=self.url))
             del self._sending[done]
             self._held_bytes -= reserved_bytes
             self._sent.set()

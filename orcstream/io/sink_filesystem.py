@@ -43,6 +43,7 @@ from orcstream.io.byte_sink import (
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
+from orcstream.io.threads import own_limiter, run_in_thread
 
 __all__ = ["ATOMIC_RENAMES", "FilesystemStore", "StoredFile", "open_filesystem_store"]
 
@@ -295,7 +296,7 @@ async def open_filesystem_store(
     """The file system that fsspec finds by `protocol`, called on threads whatever its kind."""
     try:
         # On a thread: this imports the file system's package.
-        cls = await anyio.to_thread.run_sync(fsspec.get_filesystem_class, protocol)
+        cls = await run_in_thread(lambda: fsspec.get_filesystem_class(protocol))
     except (ValueError, ImportError) as error:
         raise UsageError(f"no file system for {protocol}: {error}", url=shown) from error
     arguments = {**cls._get_kwargs_from_urls(url), **options}
@@ -357,7 +358,7 @@ def _age_s(info: Mapping[str, Any]) -> float | None:
 
 async def _in_thread(work: Callable[[], T], url: str) -> T:
     try:
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=own_limiter())
     except (OrcError, FileExistsError, IsADirectoryError):
         raise
     except Exception as error:

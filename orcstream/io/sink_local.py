@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import anyio.to_thread
-
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError, Unsupported, UsageError
 from orcstream.io.byte_sink import (
     Leftover,
@@ -30,6 +28,7 @@ from orcstream.io.byte_sink import (
     temporary_name,
 )
 from orcstream.io.byte_source import no_such_file, not_permitted
+from orcstream.io.threads import run_in_thread
 
 __all__ = ["LocalFile", "LocalStore", "in_thread", "sync_folder", "write_at"]
 
@@ -230,7 +229,7 @@ def _cleanup(path: str, older_than_s: float, remove: bool) -> Iterator[Leftover]
 
 async def in_thread(work: Callable[[], T], url: str) -> T:
     try:
-        return await anyio.to_thread.run_sync(work)
+        return await run_in_thread(work)
     except FileNotFoundError:
         raise no_such_file(url) from None
     except PermissionError:

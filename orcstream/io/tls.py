@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 
-import anyio.to_thread
+from orcstream.io.threads import run_in_thread
 
 __all__ = ["tls_of"]
 
@@ -18,5 +18,5 @@ async def tls_of(verify: object) -> ssl.SSLContext | bool:
     Raises `OSError` for a file that cannot be read or holds none.
     """
     if isinstance(verify, str):
-        return await anyio.to_thread.run_sync(lambda: ssl.create_default_context(cafile=verify))
+        return await run_in_thread(lambda: ssl.create_default_context(cafile=verify))
     return verify is not False

@@ -161,12 +161,14 @@ class OrcFile:
     async def _see(self) -> None:
         """Take over what was seen of a followed file."""
         assert self._following is not None
-        tail, cached = self._following.seen
-        if tail is not self.tail:
+        while (seen := self._following.seen)[0] is not self.tail:
+            tail, cached = seen
             with located(url=self.url):
-                self._unlocked = await UnlockedFile.unlocked(tail, self._ring)
-            self._cached = cached
-            self._planner = ReadPlanner(self._session, self._unlocked, cached, self._times)
+                unlocked = await UnlockedFile.unlocked(tail, self._ring)
+            # Else another task has looked again meanwhile, and perhaps taken over what it saw.
+            if self._following.seen is seen:
+                self._unlocked, self._cached = unlocked, cached
+                self._planner = ReadPlanner(self._session, unlocked, cached, self._times)
 
     async def _beyond(self, row: int, rows: range | None) -> bool:
         """Wait for rows from `row` on; false where a stream of `rows` has none to expect."""

@@ -26,7 +26,7 @@ class Following:
         self._source = source
         self._poll_s = poll_s
         self._lock = anyio.Lock()
-        self._is_behind = False
+        self._seen_version = 0
         self._seen: tuple[Tail, RangeBuffer] | None = None
 
     @property
@@ -37,28 +37,28 @@ class Following:
     @property
     def is_complete(self) -> bool:
         """Whether nothing will be added any more, and all that there is was seen."""
-        return self._source.is_complete and not self._is_behind
+        return self._source.is_complete and self._source.version == self._seen_version
 
     async def first(self) -> None:
         """Wait until there is something to be read."""
         while self._seen is None:
             await self.look()
             if self._seen is None:
-                await anyio.sleep(self._poll_s)
+                await self._pause()
 
     async def look(self) -> None:
         """See how far the file goes now."""
         async with self._lock:
             if self._session.is_closed:
                 raise UsageError("the file was closed while it was read", url=self._source.url)
-            if await self._source.refresh():
-                self._is_behind = True
-            if not self._is_behind:
+            await self._source.refresh()
+            version = self._source.version
+            if version == self._seen_version:
                 return
             seen = await read_tail(self._session)
             if self._seen is not None:
                 _check_same(self._seen[0], seen[0], self._source.url)
-            self._seen, self._is_behind = seen, False
+            self._seen, self._seen_version = seen, version
 
     async def beyond(self, row: int) -> bool:
         """Wait until there are more rows than `row`; false when the file is complete without."""
@@ -68,7 +68,12 @@ class Following:
                 return True
             if self.is_complete:
                 return False
-            await anyio.sleep(self._poll_s)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until it is time to look again, or the file was closed, which the next look tells."""
+        with anyio.move_on_after(self._poll_s):
+            await self._session.closing.wait()
 
 
 def _check_same(earlier: Tail, tail: Tail, url: str) -> None:

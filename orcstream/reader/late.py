@@ -14,12 +14,12 @@ from functools import partial
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec.column import Vector, vector_bytes
 from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.threads import run_in_thread
 from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import Fetcher, StripeWork
@@ -94,7 +94,7 @@ class LateReading:
             if delivery is None:
                 return
             columns = columns_of(delivery)
-            mask = await anyio.to_thread.run_sync(self._plan.filter.mask, columns, delivery.row_count)
+            mask = await run_in_thread(partial(self._plan.filter.mask, columns, delivery.row_count))
             self.pipeline.wake()
             part.add(delivery, mask, {run: columns[run] for run in self._plan.kept.values()})
             if part.size >= self._output.budget.decoded_window_bytes:

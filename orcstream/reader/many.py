@@ -26,6 +26,7 @@ from orcstream.io.source import cost_of, strip_credentials
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenOptions, Url
+from orcstream.reader.session import keep_alive
 
 __all__ = ["FileStream", "Urls", "open_many"]
 
@@ -229,13 +230,7 @@ class _ManyOpens:
 
     def _begin_stop(self) -> None:
         if not self._stopping:
-            stopping = asyncio.ensure_future(self.stop())
-            # The loop itself keeps no task alive.
-            _stopping.add(stopping)
-            stopping.add_done_callback(_stopping.discard)
-
-
-_stopping: set[asyncio.Future[None]] = set()
+            keep_alive(asyncio.ensure_future(self.stop()))
 
 
 class _Urls:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from orcstream.byterange import RangeBuffer
 from orcstream.codec.compression import Compression
 from orcstream.errors import UsageError
 from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.threads import run_in_thread
 from orcstream.reader.budget import MemoryBudget
 from orcstream.reader.decoding import DecodeQueue, Delivery
 from orcstream.reader.fetching import Fetcher, FetchPlan, StripeStart, StripeWork
@@ -94,7 +94,7 @@ class Pipeline:
     async def _decode(self, limiter: anyio.CapacityLimiter) -> None:
         while True:
             if self.queue.has_work():
-                await anyio.to_thread.run_sync(self.queue.work, limiter=limiter)
+                await run_in_thread(self.queue.work, limiter=limiter)
             else:
                 await self._work.wait()
 

@@ -23,14 +23,24 @@ from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
 
-__all__ = ["Session"]
+__all__ = ["Session", "keep_alive"]
 
 # Memory that a read leaves for the next one goes back to the system when no file was open for so long.
 IDLE_S = 10.0
 
 _open_sessions: WeakSet[Session] = WeakSet()
-# The loop itself keeps no task alive.
-_closing: set[asyncio.Task[None]] = set()
+
+# Longer than any task takes that is kept alive.
+_KEPT_S = 86400.0
+
+
+def keep_alive(task: asyncio.Future[None]) -> None:
+    """Hold a task while its loop is there. The loop itself keeps no task alive; its timers it does.
+
+    A set of ours would hold those for ever that a loop has left behind, with all they know.
+    """
+    timer = task.get_loop().call_later(_KEPT_S, lambda: task)
+    task.add_done_callback(lambda _: timer.cancel())
 
 
 def _trim() -> None:
@@ -114,6 +124,7 @@ class Session:
         self.source = source
         self.retry = retry
         self.suffix_count = 0
+        self.closing = anyio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks = _Tasks()
         self._scheduler = FetchScheduler(source, self.tasks, retry=retry)
@@ -160,10 +171,10 @@ class Session:
 
     def _begin_close(self) -> asyncio.Task[None]:
         self._closed = True
+        self.closing.set()
         if self._closer is None:
             self._closer = self._loop.create_task(self._close(), name="orcstream close")
-            _closing.add(self._closer)
-            self._closer.add_done_callback(_closing.discard)
+            keep_alive(self._closer)
         return self._closer
 
     async def _close(self) -> None:

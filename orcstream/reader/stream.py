@@ -16,7 +16,6 @@ from typing import Self, TypeAlias
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
@@ -25,6 +24,7 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
+from orcstream.io.threads import run_in_thread
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan, LateReading
@@ -117,7 +117,7 @@ class Reading:
         self._loop = asyncio.get_running_loop()
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()
-        self._started = False
+        self._started = self._has_begun = False
         self._scheduler: FetchScheduler | None = None
         self._pipeline = Pipeline(plan.pipeline)
         self._late = LateReading(plan.late, self._pipeline, plan.pruned) if plan.late is not None else None
@@ -129,6 +129,9 @@ class Reading:
 
     async def run(self) -> None:
         """Fetch and decode until stopped; for the file's supervisor."""
+        if self._scope.cancel_called:
+            return  # nobody waits for it
+        self._has_begun = True
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
@@ -141,6 +144,8 @@ class Reading:
             if self._scheduler is not None:
                 self._scheduler.close()
             self._stop_pipelines()
+            if self._shaping is not None:
+                self._shaping.done.set()  # a loop that ends may not have begun with it
             self._finished.set()
 
     async def _run(self, tasks: anyio.abc.TaskGroup, scheduler: FetchScheduler) -> None:
@@ -207,7 +212,7 @@ class Reading:
 
     async def _shape(self, delivery: Delivery, shaping: _Shaping) -> None:
         try:
-            shaping.shaped = await anyio.to_thread.run_sync(self.plan.shaper.shape, delivery)
+            shaping.shaped = await run_in_thread(lambda: self.plan.shaper.shape(delivery))
             shaping.error = None
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             shaping.error = error
@@ -240,7 +245,8 @@ class Reading:
             self._loop.call_soon_threadsafe(self.stop)
 
     async def wait_stopped(self) -> None:
-        if self._started:
+        # Tasks that have not begun when their loop ends never do; they do nothing once they are stopped.
+        if self._has_begun:
             with anyio.CancelScope(shield=True):
                 await self._finished.wait()
 
@@ -302,6 +308,7 @@ class BatchStream:
         self._url = url
         self._busy = False
         self._ended = self._closed = False
+        self._looking: anyio.CancelScope | None = None  # for more rows
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "ended" if self._ended else "open"
@@ -366,13 +373,24 @@ class BatchStream:
                 if batch is not None or self._more is None:
                     return batch
                 self._is_drained = True
-            if self._more is None or not await self._more(self._row_count):
+            if self._more is None or not await self._look(self._more):
                 return None
             await self._restart(self._row_count)
+
+    async def _look(self, more: More) -> bool:
+        """Wait for more rows, until the stream is closed."""
+        try:
+            with anyio.CancelScope() as self._looking:
+                return await more(self._row_count)
+        finally:
+            self._looking = None
+        raise self._was_closed()
 
     async def _restart(self, row: int) -> None:
         self._reading.stop()
         await self._reading.wait_stopped()
+        if self._closed:  # meanwhile, by another task
+            raise self._was_closed()
         self._past.append(self._reading.statistics())
         self._reading, self._row_count = self._make_reading(row)
         self._is_drained = False
@@ -399,8 +417,13 @@ class BatchStream:
     async def aclose(self) -> None:
         """Stop fetching and decoding, and wait until nothing of it is left."""
         self._ended = self._closed = True
+        if self._looking is not None:
+            self._looking.cancel()
         self._reading.stop()
         await self._reading.wait_stopped()
+
+    def _was_closed(self) -> UsageError:
+        return UsageError("the stream was closed while it was read", url=self._url)
 
     async def __aenter__(self) -> Self:
         return self

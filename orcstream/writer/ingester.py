@@ -22,7 +22,6 @@ from typing import Any, Literal, Self
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from orcstream.codec.discretion import discreetly
 from orcstream.codec.grouping import joined, keeps_little
@@ -32,6 +31,7 @@ from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, SinkError, UsageError
 from orcstream.io.clients import keep_clients
 from orcstream.io.folders import make_folder_of
+from orcstream.io.threads import run_in_thread
 from orcstream.schema import Schema
 from orcstream.writer.creating import Creating
 from orcstream.writer.partitions import Partition, Partitioner
@@ -212,13 +212,13 @@ class Ingester:
         source: UserData | None = None
         partitioner = self._partitioner
         if partitioner is None:
-            source = await anyio.to_thread.run_sync(lambda: UserData(data))
+            source = await run_in_thread(lambda: UserData(data))
             if source.is_nothing:
                 return 0  # rows that come later say the schema
             partitioner = await self._first_schema(source)
         parts = self._parts(source or data, partitioner)
         count = 0
-        while (part := await anyio.to_thread.run_sync(lambda: next(parts, None))) is not None:
+        while (part := await run_in_thread(lambda: next(parts, None))) is not None:
             await self._wait_for_room()
             self._check_open()
             self._queue_gathered()
@@ -250,7 +250,7 @@ class Ingester:
     async def _first_schema(self, source: UserData) -> Partitioner:
         async with self._first:
             if self._partitioner is None:
-                self._set_schema(await anyio.to_thread.run_sync(source.schema))
+                self._set_schema(await run_in_thread(source.schema))
         assert self._partitioner is not None
         return self._partitioner
 
@@ -420,7 +420,7 @@ class Ingester:
         else:
             pieces = item.pieces
             if pieces is None:
-                pieces = await anyio.to_thread.run_sync(self._pieces_of, item.rows)
+                pieces = await run_in_thread(lambda: self._pieces_of(item.rows))
             for partition, rows in pieces:
                 await self._add(partition, rows, item.since)
         self._queued_bytes -= item.size_bytes

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
 from orcstream.encryption import NO_KEYS, FileKeys
@@ -28,6 +27,7 @@ from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source, strip_credentials
+from orcstream.io.threads import run_in_thread
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge_variants import OpenedStatistics
 from orcstream.plan.tail import MAGIC
@@ -194,7 +194,7 @@ class _Merge:
 
         async def take(url: Url, read: tuple[UnlockedFile, memoryview]) -> None:
             # Statistics of many columns take long to parse.
-            refusal = await anyio.to_thread.run_sync(self._add, url, *read)
+            refusal = await run_in_thread(lambda: self._add(url, *read))
             if refusal is None:
                 return
             if not skip_incompatible and refusal.reason != EMPTY:
@@ -281,7 +281,7 @@ class _Merge:
             with anyio.CancelScope(shield=True):
                 for one in self._inputs:
                     await one.aclose()
-        await sink.write(await anyio.to_thread.run_sync(self._merger.ending, self._new_keys))
+        await sink.write(await run_in_thread(lambda: self._merger.ending(self._new_keys)))
 
     def _pieces(self) -> Iterator[_Piece]:
         for one in self._inputs:

@@ -45,6 +45,7 @@ class Outflow:
             self._next_bytes = 0
         self.left_bytes = size
         self._task = asyncio.create_task(self._write(pieces), name="orcstream outflow")
+        self._task.add_done_callback(self._done)
 
     async def wait(self, most_left: int = 0) -> None:
         """Wait until at most so many bytes are left; raises what went wrong meanwhile."""
@@ -62,6 +63,11 @@ class Outflow:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():  # perhaps before it had begun, where a loop ends
+            self._failure = self._failure or UsageError("the writing was cancelled: the file is incomplete")
+            self._progress.set()
 
     async def _write(self, pieces: Iterator[Buffer]) -> None:
         try:

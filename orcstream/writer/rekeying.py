@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.sealing import Rekeyed, plan_rekeying, rekey
@@ -20,6 +19,7 @@ from orcstream.codec.structure import StripeInformation
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import UsageError
 from orcstream.io.keys import KeyProvider, check_provider
+from orcstream.io.threads import run_in_thread
 from orcstream.plan.merge_variants import VariantMerger
 from orcstream.plan.messages import parse_footer
 from orcstream.plan.tail import Tail
@@ -115,7 +115,7 @@ class SecretStripes:
             streams += await self._plan(self._stripes[at], new_keys, fetcher, RangeBuffer(place, data))
             at += 1
         # Each piece is there twice meanwhile.
-        return await anyio.to_thread.run_sync(rekey, data, place, streams, limiter=self._limiter)
+        return await run_in_thread(lambda: rekey(data, place, streams), limiter=self._limiter)
 
     async def _plan(
         self,

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from orcstream.codec.compression import Compressor
+from orcstream.io.threads import run_in_thread
 
 __all__ = ["Workers", "until_over"]
 
@@ -39,7 +39,7 @@ class Workers:
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function on a thread; it is waited for, cancelled or not."""
-        return await until_over(anyio.to_thread.run_sync(function, limiter=self._limiter))
+        return await run_in_thread(function, limiter=self._limiter)
 
     async def alone(self, function: Callable[[Compressor | None], T]) -> T:
         """Call ``function(compressor)`` on a thread while there is no round; waited for as in `run`."""
@@ -75,7 +75,7 @@ class Workers:
                 self._costs[column] = time.perf_counter() - begun
 
         async def run(compressor: Compressor | None) -> None:
-            await anyio.to_thread.run_sync(work, compressor, limiter=self._limiter)
+            await run_in_thread(lambda: work(compressor), limiter=self._limiter)
 
         async def run_all() -> None:
             async with anyio.create_task_group() as group:

@@ -256,6 +256,8 @@ class OrcWriter:
             with self._failing():
                 await self._complete()
                 prepared = await self._outlet.prepare()
+            if self._state != "open":  # by another task, meanwhile: nothing of it is left
+                raise UsageError(f"cannot prepare the file: it is {self._state}", url=self.url)
             self._state = "prepared"
             return prepared
 

@@ -26,8 +26,10 @@ import pytest
 import orcstream
 from orcstream.codec.file_encoder import StripeEncoder
 from orcstream.errors import CommitUnknown, OrcError, SchemaMismatch, UsageError
+from orcstream.io.byte_sink import Prepared
 from orcstream.io.part_sink import PartSink
 from orcstream.io.sink import commit, discard
+from orcstream.writer.outlets import WholeFile
 from tests.support.s3_proxy import Fault, S3Proxy, s3_proxies
 from tests.support.servers import MotoServer, start_moto
 from tests.support.sink_stores import SinkStore, local_store, memory_store, s3_store
@@ -490,3 +492,29 @@ async def test_data_that_does_not_fit_stops_nothing(store: SinkStore) -> None:
             for batch in BATCHES[1:]:
                 await out.write(batch)
     assert await rows_of(store) == ROWS
+
+
+async def test_abort_while_another_task_prepares(store: SinkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is prepared in spite of it is not there to be committed, and goes too."""
+    prepared, go_on, real = anyio.Event(), anyio.Event(), WholeFile.prepare
+
+    async def slow(outlet: WholeFile) -> Prepared:
+        found = await real(outlet)
+        prepared.set()
+        await go_on.wait()
+        return found
+
+    monkeypatch.setattr(WholeFile, "prepare", slow)
+    store.put(NAME, EARLIER)
+    out = await create(store)
+    await out.write(ROWS)
+    preparing = asyncio.create_task(out.prepare())
+    await prepared.wait()
+    await out.abort()
+    go_on.set()
+    with pytest.raises(UsageError, match="aborted"):
+        await preparing
+    with pytest.raises(UsageError, match="aborted"):
+        await out.commit()
+    assert store.seen(NAME) == EARLIER
+    assert store.left() == []

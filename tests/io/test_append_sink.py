@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import SourceError, Unsupported, UsageError
+from orcstream.io import append_webhdfs
 from orcstream.io.append_sink import GATHERED_BYTES, open_append_sink
+from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.clients import Lease
 
 DATA = os.urandom(3 * GATHERED_BYTES + 7)
+# Longer than any test waits that does not fail.
+LONG_S = 30
 
 Seen = Callable[[str], bytes | None]
 
@@ -184,3 +193,116 @@ def test_a_writer_that_is_killed(tmp_path: Path, flush_count: int) -> None:
     assert length >= told[-1]
     expected = b"".join(number.to_bytes(8, "big") * 1000 for number in range(length // 8000))
     assert path.read_bytes()[:length] == expected
+
+
+class SlowDisk:
+    """Calls of `os` that wait for `go_on`, from the moment on when `is_slow` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.is_slow = False
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        real = getattr(os, name)
+
+        def slow(*arguments: Any) -> Any:
+            if self.is_slow:
+                self.begun.set()
+                assert self.go_on.wait(LONG_S)
+            return real(*arguments)
+
+        monkeypatch.setattr(os, name, slow)
+
+    async def busy(self) -> None:
+        assert await asyncio.to_thread(self.begun.wait, LONG_S)
+
+
+@pytest.mark.parametrize("call", ["write", "flush", "finish"])
+@pytest.mark.parametrize("by", ["itself", "another task"])
+async def test_a_cut_waits_for_the_disk(
+    call: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is being written is not written behind the end, nor to a file that is opened meanwhile."""
+    path = tmp_path / "a.orc"
+    sink = await open_append_sink(path)
+    await sink.write(b"flushed")
+    await sink.flush()
+    disk = SlowDisk(monkeypatch, "pwrite")
+    disk.is_slow = True
+    if call == "write":
+        busy = asyncio.create_task(sink.write(DATA))
+    else:
+        await sink.write(b"more")
+        busy = asyncio.create_task(sink.flush() if call == "flush" else sink.finish())
+    await disk.busy()
+    if by == "itself":
+        busy.cancel()  # as `wait_for` does
+    cut = asyncio.create_task(sink.cut())
+    await asyncio.wait([cut], timeout=0.05)
+    assert not cut.done()
+    other = tmp_path / "other"
+    with other.open("wb"):
+        disk.go_on.set()
+        await cut
+        await asyncio.wait([busy])
+    assert other.read_bytes() == b""
+    # A flush that is not cancelled is carried out first.
+    is_more = by == "another task" and call != "write"
+    assert path.read_bytes() == (b"flushedmore" if is_more else b"flushed")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.orc", "other"]
+
+
+async def test_a_beginning_that_is_cancelled_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(monkeypatch, "fsync")
+    disk.is_slow = True
+    opening = asyncio.create_task(open_append_sink(tmp_path / "a.orc"))
+    await disk.busy()
+    opening.cancel()
+    disk.go_on.set()
+    await asyncio.wait([opening])
+    assert opening.cancelled()
+    assert list(tmp_path.iterdir()) == []
+
+
+class HalfwayHdfs:
+    """Makes the file, and fails or hangs where its lengths are made."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        self.names: set[str] = set()
+        self._failure = failure
+        self.is_asked = anyio.Event()
+
+    async def create(self, path: str, **_: bool) -> None:
+        self.is_asked.set()
+        if self.names:
+            if self._failure is not None:
+                raise self._failure
+            await anyio.sleep_forever()
+        self.names.add(path)
+
+    async def delete(self, path: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.names.discard(path)
+
+
+@pytest.mark.parametrize("failure", [None, SourceError("no"), FileExistsError()])
+async def test_a_beginning_that_fails_halfway_leaves_nothing_on_hdfs(
+    failure: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hdfs = HalfwayHdfs(failure)
+    monkeypatch.setattr(append_webhdfs, "WebHdfs", lambda *_: hdfs)
+
+    async def give_back() -> None:
+        await anyio.lowlevel.checkpoint()
+
+    lease: Any = Lease(hdfs, give_back)
+    file = append_webhdfs.HdfsFile(lease, "/a", "/a_flush_length", "webhdfs://h/a", SinkOptions())
+    beginning = asyncio.create_task(file.begin())
+    await hdfs.is_asked.wait()
+    if failure is None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        beginning.cancel()
+    await asyncio.wait([beginning])
+    assert beginning.cancelled() if failure is None else beginning.exception() is not None
+    assert hdfs.names == set()

@@ -16,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import orcstream
 from orcstream.errors import FormatError, SourceChanged, SourceError, Unsupported, UsageError
+from orcstream.unlocking import UnlockedFile
 from tests.support import java_orc
 from tests.support.filesystems import FILES, LoopFileSystem, ThreadFileSystem
 
@@ -388,3 +389,125 @@ async def test_other_file_systems(cls: Any, tmp_path: Path) -> None:
         await show()
         assert await all_of(stream) == []
     FILES.clear()
+
+
+@pytest.mark.parametrize("by", ["scope", "task"])
+async def test_a_step_that_is_cancelled_at_any_turn_loses_no_row(by: str) -> None:
+    """`asyncio.wait_for` and `timeout` cancel the task, and a look is half done wherever that comes."""
+    for turns in range(1000):
+        out = await _growing("memory://follow/a.orc", range(3))
+        file = await orcstream.open("memory://follow/a.orc", follow=True, poll_s=0.001)
+        async with file, file.batches() as stream:
+            found = numbers(await anext(stream))
+            await out.write(rows(3, 6))
+            await out.commit()
+            scope = anyio.CancelScope()
+
+            async def step(scope: anyio.CancelScope, stream: orcstream.BatchStream) -> list[int]:
+                with scope:
+                    return numbers(await anext(stream))
+                return []
+
+            task = asyncio.create_task(step(scope, stream))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            is_over = task.done()
+            if by == "scope":
+                scope.cancel()
+            else:
+                task.cancel()
+            await asyncio.wait([task])
+            found += [] if task.cancelled() else task.result()
+            with anyio.fail_after(10):
+                found += await all_of(stream)
+        assert found == list(range(6)), turns
+        if is_over:
+            break
+    assert turns > 10
+    MemoryFileSystem.store.pop("/follow/a.orc", None)
+
+
+@pytest.mark.parametrize("what", ["stream", "file"])
+async def test_closing_under_a_consumer_that_waits_for_more(what: str, tmp_path: Path) -> None:
+    """It is told at once, however long the time between two looks, and gets no rows afterwards."""
+    path = tmp_path / "a.orc"
+    async with orcstream.create(path, SCHEMA, growing=True) as out:
+        await out.write(rows(0, 3))
+        await out.flush()
+        async with orcstream.open(path, follow=True, poll_s=3600) as file, file.batches() as stream:
+            assert numbers(await anext(stream)) == [0, 1, 2]
+            waiting = asyncio.create_task(anext(stream))
+            for _ in range(20):
+                await asyncio.sleep(0.005)
+            assert not waiting.done()
+            await (stream if what == "stream" else file).aclose()
+            await asyncio.wait([waiting], timeout=10)
+            assert waiting.done()
+            with pytest.raises(UsageError, match="closed"):
+                await waiting
+
+
+async def test_a_closed_stream_does_not_begin_again(tmp_path: Path) -> None:
+    """Closed at any turn of a step, it ends, and nothing of it is left behind."""
+    path = tmp_path / "a.orc"
+    async with orcstream.create(path, SCHEMA) as out:
+        await out.write(rows(0, 3))
+    for turns in range(1000):
+        async with orcstream.open(path) as file:
+            stream = file.batches()
+            await anext(stream)
+            seeking = asyncio.create_task(stream.seek(0))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            is_over = seeking.done()
+            await stream.aclose()
+            await asyncio.wait([seeking])
+            if not is_over:
+                assert isinstance(seeking.exception(), UsageError | None)
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+            if is_over:
+                break
+    assert turns > 0
+
+
+async def test_streams_that_see_the_file_at_different_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes long to open what it saw does not bring the others back to that."""
+    path = tmp_path / "a.orc"
+    real, slow, go_on = UnlockedFile.unlocked, asyncio.Event(), asyncio.Event()
+    is_slow = False
+
+    async def unlocked(*arguments: Any) -> UnlockedFile:
+        nonlocal is_slow
+        if is_slow:
+            is_slow = False
+            slow.set()
+            await go_on.wait()
+        return await real(*arguments)
+
+    monkeypatch.setattr(UnlockedFile, "unlocked", unlocked)
+    async with orcstream.create(path, SCHEMA, growing=True) as out:
+        await out.flush()
+        async with orcstream.open(path, follow=True, poll_s=POLL_S) as file:
+            await out.write(rows(0, 3))
+            await out.flush()
+            is_slow = True
+            first = asyncio.create_task(all_of(file.batches()))
+            await slow.wait()
+            second: list[int] = []
+            async with file.batches() as stream:
+                for part in range(1, 4):
+                    await out.write(rows(3 * part, 3 * part + 3))
+                    await out.flush()
+                    while len(second) < 3 * part + 3:
+                        second += numbers(await anext(stream))
+                go_on.set()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert file.row_count == 12
+                await out.commit()
+                second += await all_of(stream)
+            assert await first == list(range(12))
+    assert second == list(range(12))

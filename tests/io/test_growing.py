@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.orc
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -163,3 +167,33 @@ async def test_a_store_that_fails(failing: str, tmp_path: Path, monkeypatch: pyt
         await write()
     assert pyarrow_numbers(path)[:3] == [0, 1, 2]
     assert [one.name for one in tmp_path.iterdir()] == ["a.orc"]
+
+
+async def test_an_abort_waits_for_what_flows_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stripe that is being written is not written to a file that somebody opens meanwhile."""
+    path = tmp_path / "a.orc"
+    out = await orcstream.create(path, SCHEMA, growing=True, compression="none")
+    await out.write(rows(0, 3))
+    await out.flush()
+    begun, go_on, real = threading.Event(), threading.Event(), os.pwrite
+
+    def slow(*arguments: Any) -> int:
+        begun.set()
+        assert go_on.wait(30)
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    await out.write({"n": np.random.default_rng(1).integers(0, 1 << 60, 1 << 18)})
+    await out.end_stripe()
+    assert await asyncio.to_thread(begun.wait, 30)
+    aborting = asyncio.create_task(out.abort())
+    await asyncio.wait([aborting], timeout=0.05)
+    assert not aborting.done()
+    other = tmp_path / "other"
+    with other.open("wb"):
+        go_on.set()
+        await aborting
+    assert other.read_bytes() == b""
+    assert pyarrow_numbers(path) == [0, 1, 2]

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
+from orcstream.codec import wire
 from orcstream.codec.compression import decompress_metadata
 from orcstream.codec.metadata import (
     MESSAGE_CAP_BYTES,
@@ -422,6 +423,17 @@ def test_metadata_is_cut_up_like_protobuf_does() -> None:
     for cut in range(1, len(data)):
         with contextlib.suppress(CorruptTail):
             parse_metadata(data[:cut], 4, 3)
+
+
+def test_statistics_of_more_columns_and_stripes_than_anybody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compressed they are nothing; each would take 60 bytes."""
+    assert 60 * wire.MOST_PARTS < 1 << 30
+    monkeypatch.setattr(wire, "MOST_PARTS", 12)
+    stripe = pb.StripeStatistics(col_stats=[pb.ColumnStatistics()] * 3)
+    assert len(parse_metadata(pb.Metadata(stripe_stats=[stripe] * 4).SerializeToString(), 5, 3)) == 4
+    with pytest.raises(Unsupported) as caught:
+        parse_metadata(pb.Metadata(stripe_stats=[stripe] * 5).SerializeToString(), 5, 3)
+    assert caught.value.reason == "metadata_too_large"
 
 
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05abc", b"\xff" * 11, b"\x0b", b"\x09\x01", b"\x0a\xff"])
