@@ -240,6 +240,15 @@ def _text(node: Type) -> str:
             return word
 
 
+def _check_encodable(text: str) -> None:
+    """Files and Arrow have UTF-8, in which there are no lone surrogates."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise SchemaMismatch(f"the name {text!r} holds half of a surrogate pair") from None
+
+
 def _quoted(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
@@ -262,6 +271,9 @@ class Schema:
         types = tuple(node for _, node in root.walk())
         if [node.column_id for node in types] != list(range(len(types))):
             raise UsageError("the column ids of a schema must count its types in pre-order, from 0")
+        for node in types:
+            for text in (*node.field_names, node.crs or ""):
+                _check_encodable(text)
         object.__setattr__(self, "types", types)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

@@ -300,7 +300,8 @@ def check_pruning(path: Path, type_: T, rows: list[Any], rng: random.Random) -> 
         literals = sorted(literals) if operator == "BETWEEN" else literals
         wanted = [row for row in rows if row[index] is not None and _holds(operator, row[index], literals)]
         kind = PRUNED[child.kind]
-        found = java_orc.read_groups(path, type_, type_.names[index], kind, operator, literals)
+        written = [str(value).replace("inf", "Infinity") if kind == "FLOAT" else value for value in literals]
+        found: list[Any] = java_orc.read_groups(path, type_, type_.names[index], kind, operator, written)
         left = [row for row in found if row[index] is not None and _holds(operator, row[index], literals)]
         compare.assert_same_rows(type_, left, wanted)
 

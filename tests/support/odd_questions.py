@@ -167,8 +167,9 @@ class Questions:
             day = max(_FIRST_DAY, min(_LAST_DAY, time // DAY_NS))
             return day * DAY_NS, datetime.date.fromordinal(day - _FIRST_DAY + 1)
         if rng.random() < 0.4 or not _FIRST_DAY * DAY_NS <= time < (_LAST_DAY + 1) * DAY_NS:
-            unit, nanos = ("ns", 1) if -(2**63) < time < 2**63 else ("us", 1000)
-            return time // nanos * nanos, np.datetime64(time // nanos, unit)
+            if -(2**63) < time < 2**63:
+                return time, np.datetime64(time, "ns")
+            return time // 1000 * 1000, np.datetime64(time // 1000, "us")
         moment = _EPOCH + datetime.timedelta(microseconds=time // 1000)
         meant = time // 1000 * 1000
         if not instant:

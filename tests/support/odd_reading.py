@@ -21,6 +21,7 @@ from tests.support.selecting import API
 
 __all__ = ["run"]
 
+COARSER = {"ns": ("ns", "ns", "us", "ms", "s"), "us": ("us", "us", "ms", "s")}
 MEMORY_LIMITS = (1 << 20, 1 << 22, 1 << 24)
 
 
@@ -35,12 +36,13 @@ class _Roomy(random.Random):
         return super().choice((1 << 26,) if seq == MEMORY_LIMITS else seq)
 
 
-def run(path: Path, type_: T, expected: Sequence[Any], seed: int, unit: str = "ns", **opening: Any) -> None:
-    """All of it, then parts; `type_` is a struct."""
+def run(path: Path, type_: T, expected: Sequence[Any], seed: int, finest: str = "ns", **opening: Any) -> None:
+    """All of it, then parts; `type_` is a struct. `finest` is a unit that all times fit."""
 
     async def in_time() -> None:
         with anyio.fail_after(100):
             rng = random.Random(seed)
+            unit = rng.choice(COARSER[finest])
             wanted = [compare.arrow_shape(type_, row, unit) for row in expected]
             if max((len(repr(row)) for row in wanted), default=0) > LONG_ROW:
                 rng = _Roomy(seed)
@@ -176,12 +178,22 @@ async def _check_whole(
         found = await selecting.rows_of(file.batches(**options), shown)
         compare.assert_same_rows(shown, found, rows)
         return
-    batches = []
+    batches, parts = [], []
     async with file.batches(**options) as stream:
         async for batch in stream:
             assert batch.num_rows <= options.get("batch_rows", 65_536)
             batches.append(pa.record_batch(batch))
             batches[-1].validate(full=True)
+            parts.append(batch.slice(batch.num_rows // 3, batch.num_rows // 2 + 1))
+    for one, part in zip(batches[:3], parts, strict=False):
+        cut = pa.record_batch(part)
+        cut.validate(full=True)
+        whole = compare.table_rows(shown, pa.Table.from_batches([one]))[
+            one.num_rows // 3 : one.num_rows // 2 + 1
+        ]
+        compare.assert_same_rows(shown, compare.table_rows(shown, pa.Table.from_batches([cut])), whole)
+        listed = [reading.from_python(shown, row) for row in part.to_pylist()]
+        compare.assert_same_rows(shown, listed, whole)
     found = [row for one in batches for row in compare.table_rows(shown, pa.Table.from_batches([one]))]
     compare.assert_same_rows(shown, found, rows)
 
