@@ -253,7 +253,8 @@ class Trust:
     floating point hold without a sum that proves that there was no NaN. `blooms`: kinds whose filters hold
     in streams of kind BLOOM_FILTER_UTF8, `original_blooms` in those of the original BLOOM_FILTER.
     `bloom_encodings` are those that may be read at all; of timestamps encoding 0 never holds (ORC-135).
-    `char_blooms`: filters of CHAR are of the texts as stored, or all trimmed, or all padded.
+    `char_blooms`: filters of CHAR are of the texts as stored, or all trimmed, or all padded. `byte_blooms`:
+    filters of TINYINT are of its values.
     `zone_margin_ns` is how far the wall clock that is delivered may be from the one that statistics of
     TIMESTAMP speak of.
     """
@@ -265,6 +266,7 @@ class Trust:
     original_blooms: frozenset[StatisticsKind] = _NONE
     bloom_encodings: frozenset[int] = frozenset((0, 1))
     char_blooms: bool = True
+    byte_blooms: bool = True
     zone_margin_ns: int = _ANY_ZONE_NS
 
     def in_zone(self, zone: str | None) -> Trust:
@@ -361,4 +363,7 @@ def _cpp(software_version: str | None) -> Trust:
         bloom_encodings=frozenset((1,)),
         # Of a CHAR it hashes as many bytes as the padded text has, from where the text lay before padding.
         char_blooms=False,
+        # Of TINYINT it packs the values in their own memory first, and then hashes what the first eighth of
+        # them became: 2.2.2 and all before it.
+        byte_blooms=False,
     )

@@ -74,6 +74,7 @@ class Question:
             # Delivered to the second, a timestamp stands for a thousand that were hashed.
             and (self.kind != "timestamp" or _MS_NS % leaf.unit_ns == 0)
             and (leaf.type.kind is not Kind.CHAR or trust.char_blooms)
+            and (leaf.type.kind is not Kind.BYTE or trust.byte_blooms)
             and (hashes := hashes_of(leaf.type, leaf.literals)) is not None
         )
         # Those of the literals that were asked for last: mostly the same ones for the next group.

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import orc
 
+import orcstream
 from tests.interop.test_pyarrow_written import struct_in_nullable
 from tests.interop.test_written_statistics import check_columns
 from tests.support import arrow, compare, java_orc, odd_reading, peers, writing
@@ -75,6 +76,16 @@ def java_case(folder: Path, seed: int) -> None:
         compare.assert_same_rows(type_, rows, table.rows)
     compare.assert_same_rows(type_, rows, java_orc.read(path, type_))
     odd_reading.run(path, type_, rows, seed, unit)
+    merge_case(folder, path, type_, rows, seed, unit)
+
+
+def merge_case(folder: Path, path: Path, type_: T, rows: list[Any], seed: int, unit: str) -> None:
+    """Now and then, the file with itself."""
+    if seed % 4 == 0 and rows:
+        merged = folder / "merged.orc"
+        orcstream.blocking.merge([path, path], merged)
+        compare.assert_same_rows(type_, java_orc.read(merged, type_), [*rows, *rows])
+        odd_reading.run(merged, type_, [*rows, *rows], seed, unit)
 
 
 def java_options(rng: random.Random, type_: T) -> dict[str, object]:
@@ -216,6 +227,8 @@ def our_case(folder: Path, seed: int) -> None:
     compare.assert_same_rows(type_, rows, expected)
     if options["compression"] != "brotli":
         judge(path, type_, rows, options, rng)
+        if not any("`" in name for node in type_.flatten() for name in node.names):
+            merge_case(folder, path, type_, rows, seed, unit)
     odd_reading.run(path, type_, rows, seed, unit)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tests.support import compare, reading, selecting
 from tests.support.odd_questions import Questions
 from tests.support.predicates import build, columns_of, matching
-from tests.support.reference.types import T
+from tests.support.reference.types import T, parse
 from tests.support.selecting import API
 
 __all__ = ["run"]
@@ -57,17 +57,31 @@ async def _check(
     always = {"timestamp_unit": unit}
     follow = {"follow": True} if rng.random() < 0.2 else {}
     async with API.open(str(path), **opening, **follow) as file:
-        assert file.row_count == len(wanted)
-        assert str(file.schema) == str(type_)
-        await _check_whole(file, type_, wanted, {**always, **_options(rng)}, rng)
-        if not type_.names:
-            return
-        some = selecting.Always(file, always)
-        await _check_places(some, type_, wanted, rng)
-        await _check_parts(some, type_, wanted, rng)
-        asking = Questions(type_, wanted, rng)
-        for _ in range(4 if asking.possible else 0):
-            await _check_question(some, type_, wanted, asking, rng)
+        saved = API.Tail.from_bytes(file.tail.to_bytes()) if not follow and rng.random() < 0.2 else None
+        await _check_file(file, type_, wanted, rng, always)
+    if saved is not None:
+        async with API.open(str(path), tail=saved, **opening) as file:
+            await _check_file(file, type_, wanted, rng, always)
+    if type_.names and rng.random() < 0.5:
+        await _check_under_other_clocks(path, type_, rng)
+    if type_.names and rng.random() < 0.5:
+        await _check_as_other_types(path, type_, rng, always)
+
+
+async def _check_file(
+    file: Any, type_: T, wanted: list[Any], rng: random.Random, always: dict[str, Any]
+) -> None:
+    assert file.row_count == len(wanted)
+    assert str(file.schema) == str(type_)
+    await _check_whole(file, type_, wanted, {**always, **_options(rng)}, rng)
+    if not type_.names:
+        return
+    some = selecting.Always(file, always)
+    await _check_places(some, type_, wanted, rng)
+    await _check_parts(some, type_, wanted, rng)
+    asking = Questions(type_, wanted, rng)
+    for _ in range(4 if asking.possible else 0):
+        await _check_question(some, type_, wanted, asking, rng)
 
 
 async def _check_places(file: Any, type_: T, wanted: list[Any], rng: random.Random) -> None:
@@ -91,6 +105,73 @@ async def _check_places(file: Any, type_: T, wanted: list[Any], rng: random.Rand
             batch = await anext(stream)
             found = [reading.from_python(type_, row) for row in batch.to_pylist()[:50]]
             compare.assert_same_rows(type_, found, wanted[at : at + len(found)])
+
+
+# --- statistics under other readings --------------------------------------------------------------------
+#
+# What statistics prove must be what decoded values say, when both are read otherwise than they were written.
+
+
+async def _check_under_other_clocks(path: Path, type_: T, rng: random.Random) -> None:
+    opening: dict[str, Any] = rng.choice(
+        (
+            {"timezone": rng.choice(("UTC", "America/Los_Angeles", "Pacific/Apia", "Australia/Lord_Howe"))},
+            {"calendar": rng.choice(("proleptic", "hybrid"))},
+            {"timezone": "Europe/Berlin", "calendar": "hybrid"},
+        )
+    )
+    async with API.open(str(path), **opening) as file:
+        some = selecting.Always(file, {"timestamp_unit": "us"})
+        full = await selecting.rows_of(some.batches(), type_)
+        asking = Questions(type_, full, rng)
+        for _ in range(3 if asking.possible else 0):
+            await _check_question(some, type_, full, asking, rng)
+
+
+async def _check_as_other_types(path: Path, type_: T, rng: random.Random, always: dict[str, Any]) -> None:
+    other = _other_type(type_, rng)
+    async with API.open(str(path)) as file:
+        some = selecting.Always(file, {**always, "schema": str(other)})
+        full = await selecting.rows_of(some.batches(), other)
+        asking = Questions(other, full, rng)
+        for _ in range(3 if asking.possible else 0):
+            await _check_question(some, other, full, asking, rng)
+
+
+_WIDER = {
+    "boolean": ("int", "string"),
+    "tinyint": ("smallint", "bigint", "double", "string", "boolean"),
+    "smallint": ("tinyint", "int", "bigint", "decimal(10,2)"),
+    "int": ("tinyint", "bigint", "float", "string", "timestamp"),
+    "bigint": ("int", "double", "decimal(38,5)", "string"),
+    "float": ("double", "int", "string"),
+    "double": ("float", "bigint", "decimal(20,3)"),
+    "string": ("varchar(3)", "char(2)", "int", "binary"),
+    "varchar": ("string", "char(2)"),
+    "char": ("string", "varchar(1)"),
+    "binary": ("string",),
+    "date": ("string", "timestamp"),
+    "decimal": ("decimal(38,0)", "double", "bigint", "string", "decimal(5,2)"),
+    "timestamp": ("string", "date", "timestamp with local time zone"),
+    "timestamp with local time zone": ("string", "date", "timestamp"),
+}
+
+
+def _other_type(type_: T, rng: random.Random) -> T:
+    """Some leaves otherwise, fields in another order, some left out, and one that the file does not have."""
+    if type_.kind == "struct":
+        kept = [i for i in range(len(type_.names)) if rng.random() < 0.9]
+        rng.shuffle(kept)
+        children = [_other_type(type_.children[i], rng) for i in kept]
+        names = [type_.names[i] for i in kept]
+        if rng.random() < 0.3 or not kept:
+            children.append(parse(rng.choice(("int", "string", "array<date>", "struct<x:timestamp>"))))
+            names.append("not in the file")
+        return T("struct", tuple(children), tuple(names))
+    if type_.children:
+        first = type_.children[0] if type_.kind == "map" else _other_type(type_.children[0], rng)
+        return T(type_.kind, (first, *(_other_type(child, rng) for child in type_.children[1:])))
+    return parse(rng.choice(_WIDER[type_.kind])) if rng.random() < 0.5 else type_
 
 
 # --- parts of columns --------------------------------------------------------------------------------

@@ -65,8 +65,10 @@ class Always:
     async def take(self, numbers: list[int], **options: Any) -> Any:
         return await self._file.take(numbers, **self._options, **options)
 
-    async def explain(self, **options: Any) -> Any:  # it delivers nothing, in no unit
-        return await self._file.explain(**options)
+    async def explain(self, **options: Any) -> Any:
+        """Explaining delivers nothing, in no unit."""
+        shared = {name: value for name, value in self._options.items() if name == "schema"}
+        return await self._file.explain(**shared, **options)
 
 
 async def check(path: Path, type_: T, seed: int, **options: Any) -> None:

@@ -53,6 +53,7 @@ def test_filters_of_cpp(version: str | None, believed: bool) -> None:
     assert not trust.believes_bloom("integer", 0, utf8=True)
     assert not any(trust.believes_bloom(kind, 1, utf8=False) for kind in KINDS)
     assert not trust.char_blooms
+    assert not trust.byte_blooms
 
 
 def test_filters_of_java() -> None:
