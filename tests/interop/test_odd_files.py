@@ -261,7 +261,9 @@ def judge(path: Path, type_: T, rows: list[Any], options: dict[str, Any], rng: r
     if not any("`" in name for node in type_.flatten() for name in node.names):
         compare.assert_same_rows(type_, java_orc.read(path, type_), rows)
         check_statistics(path, type_, rows)
-        check_pruning(path, type_, rows, rng)
+        # Java cannot seek to the end of a stream without compression, of which it needs no byte.
+        if options["compression"] != "none":
+            check_pruning(path, type_, rows, rng)
     kinds = type_.walk_kinds()
     if options["compression"] == "lzo" or "uniontype" in kinds or empty_struct(type_):
         return
@@ -337,7 +339,7 @@ CASES = {"java": java_case, "pyarrow": pyarrow_case, "pyorc": pyorc_case, "ours"
 
 
 @pytest.mark.parametrize("writer", CASES)
-@hypothesis.settings(max_examples=8)
+@hypothesis.settings(max_examples=hypothesis.settings().max_examples // 8)
 @hypothesis.given(seed=SEEDS)
 def test_odd_files(tmp_path_factory: pytest.TempPathFactory, writer: str, seed: int) -> None:
     CASES[writer](tmp_path_factory.mktemp("odd"), seed)
