@@ -240,13 +240,13 @@ def _text(node: Type) -> str:
             return word
 
 
-def _check_encodable(text: str) -> None:
+def _encodable(types: tuple[Type, ...]) -> tuple[Type, ...]:
     """Files and Arrow have UTF-8, in which there are no lone surrogates."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise SchemaMismatch(f"the name {text!r} holds half of a surrogate pair") from None
+    try:
+        "".join(text for node in types for text in (*node.field_names, node.crs or "")).encode()
+    except UnicodeEncodeError as error:
+        raise SchemaMismatch(f"a name holds half of a surrogate pair: {error.object[error.start]!r}") from None
+    return types
 
 
 def _quoted(name: str) -> str:
@@ -271,10 +271,7 @@ class Schema:
         types = tuple(node for _, node in root.walk())
         if [node.column_id for node in types] != list(range(len(types))):
             raise UsageError("the column ids of a schema must count its types in pre-order, from 0")
-        for node in types:
-            for text in (*node.field_names, node.crs or ""):
-                _check_encodable(text)
-        object.__setattr__(self, "types", types)
+        object.__setattr__(self, "types", _encodable(types))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Schema cannot be changed: {name}")
