@@ -67,7 +67,6 @@ class Link:
     requests_free_at: float = 0.0
     paused: bool = False
     blocked: bool = False
-    answer_ended: bool = False
     exchange: Exchange | None = None
 
 

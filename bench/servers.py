@@ -160,16 +160,6 @@ def _ended(process: subprocess.Popen[Any]) -> Iterator[None]:
             process.terminate()
 
 
-def busy_periods(exchanges: list[Exchange]) -> int:
-    """How many stretches of time had a request in flight: what latency is paid for."""
-    periods, until = 0, -math.inf
-    for exchange in sorted(exchanges, key=lambda e: e.sent_s):
-        if exchange.sent_s > until:
-            periods += 1
-        until = max(until, exchange.last_byte_s)
-    return periods
-
-
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]

@@ -56,7 +56,7 @@ async def show_stream(url: str, options: dict[str, Any]) -> None:
         total = 0
         async with file.batches(columns=["id", "amount", "placed"], batch_rows=50_000) as batches:
             async for batch in batches:
-                table = pa.record_batch(batch)  # no copy; polars, duckdb and pandas take it as well
+                table = pa.record_batch(batch)  # no copy; polars and duckdb take it as well
                 total += table.num_rows
                 first = batch.slice(0, 1).to_pylist()[0]
                 print(f"  {time.perf_counter() - start:.3f} s  {table.num_rows:,} rows, the first: {first}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orcstream import blocking
+    from orcstream import errors as errors
+    from orcstream import io as io
     from orcstream.batch import Batch, Column, ReadResult, UnionValue
     from orcstream.encryption import Encrypt, Mask
     from orcstream.errors import (
@@ -161,12 +163,17 @@ _HOMES = {
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }
-_MODULES = ("blocking",)
+_MODULES = ("blocking", "errors", "io")
+
+if TYPE_CHECKING:
+    __version__: str
 
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
+    if name == "__version__":
+        return import_module("importlib.metadata").version(__name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_HOMES[name]), name)
@@ -175,4 +182,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES, "__version__"})

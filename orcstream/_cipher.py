@@ -1,8 +1,8 @@
 """AES in counter mode: the only cipher of the format, for data and for local keys alike.
 
 Knows keys, counters and bytes. Must not know what is encrypted. Encrypting and decrypting are the same
-operation. Measured: 5 to 8 GB/s a core for 64 KiB and more. The library holds the GIL meanwhile, for some
-hundredths of the time that decompressing the same bytes takes.
+operation. Measured: 4 to 8 GB/s a core for 64 KiB and more. The library holds the GIL meanwhile: 20 to 40 ms
+for 110 MB, about a tenth of the time that decompressing them takes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -117,6 +117,9 @@ class Column:
     def __len__(self) -> int:
         return self._vector.length
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Column cannot be pickled: pickle pyarrow.array(column), or column.to_numpy()")
+
     def __repr__(self) -> str:
         return f"<Column {self.name!r}: {len(self)} x {_shortened(str(self.type))}>"
 
@@ -211,6 +214,9 @@ class Batch:
     def __len__(self) -> int:
         return self._num_rows
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Batch cannot be pickled: pickle pyarrow.record_batch(batch), or batch.to_numpy()")
+
     def __repr__(self) -> str:
         return f"<Batch of {self._num_rows} rows: {_shortened(str(self.schema))}>"
 
@@ -296,6 +302,9 @@ class ReadResult:
 
     def __len__(self) -> int:
         return self.num_rows
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ReadResult cannot be pickled: pickle pyarrow.table(result), or result.to_numpy()")
 
     def __repr__(self) -> str:
         return (

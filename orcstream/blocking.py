@@ -18,11 +18,11 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from orcstream.batch import Batch, BatchSchema, ReadResult
 from orcstream.byterange import BytesLike
@@ -30,6 +30,7 @@ from orcstream.codec.compression import Compression
 from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StripeFooter, StripeInformation
 from orcstream.errors import UsageError
+from orcstream.io import sink as io_sink
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
@@ -42,21 +43,29 @@ from orcstream.reader.explain import Explanation
 from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
 from orcstream.reader.opening import Url
+from orcstream.reader.planning import Columns, Where
 from orcstream.schema import Schema
 from orcstream.unlocking import EncryptedColumn
 from orcstream.writer import creating as writer_creating
+from orcstream.writer import ingester as writer_ingester
+from orcstream.writer import ingesting as writer_ingesting
 from orcstream.writer import merge as writer_merge
 from orcstream.writer import writer as writer_writer
-from orcstream.writer.creating import Target
-from orcstream.writer.merge import MergeResult
+from orcstream.writer.creating import CreateOptions, Target
+from orcstream.writer.ingester import IngestedFile
 from orcstream.writer.writer import WriteResult
 
 __all__ = [
     "BatchStream",
     "FileStream",
+    "Ingester",
     "OrcFile",
     "OrcWriter",
+    "cleanup",
+    "commit",
     "create",
+    "discard",
+    "ingest",
     "merge",
     "open",
     "open_many",
@@ -65,9 +74,27 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # How long Ctrl-C waits for what it has cancelled, and the end of the program for everything.
 _STOP_TIMEOUT_S = 5.0
+
+
+def _takes_as(other: Callable[P, object]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Marks a function that takes what `other` takes: for type checkers, editors and `help`."""
+
+    def mark(function: Callable[..., T]) -> Callable[P, T]:
+        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def _method_as(
+    other: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """As `_takes_as`, of two methods."""
+    return _takes_as(other)
 
 
 class _LoopThread:
@@ -197,20 +224,22 @@ class _Facade:
         self._inner = inner
         self._loop_thread = loop_thread
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "aclose":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return found
+    if not TYPE_CHECKING:  # or every name that is misspelt would be one
 
-        @functools.wraps(found)
-        def call(*arguments: Any, **options: Any) -> Any:
-            if inspect.iscoroutinefunction(found):
-                return self._facade_of(self._run(lambda: found(*arguments, **options)))
-            return self._facade_of(self._run(lambda: _made(lambda: found(*arguments, **options))))
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name == "aclose":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            found = getattr(self._inner, name)
+            if not callable(found):
+                return found
 
-        return call
+            @functools.wraps(found)
+            def call(*arguments: Any, **options: Any) -> Any:
+                if inspect.iscoroutinefunction(found):
+                    return self._facade_of(self._run(lambda: found(*arguments, **options)))
+                return self._facade_of(self._run(lambda: _made(lambda: found(*arguments, **options))))
+
+            return call
 
     def __dir__(self) -> list[str]:
         names = {name for name in dir(self._inner) if not name.startswith("_") and name != "aclose"}
@@ -281,19 +310,35 @@ class OrcFile(_Facade):
     def encrypted_columns(self) -> tuple[EncryptedColumn, ...]:
         return self._inner.encrypted_columns
 
+    @property
+    def is_complete(self) -> bool:
+        return self._inner.is_complete
+
+    @_method_as(reader_file.OrcFile.batches)
     def batches(self, **options: Any) -> BatchStream:
         """`OrcFile.batches`: a stream to iterate with `for`."""
         return BatchStream(
             self._run(lambda: _made(lambda: self._inner.batches(**options))), self._loop_thread
         )
 
+    @_method_as(reader_file.OrcFile.read)
     def read(self, **options: Any) -> ReadResult:
         """`OrcFile.read`."""
         return self._run(lambda: self._inner.read(**options))
 
+    @_method_as(reader_file.OrcFile.take)
+    def take(self, rows: Sequence[int], **options: Any) -> ReadResult:
+        """`OrcFile.take`."""
+        return self._run(lambda: self._inner.take(rows, **options))
+
+    @_method_as(reader_file.OrcFile.explain)
     def explain(self, **options: Any) -> Explanation:
         """`OrcFile.explain`."""
         return self._run(lambda: self._inner.explain(**options))
+
+    def refresh(self) -> int:
+        """`OrcFile.refresh`."""
+        return self._run(self._inner.refresh)
 
     def stripe_footer(self, stripe: int) -> StripeFooter:
         """`OrcFile.stripe_footer`."""
@@ -324,6 +369,14 @@ class BatchStream(_Facade, Iterator[Batch]):
     @property
     def stats(self) -> reader_stream.ReadStatistics:
         return self._inner.stats
+
+    @property
+    def masked_columns(self) -> tuple[str, ...]:
+        return self._inner.masked_columns
+
+    def seek(self, row: int) -> None:
+        """`BatchStream.seek`."""
+        self._run(lambda: self._inner.seek(row))
 
     def __next__(self) -> Batch:
         batch = self._run(lambda: anext(self._inner, None))
@@ -388,6 +441,10 @@ class OrcWriter(_Facade):
         """`OrcWriter.write`."""
         return self._run(lambda: self._inner.write(data))
 
+    def add_user_metadata(self, metadata: Mapping[str, bytes | str]) -> None:
+        """`OrcWriter.add_user_metadata`."""
+        self._run(lambda: _made(lambda: self._inner.add_user_metadata(metadata)))
+
     def end_stripe(self) -> None:
         """`OrcWriter.end_stripe`."""
         self._run(self._inner.end_stripe)
@@ -414,13 +471,60 @@ class OrcWriter(_Facade):
         self._run(lambda: self._inner.__aexit__(kind, error, trace))
 
 
+class Ingester(_Facade):
+    """`orcstream.Ingester` without `await`: ``with ingest(...) as out``. Several threads may write.
+
+    Files end by their age on the loop's thread, whether anything is called meanwhile or not.
+    """
+
+    _inner: writer_ingester.Ingester
+
+    @property
+    def schema(self) -> Schema | None:
+        return self._inner.schema
+
+    @property
+    def row_count(self) -> int:
+        return self._inner.row_count
+
+    @property
+    def files(self) -> tuple[IngestedFile, ...]:
+        return self._inner.files
+
+    @property
+    def held_bytes(self) -> int:
+        return self._inner.held_bytes
+
+    def write(self, data: object) -> int:
+        """`Ingester.write`."""
+        return self._run(lambda: self._inner.write(data))
+
+    def flush(self) -> None:
+        """`Ingester.flush`."""
+        self._run(self._inner.flush)
+
+    def commit(self) -> tuple[IngestedFile, ...]:
+        """`Ingester.commit`."""
+        return self._run(self._inner.commit)
+
+    def abort(self) -> None:
+        """`Ingester.abort`."""
+        self._run(self._inner.abort)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(lambda: self._inner.__aexit__(kind, error, trace))
+
+
+@_takes_as(writer_creating.create)
 def create(url: Target, schema: object = None, **options: Any) -> OrcWriter:
     """`orcstream.create`: use it as ``with ... as out``, or end with `commit` or `abort`."""
     loop_thread = _running()
     return OrcWriter(loop_thread.run(lambda: writer_creating.create(url, schema, **options)), loop_thread)
 
 
-def write(url: Target, data: object, schema: object = None, **options: Any) -> WriteResult:
+def write(url: Target, data: object, schema: object = None, **options: Unpack[CreateOptions]) -> WriteResult:
     """Create, `OrcWriter.write`, commit; `options` are those of `orcstream.create`."""
 
     async def work() -> WriteResult:
@@ -431,10 +535,36 @@ def write(url: Target, data: object, schema: object = None, **options: Any) -> W
     return _running().run(work)
 
 
+@_takes_as(writer_ingesting.ingest)
+def ingest(url_template: str, schema: object = None, **options: Any) -> Ingester:
+    """`orcstream.ingest`; `on_file` is called on the loop's thread and must not call this module."""
+    loop_thread = _running()
+    inner = loop_thread.run(lambda: writer_ingesting.ingest(url_template, schema, **options))
+    return Ingester(inner, loop_thread)
+
+
+@_takes_as(reader_opening.open)
 def open(url: Url, **options: Any) -> OrcFile:  # noqa: A001 - the name users expect
     """`orcstream.open`: close the file, or use it as ``with ... as file``."""
     loop_thread = _running()
     return OrcFile(loop_thread.run(lambda: reader_opening.open(url, **options)), loop_thread)
+
+
+class ReadOptions(TypedDict, total=False):
+    """What `OrcFile.read` takes."""
+
+    columns: Columns | None
+    where: Where
+    rows: range | None
+    schema: object
+    batch_rows: int
+    memory_limit: int
+    decode_threads: int | None
+    row_numbers: bool
+    timestamp_unit: str
+    dictionaries: bool
+    invalid_utf8: str
+    case_sensitive: bool
 
 
 def read(
@@ -450,9 +580,9 @@ def read(
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
-    **options: Any,
+    **options: Unpack[ReadOptions],
 ) -> ReadResult:
-    """Open, `OrcFile.read` with the other `options`, close."""
+    """Open, `OrcFile.read` with the other `options` (`columns`, `where`, `rows`, …), close."""
 
     async def work() -> ReadResult:
         opening = reader_opening.open(
@@ -474,6 +604,7 @@ def read(
     return _running().run(work)
 
 
+@_takes_as(reader_many.open_many)
 def open_many(urls: Urls, **options: Any) -> FileStream:
     """`orcstream.open_many`: ``for file in files``, best inside ``with ... as files``.
 
@@ -484,6 +615,21 @@ def open_many(urls: Urls, **options: Any) -> FileStream:
     return FileStream(files, loop_thread)
 
 
-def merge(urls: Iterable[Url], target: Target, **options: Any) -> MergeResult:
-    """`orcstream.merge`; `progress` is called on the loop's thread and must not call this module."""
-    return _running().run(lambda: writer_merge.merge(urls, target, **options))
+def _awaited(call: Callable[P, Awaitable[T]], note: str = "") -> Callable[P, T]:
+    """A function of the package that needs nothing but to be waited for."""
+
+    @_takes_as(call)
+    def work(*arguments: P.args, **options: P.kwargs) -> T:
+        return _running().run(lambda: call(*arguments, **options))
+
+    work.__name__ = work.__qualname__ = call.__name__
+    work.__doc__ = f"`orcstream.{call.__name__}`{note}."
+    return work
+
+
+merge = _awaited(
+    writer_merge.merge, "; `progress` is called on the loop's thread and must not call this module"
+)
+cleanup = _awaited(io_sink.cleanup)
+commit = _awaited(io_sink.commit)
+discard = _awaited(io_sink.discard)

@@ -133,10 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    meta = _command(commands, "meta", _meta, "schema, rows, stripes, compression, writer and statistics")
+    meta = _looking(commands, "meta", _meta, "schema, rows, stripes, compression, writer and statistics")
     meta.add_argument("--json", action="store_true", help="as one JSON object")
 
-    cat = _command(commands, "cat", _cat, "the rows, as they arrive", _WHERE_HELP)
+    cat = _looking(commands, "cat", _cat, "the rows, as they arrive", _WHERE_HELP)
     _add_columns(cat)
     _add_selection(cat)
     cat.add_argument("--limit", type=_count, metavar="N", help="stop after N rows")
@@ -148,29 +148,29 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_unit(cat)
 
-    count = _command(commands, "count", _count_rows, "how many rows there are, or match", _WHERE_HELP)
+    count = _looking(commands, "count", _count_rows, "how many rows there are, or match", _WHERE_HELP)
     _add_selection(count)
     _add_unit(count)
 
-    plan = _command(
+    plan = _looking(
         commands, "plan", _plan, "what reading would ask the store for, without reading", _WHERE_HELP
     )
     _add_columns(plan)
     _add_selection(plan)
 
-    keys = _command(
+    keys = _looking(
         commands, "keys", _keys, "which columns are encrypted, with which keys, and which are open", KEYS_HELP
     )
     keys.add_argument("--json", action="store_true", help="as one JSON object")
 
-    merge = commands.add_parser(
+    merge = _command(
+        commands,
         "merge",
-        help="one file of several, stripe by stripe",
-        description="Joins files of the same schema, compression and writer into one, without decoding them.",
-        epilog=_MERGE_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _merge,
+        "one file of several, stripe by stripe",
+        "Joins files of the same schema, compression and writer into one, without decoding them.",
+        _MERGE_HELP,
     )
-    merge.set_defaults(main=_merge)
     merge.add_argument("target", metavar="TARGET", help="what to write: a path, or a URL that can be written")
     merge.add_argument("urls", metavar="URL", nargs="+", help="what to join, in the order of the rows")
     merge.add_argument(
@@ -180,9 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_storage_options(merge)
     add_rekeying(merge)
 
-    cleanup = _command(
-        commands, "cleanup", _cleanup, "what killed writers left behind, which is removed", _CLEANUP_HELP
-    )
+    purpose = "what killed writers left behind, which is removed"
+    cleanup = _command(commands, "cleanup", _cleanup, purpose, f"Prints {purpose}.", _CLEANUP_HELP)
+    _add_url(cleanup)
     cleanup.add_argument(
         "--older-than",
         type=_duration_s,
@@ -190,58 +190,79 @@ def _parser() -> argparse.ArgumentParser:
         metavar="AGE",
         help="only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts",
     )
-    cleanup.set_defaults(main=_cleanup)  # there may be no file
     cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
-    converting = commands.add_parser(
+    converting = _command(
+        commands,
         "convert",
-        help="CSV, JSON, Parquet and ORC into an ORC file",
-        description="Writes an ORC file of the rows of another file, whatever its size.",
-        epilog=CONVERT_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        convert,
+        "CSV, JSON, Parquet and ORC into an ORC file",
+        "Writes an ORC file of the rows of another file, whatever its size.",
+        CONVERT_HELP,
     )
-    converting.set_defaults(main=convert)
     add_convert_options(converting, _json_object, _columns)
-    selection = converting.add_argument_group("rows of ORC files; --schema is for all")
-    _add_columns(selection)
-    _add_selection(selection)
-    _add_unit(selection, default=None)
-    _add_storage_options(converting)
-    add_keys(converting)
+    _add_source(converting, converting.add_argument_group("rows of ORC files; --schema is for all"))
 
-    masking = commands.add_parser(
+    masking = _command(
+        commands,
         "mask",
-        help="a copy of an ORC file with columns masked",
-        description="Writes a copy of an ORC file whose columns hold what masks left of their values.",
-        epilog=MASK_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _mask,
+        "a copy of an ORC file with columns masked",
+        "Writes a copy of an ORC file whose columns hold what masks left of their values.",
+        MASK_HELP,
     )
-    masking.set_defaults(main=_mask)
     add_mask_options(masking, _json_object, _columns)
-    _add_columns(masking)
-    _add_selection(masking)
-    _add_unit(masking, default=None)
-    _add_storage_options(masking)
-    add_keys(masking)
+    _add_source(masking, masking)
     return parser
 
 
 def _command(
-    commands: Any, name: str, run: Callable[..., Awaitable[None]], purpose: str, epilog: str | None = None
+    commands: Any,
+    name: str,
+    main: Callable[[argparse.Namespace], Awaitable[None]],
+    purpose: str,
+    description: str,
+    epilog: str | None,
 ) -> argparse.ArgumentParser:
+    """A command; `purpose` is what the list of all of them says of it."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=purpose,
-        description=f"Prints {purpose}.",
+        description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(main=_look, run=run)
+    command.set_defaults(main=main)
+    return command
+
+
+def _looking(
+    commands: Any,
+    name: str,
+    run: Callable[[orcstream.OrcFile, argparse.Namespace], Awaitable[None]],
+    purpose: str,
+    epilog: str | None = None,
+) -> argparse.ArgumentParser:
+    """A command that looks into one file, which is opened for it."""
+    command = _command(commands, name, _look, purpose, f"Prints {purpose}.", epilog)
+    command.set_defaults(run=run)
+    _add_url(command)
+    add_keys(command)
+    return command
+
+
+def _add_url(command: argparse.ArgumentParser) -> None:
     command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
     _add_storage_options(command)
-    if name != "cleanup":
-        add_keys(command)
-    return command
+
+
+def _add_source(command: argparse.ArgumentParser, rows: _Options) -> None:
+    """How a file is opened that is to be copied, and which of its `rows` are."""
+    _add_columns(rows)
+    _add_selection(rows)
+    _add_unit(rows, default=None)
+    _add_storage_options(command)
+    add_keys(command)
 
 
 def _add_storage_options(command: argparse.ArgumentParser) -> None:

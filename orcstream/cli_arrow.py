@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import orcstream
+from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import Input
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, check_csv_schema, unique_names
 from orcstream.schema import Kind, Schema, Type, decimal_shape
@@ -25,6 +26,8 @@ _LEAST_BLOCK_BYTES = 1 << 20
 _MOST_BATCH_ROWS = 1 << 16
 _CSV_ROW = re.compile(r"In CSV column #(?P<column>\d+): (?:Row #(?P<row>\d+): )?(?P<what>.*)", re.DOTALL)
 _CSV_RECORD = re.compile(r"CSV parse error: Row #(?P<row>\d+): (?P<what>.*)", re.DOTALL)
+_CSV_WIDTH = re.compile(r"Expected \d+ columns, got \d+")
+_CSV_KIND = re.compile(r"CSV conversion error to ([\w()\[\], ]+):")
 _JSON_ROW = re.compile(r"(.*) in row (\d+)", re.DOTALL)
 _STRADDLES = "straddling object"
 # What pyarrow's JSON takes with a type given; texts become times afterwards, at the top level.
@@ -70,7 +73,11 @@ def _kinds(type_: Type) -> Iterator[Kind]:
 
 
 def arrow_csv_rows(
-    source: Input, options: CsvOptions, schema: Schema | None, block_bytes: int
+    source: Input,
+    options: CsvOptions,
+    schema: Schema | None,
+    block_bytes: int,
+    discretion: Discretion,
 ) -> Rows | None:
     """The rows of a CSV file; None where it is so small that there is nothing to learn from it."""
     from pyarrow import csv
@@ -97,7 +104,7 @@ def arrow_csv_rows(
         "strings_can_be_null": True,
         "quoted_strings_can_be_null": False,
     }
-    failed = _CsvErrors(source.shown, 2 if options.has_header else 1)
+    failed = _CsvErrors(source.shown, discretion, 2 if options.has_header else 1)
     probe = failed.guard(lambda: csv.open_csv(io.BytesIO(head), read, parse, csv.ConvertOptions(**nulls)))
     if len(probe.schema) == 1:
         # An empty line is a record then.
@@ -113,7 +120,7 @@ def arrow_csv_rows(
         types = dict(zip(wanted, map(_parsed_type, schema.root.children), strict=True))
     convert = csv.ConvertOptions(column_types=types, include_columns=wanted, **nulls)
     reader = failed.guard(lambda: csv.open_csv(source, read, parse, convert))
-    return Rows(decided, _times(_csv_batches(reader, failed), schema, source.shown))
+    return Rows(decided, _times(_csv_batches(reader, failed), schema, source.shown, discretion))
 
 
 def _csv_batches(reader: Any, failed: _CsvErrors) -> Iterator[Any]:
@@ -124,9 +131,10 @@ def _csv_batches(reader: Any, failed: _CsvErrors) -> Iterator[Any]:
 class _CsvErrors:
     """pyarrow's errors in ours: rows count from 0, without the header."""
 
-    def __init__(self, shown: str, first: int) -> None:
+    def __init__(self, shown: str, discretion: Discretion, first: int) -> None:
         self.names: list[str] = []
         self._shown = shown
+        self._told = discretion.told
         self._first = first
 
     def guard(self, call: Callable[[], Any]) -> Any:
@@ -141,15 +149,23 @@ class _CsvErrors:
         if _STRADDLES in text:
             _too_long(self._shown, error)
         if "UTF8" in text or "utf-8" in text:
-            raise orcstream.OrcError(f"the text is not UTF-8: {text}", url=self._shown) from error
+            problem = "the text is not UTF-8"
+            raise orcstream.OrcError(self._told(f"{problem}: {text}", problem), url=self._shown) from error
         if found := _CSV_ROW.fullmatch(text):
-            index = int(found["column"])
-            name = repr(self.names[index]) if index < len(self.names) else f"number {index}"
-            problem = f"the column {name}: {found['what']}; {ADVICE}"
+            problem = f"{self._about_column(int(found['column']), found['what'])}; {ADVICE}"
             raise orcstream.SchemaMismatch(problem, url=self._shown, row=self._row(found["row"])) from error
         if found := _CSV_RECORD.fullmatch(text):
-            raise orcstream.OrcError(found["what"], url=self._shown, row=self._row(found["row"])) from error
-        raise orcstream.OrcError(text, url=self._shown) from error
+            width = _CSV_WIDTH.match(found["what"])
+            problem = self._told(found["what"], width[0] if width else "this is no CSV")
+            raise orcstream.OrcError(problem, url=self._shown, row=self._row(found["row"])) from error
+        raise orcstream.OrcError(self._told(text, "this is no CSV"), url=self._shown) from error
+
+    def _about_column(self, index: int, what: str) -> str:
+        name = self.names[index] if index < len(self.names) else None
+        shown = f"the column number {index}" if name is None else f"the column {name!r}"
+        kind = _CSV_KIND.match(what)
+        wanted = kind[1] if kind else "its type"
+        return self._told(f"{shown}: {what}", f"{shown} holds something else than {wanted}", name)
 
     def _row(self, number: str | None) -> int | None:
         return None if number is None else max(0, int(number) - self._first)
@@ -174,7 +190,9 @@ def _csv_type(guessed: Any) -> Any:
 # --- JSON --------------------------------------------------------------------------------------------------
 
 
-def arrow_json_rows(source: Input, schema: Schema | None, block_bytes: int) -> Rows | None:
+def arrow_json_rows(
+    source: Input, schema: Schema | None, block_bytes: int, discretion: Discretion
+) -> Rows | None:
     """The rows of a file with one JSON object on each line; None where there is nothing to learn from it."""
     import pyarrow as pa
     from pyarrow import json
@@ -184,7 +202,7 @@ def arrow_json_rows(source: Input, schema: Schema | None, block_bytes: int) -> R
     if not head.strip():
         return None
     read = json.ReadOptions(use_threads=False, block_size=block)
-    failed = _JsonErrors(source.shown)
+    failed = _JsonErrors(source.shown, discretion)
     if schema is None:
         probe = failed.guard(lambda: json.open_json(io.BytesIO(head), read))
         given = pa.schema([pa.field(field.name, _json_type(field.type)) for field in probe.schema])
@@ -195,7 +213,7 @@ def arrow_json_rows(source: Input, schema: Schema | None, block_bytes: int) -> R
         parse = json.ParseOptions(explicit_schema=_arrow_schema(types), unexpected_field_behavior="ignore")
         decided = schema
     reader = failed.guard(lambda: json.open_json(source, read, parse))
-    return Rows(decided, _times(_json_batches(reader, failed), schema, source.shown))
+    return Rows(decided, _times(_json_batches(reader, failed), schema, source.shown, discretion))
 
 
 def _json_batches(reader: Any, failed: _JsonErrors) -> Iterator[Any]:
@@ -207,9 +225,10 @@ def _json_batches(reader: Any, failed: _JsonErrors) -> Iterator[Any]:
 class _JsonErrors:
     """pyarrow's errors in ours; it counts the rows of a block."""
 
-    def __init__(self, shown: str) -> None:
+    def __init__(self, shown: str, discretion: Discretion) -> None:
         self.first_row = 0
         self._shown = shown
+        self._told = discretion.told
 
     def guard(self, call: Callable[[], Any]) -> Any:
         import pyarrow as pa
@@ -225,16 +244,18 @@ class _JsonErrors:
         if found := _JSON_ROW.fullmatch(text):
             row = self.first_row + int(found[2])
             if "changed from" not in text:
-                raise orcstream.OrcError(f"this is no JSON: {found[1]}", url=self._shown, row=row) from error
+                problem = self._told(f"this is no JSON: {found[1]}", "this is no JSON")
+                raise orcstream.OrcError(problem, url=self._shown, row=row) from error
             raise orcstream.SchemaMismatch(f"{found[1]}; {ADVICE}", url=self._shown, row=row) from error
         if "unexpected field" in text:
             problem = f"a row after row {self.first_row} has a field that the first rows lack; {ADVICE}"
             raise orcstream.SchemaMismatch(problem, url=self._shown) from error
+        where = f"in the rows from row {self.first_row} on"
         if "Failed to convert" in text:
-            problem = f"in the rows from row {self.first_row} on: {text}; {ADVICE}"
-            raise orcstream.SchemaMismatch(problem, url=self._shown) from error
-        problem = f"in the rows from row {self.first_row} on: {text}"
-        raise orcstream.OrcError(problem, url=self._shown) from error
+            problem = self._told(text, "a value does not fit the schema")
+            raise orcstream.SchemaMismatch(f"{where}: {problem}; {ADVICE}", url=self._shown) from error
+        problem = self._told(text, "this is no JSON")
+        raise orcstream.OrcError(f"{where}: {problem}", url=self._shown) from error
 
 
 def _json_type(guessed: Any) -> Any:
@@ -327,7 +348,9 @@ def _parsed_type(type_: Type) -> Any:
     }.get(type_.kind, pa.string())
 
 
-def _times(batches: Iterator[Any], schema: Schema | None, shown: str) -> Iterator[Any]:
+def _times(
+    batches: Iterator[Any], schema: Schema | None, shown: str, discretion: Discretion
+) -> Iterator[Any]:
     """The batches, with dates and times of what a schema says are some."""
     root = None if schema is None else schema.root
     times = (
@@ -340,13 +363,13 @@ def _times(batches: Iterator[Any], schema: Schema | None, shown: str) -> Iterato
         for index, type_ in times.items():
             name = batch.schema.names[index]
             batch = batch.set_column(
-                index, name, _as_times(batch.column(index), name, type_, first_row, shown)
+                index, name, _as_times(batch.column(index), name, type_, first_row, shown, discretion)
             )
         yield batch
         first_row += batch.num_rows
 
 
-def _as_times(texts: Any, name: str, type_: Type, first_row: int, shown: str) -> Any:
+def _as_times(texts: Any, name: str, type_: Type, first_row: int, shown: str, discretion: Discretion) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
@@ -362,8 +385,12 @@ def _as_times(texts: Any, name: str, type_: Type, first_row: int, shown: str) ->
         try:
             compute.cast(text, kinds[-1])
         except pa.ArrowInvalid:
-            problem = f"the column {name!r} holds {text.as_py()!r:.60} and is {type_}; {ADVICE}"
-            raise orcstream.SchemaMismatch(problem, url=shown, row=first_row + row) from None
+            problem = discretion.told(
+                f"the column {name!r} holds {text.as_py()!r:.60} and is {type_}",
+                f"the column {name!r} holds something else than {type_}",
+                name,
+            )
+            raise orcstream.SchemaMismatch(f"{problem}; {ADVICE}", url=shown, row=first_row + row) from None
     raise orcstream.SchemaMismatch(
         f"the column {name!r} holds times too far apart for nanoseconds; {ADVICE}", url=shown
     )

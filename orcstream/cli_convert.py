@@ -21,8 +21,17 @@ import anyio.to_thread
 
 import orcstream
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
+from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
-from orcstream.cli_keys import add_encryption, check_hidden, encryption, opened, opened_keys, say_masked
+from orcstream.cli_keys import (
+    add_encryption,
+    check_hidden,
+    encryption,
+    hidden_columns,
+    opened,
+    opened_keys,
+    say_masked,
+)
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.io.keys import KeyProvider
@@ -174,6 +183,19 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _check_target(target: str) -> None:
+    """What is written is ORC: under the name of another format nobody would look for it."""
+    shown = strip_credentials(target)
+    if target == STANDARD_INPUT:
+        raise orcstream.UsageError("an ORC file is not written to standard output: name a file", url=shown)
+    if _FORMATS.get(suffixes(target)[0], "orc") != "orc":
+        raise orcstream.UsageError(
+            "what is written is an ORC file, and this is the name of another format; "
+            "`orcstream cat SOURCE`, with --format csv or json, prints the rows of one",
+            url=shown,
+        )
+
+
 def _format(options: argparse.Namespace) -> str:
     found: str | None = _FORMATS.get(options.format or suffixes(options.source)[0])
     shown = strip_credentials(options.source)
@@ -212,6 +234,7 @@ class _Reading:
 async def convert(options: argparse.Namespace) -> None:
     """Convert as asked. Raises what reading and `create` raise."""
     format_ = _format(options)
+    _check_target(options.target)
     target_options = options.target_storage_options
     encrypt, masks = encryption(options)
     async with (
@@ -364,6 +387,7 @@ def _closed(file: Any) -> Iterator[None]:
 
 def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows:
     block_bytes = options.memory_limit // 64
+    discretion = Discretion(hidden_columns(options))
     rows: Rows | None = None
     if format_ == "csv":
         is_tsv = (options.format or suffixes(options.source)[0]) == "tsv"
@@ -374,11 +398,11 @@ def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows
             ("",) if options.null is None else tuple(options.null),
         )
         if has_pyarrow():
-            rows = arrow_csv_rows(source, layout, options.schema, block_bytes)
-        return rows or csv_rows(source, layout, options.schema)
+            rows = arrow_csv_rows(source, layout, options.schema, block_bytes, discretion)
+        return rows or csv_rows(source, layout, options.schema, discretion)
     if has_pyarrow() and reads_json(options.schema) and not source.head(1 << 10).lstrip().startswith(b"["):
-        rows = arrow_json_rows(source, options.schema, block_bytes)
-    return rows or json_rows(source, options.schema)
+        rows = arrow_json_rows(source, options.schema, block_bytes, discretion)
+    return rows or json_rows(source, options.schema, discretion)
 
 
 async def _on_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:

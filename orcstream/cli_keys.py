@@ -26,6 +26,7 @@ __all__ = [
     "add_rekeying",
     "check_hidden",
     "encryption",
+    "hidden_columns",
     "key_lines",
     "opened",
     "opened_keys",
@@ -159,6 +160,14 @@ def encryption(options: argparse.Namespace) -> tuple[list[orcstream.Encrypt], di
     return encrypt, masks
 
 
+def hidden_columns(options: argparse.Namespace) -> frozenset[str]:
+    """The top-level columns that are to be encrypted or masked, or hold what is."""
+    paths = [path for _, columns in (*(options.encrypt or ()), *(options.mask or ())) for path in columns]
+    # A dotted path may also be the name of a column that has a dot.
+    ways = [(path[0],) if isinstance(path, tuple) else (path, path.partition(".")[0]) for path in paths]
+    return frozenset(name for way in ways for name in way)
+
+
 def check_hidden(file: orcstream.OrcFile, schema: orcstream.Schema, options: argparse.Namespace) -> None:
     """Raises UsageError for columns of `schema` that the file hides, and what is written would not.
 
@@ -169,14 +178,14 @@ def check_hidden(file: orcstream.OrcFile, schema: orcstream.Schema, options: arg
         return
     hidden: set[int] = set()
     for name in (*(one for some in encrypt for one in some.columns), *masks):
-        hidden.update(_tree(_type_at(schema, name)))
+        hidden.update(_type_at(schema, name).column_ids)
     shown = []
     for column in file.encrypted_columns:
         try:
             wanted = _type_at(schema, column.path) if column.is_open else None
         except orcstream.ColumnNotFound:
             continue  # is not read
-        if wanted is not None and not hidden.issuperset(_tree(wanted)):
+        if wanted is not None and not hidden.issuperset(wanted.column_ids):
             shown.append(column.name or "(the root)")
     if shown:
         raise orcstream.UsageError(
@@ -191,10 +200,6 @@ def _type_at(schema: orcstream.Schema, path: str | tuple[str, ...]) -> Type:
     for index in find_column(type_, path) if path else ():
         type_ = type_.children[index]
     return type_
-
-
-def _tree(type_: Type) -> range:
-    return range(type_.column_id, type_.last_column_id + 1)
 
 
 def say_masked(columns: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import orcstream
+from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import Input
 from orcstream.cli_values import FLAT_TEXTS, from_json, from_text, json_type, quoted, text_type
 from orcstream.schema import Kind, Schema
@@ -93,19 +94,20 @@ def _chunks(rows: Iterator[_Sized[T]]) -> Iterator[list[T]]:
         yield chunk
 
 
-def _guarded(rows: Iterator[T], shown: str) -> Iterator[T]:
+def _guarded(rows: Iterator[T], shown: str, discretion: Discretion) -> Iterator[T]:
     try:
         yield from rows
     except UnicodeDecodeError as error:
-        raise orcstream.OrcError(f"the text is not UTF-8: {error}", url=shown) from error
+        text = "the text is not UTF-8"
+        raise orcstream.OrcError(discretion.told(f"{text}: {error}", text), url=shown) from error
 
 
 # --- CSV ---------------------------------------------------------------------------------------------------
 
 
-def csv_rows(source: Input, options: CsvOptions, schema: Schema | None) -> Rows:
+def csv_rows(source: Input, options: CsvOptions, schema: Schema | None, discretion: Discretion) -> Rows:
     """The rows of a CSV file, by Python's csv."""
-    records = _guarded(_records(source, options), source.shown)
+    records = _guarded(_records(source, options), source.shown, discretion)
     first = next(records, None)
     if first is None:
         return _no_rows(source, schema)
@@ -124,7 +126,7 @@ def csv_rows(source: Input, options: CsvOptions, schema: Schema | None) -> Rows:
         parts = [f"{quoted(name)}:{type_}" for name, type_ in zip(names, types, strict=True)]
         schema = Schema.parse(f"struct<{','.join(parts)}>")
     check_csv_schema(schema, names, source.shown)
-    return Rows(schema, _converted(chain([head], lists), names, schema, source.shown))
+    return Rows(schema, _converted(chain([head], lists), names, schema, source.shown, discretion))
 
 
 def _no_rows(source: Input, schema: Schema | None) -> Rows:
@@ -193,7 +195,11 @@ def _wrong_width(record: list[Any], names: list[str], shown: str, row: int | Non
 
 
 def _converted(
-    lists: Iterator[list[list[str | None]]], names: list[str], schema: Schema, shown: str
+    lists: Iterator[list[list[str | None]]],
+    names: list[str],
+    schema: Schema,
+    shown: str,
+    discretion: Discretion,
 ) -> Iterator[dict[str, list[Any]]]:
     wanted = list(zip(schema.root.field_names, schema.root.children, strict=True))
     converts = [(name, names.index(name), from_text(type_), type_) for name, type_ in wanted]
@@ -206,8 +212,14 @@ def _converted(
                 batch[name] = [None if text is None else convert(text) for text in texts]
             except ValueError:
                 row, text, why = _culprit(texts, convert)
-                problem = f"the column {name!r} holds {text!r:.60} and is {type_}: {why}; {ADVICE}"
-                raise orcstream.SchemaMismatch(problem, url=shown, row=first_row + row) from None
+                problem = discretion.told(
+                    f"the column {name!r} holds {text!r:.60} and is {type_}: {why}",
+                    f"the column {name!r} holds something else than {type_}",
+                    name,
+                )
+                raise orcstream.SchemaMismatch(
+                    f"{problem}; {ADVICE}", url=shown, row=first_row + row
+                ) from None
         yield batch
         first_row += len(columns[0]) if columns else 0
 
@@ -225,26 +237,28 @@ def _culprit(values: list[Any], convert: Callable[[Any], Any]) -> tuple[int, Any
 # --- JSON --------------------------------------------------------------------------------------------------
 
 
-def json_rows(source: Input, schema: Schema | None) -> Rows:
+def json_rows(source: Input, schema: Schema | None, discretion: Discretion) -> Rows:
     """The objects of a JSON file, by Python's json: one on each line, or all of them in one array."""
     exact = schema is not None and any(type_.kind is Kind.DECIMAL for type_ in schema.types)
     decoder = json.JSONDecoder(parse_float=Decimal if exact else None)
     is_array = source.head(_READ_CHARACTERS).lstrip().startswith(b"[")
     objects = (_of_array if is_array else _of_lines)(_text_of(source), decoder, source.shown)
-    chunks = _chunks(_guarded(objects, source.shown))
+    chunks = _chunks(_guarded(objects, source.shown, discretion))
     first = next(chunks, None)
     if first is None:
         return _no_rows(source, schema)
     chunks = chain([first], chunks)
     if schema is not None:
-        return Rows(schema, _fitted(chunks, schema, source.shown))
+        return Rows(schema, _fitted(chunks, schema, source.shown, discretion))
     try:
         return Rows(Schema.parse(json_type(first, "")), chunks)
     except ValueError as error:
         raise orcstream.SchemaMismatch(f"{error}: {ADVICE}", url=source.shown) from None
 
 
-def _fitted(chunks: Iterator[list[Any]], schema: Schema, shown: str) -> Iterator[list[Any]]:
+def _fitted(
+    chunks: Iterator[list[Any]], schema: Schema, shown: str, discretion: Discretion
+) -> Iterator[list[Any]]:
     try:
         convert = from_json(schema.root)
     except ValueError as error:
@@ -255,7 +269,8 @@ def _fitted(chunks: Iterator[list[Any]], schema: Schema, shown: str) -> Iterator
             found = [convert(value) for value in chunk]
         except ValueError:
             row, _, why = _culprit(chunk, convert)
-            raise orcstream.SchemaMismatch(f"{why}; {ADVICE}", url=shown, row=first_row + row) from None
+            problem = discretion.told(why, "the object does not fit the schema")
+            raise orcstream.SchemaMismatch(f"{problem}; {ADVICE}", url=shown, row=first_row + row) from None
         yield found
         first_row += len(chunk)
 

@@ -253,8 +253,8 @@ class Trust:
     floating point hold without a sum that proves that there was no NaN. `blooms`: kinds whose filters hold
     in streams of kind BLOOM_FILTER_UTF8, `original_blooms` in those of the original BLOOM_FILTER.
     `bloom_encodings` are those that may be read at all; of timestamps encoding 0 never holds (ORC-135).
-    `char_blooms`: filters of CHAR are of the texts as stored, or all trimmed, or all padded. `byte_blooms`:
-    filters of TINYINT are of its values.
+    `char_blooms`: filters of CHAR are of the texts as stored, or all trimmed, or all padded.
+    `byte_blooms`: those of TINYINT are of its values.
     `zone_margin_ns` is how far the wall clock that is delivered may be from the one that statistics of
     TIMESTAMP speak of.
     """
@@ -347,7 +347,10 @@ def _java(version: int) -> Trust:
         }  # ORC-517: bounds of decimal64 include a 0 that did not occur, or miss values
     else:
         bounds = _BOUNDED
-    return Trust(counts=True, bounds=bounds, blooms=_HASHED, original_blooms=original)
+    # Before 1.6.0 texts of CHAR were hashed as they were handed in, neither padded nor cut.
+    return Trust(
+        counts=True, bounds=bounds, blooms=_HASHED, original_blooms=original, char_blooms=version >= 9
+    )
 
 
 def _cpp(software_version: str | None) -> Trust:
@@ -356,14 +359,16 @@ def _cpp(software_version: str | None) -> Trust:
     release = _RELEASE.fullmatch(software_version or "")
     version = tuple(map(int, release.groups())) if release is not None else (0, 0, 0)
     hashes_well = version >= (1, 6, 12) and version != (1, 7, 0)
+    blooms = _HASHED if hashes_well else _NONE
+    if version < (1, 7, 0):
+        blooms -= {"binary"}  # ORC-773: nothing was added to them
     return Trust(
         counts=True,
         bounds=_BOUNDED,
-        blooms=_HASHED if hashes_well else _NONE,
+        blooms=blooms,
         bloom_encodings=frozenset((1,)),
         # Of a CHAR it hashes as many bytes as the padded text has, from where the text lay before padding.
         char_blooms=False,
-        # Of TINYINT it packs the values in their own memory first, and then hashes what the first eighth of
-        # them became: 2.2.2 and all before it.
+        # Values of a TINYINT are packed in place before they are hashed: nothing is left of the first ones.
         byte_blooms=False,
     )

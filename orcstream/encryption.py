@@ -7,10 +7,19 @@ Values only: how they stand in a file is known by `codec`, how keys are had by `
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Encrypt", "EncryptionAlgorithm", "EncryptionKey", "KeyProviderKind", "LocalKey", "Mask"]
+__all__ = [
+    "NO_KEYS",
+    "Encrypt",
+    "EncryptionAlgorithm",
+    "EncryptionKey",
+    "FileKeys",
+    "KeyProviderKind",
+    "LocalKey",
+    "Mask",
+]
 
 
 class EncryptionAlgorithm(enum.IntEnum):
@@ -51,6 +60,27 @@ class LocalKey:
 
     encrypted: bytes
     key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileKeys:
+    """The keys of one file: for each variant, a master key and a new local key; and whose the first are."""
+
+    provider: KeyProviderKind = KeyProviderKind.UNKNOWN
+    keys: tuple[tuple[EncryptionKey, LocalKey], ...] = ()
+
+    @property
+    def local(self) -> Mapping[int, bytes]:
+        """The local keys by variant."""
+        return {variant: local.key for variant, (_, local) in enumerate(self.keys)}
+
+    @property
+    def encrypted(self) -> tuple[bytes, ...]:
+        """The local keys as files hold them."""
+        return tuple(local.encrypted for _, local in self.keys)
+
+
+NO_KEYS = FileKeys()
 
 
 @dataclass(frozen=True, slots=True)

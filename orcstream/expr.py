@@ -238,9 +238,10 @@ def as_expr(value: object) -> Expr:
         return _condition(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return from_filters(value)
+    hint = "; orcstream.Expr.parse() makes one of a text" if isinstance(value, str) else ""
     raise UsageError(
         f'where= is an expression such as col("a") > 5, or filters such as [("a", ">", 5)], '
-        f"not {_shown(value)}"
+        f"not {_shown(value)}{hint}"
     )
 
 

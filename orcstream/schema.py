@@ -143,6 +143,11 @@ class Type:
     column_id: FileColumn = FileColumn(0)
     last_column_id: FileColumn = FileColumn(0)
 
+    @property
+    def column_ids(self) -> Sequence[FileColumn]:
+        """Those of the subtree as the file has it, in order; looks up and counts without making a list."""
+        return cast("Sequence[FileColumn]", range(self.column_id, self.last_column_id + 1))
+
     def walk(self) -> Iterator[tuple[tuple[str, ...], Type]]:
         """Every node of the tree with its path from here, parents first."""
         stack: list[tuple[tuple[str, ...], Type]] = [((), self)]
@@ -240,15 +245,6 @@ def _text(node: Type) -> str:
             return word
 
 
-def _encodable(types: tuple[Type, ...]) -> tuple[Type, ...]:
-    """Files and Arrow have UTF-8, in which there are no lone surrogates."""
-    try:
-        "".join(text for node in types for text in (*node.field_names, node.crs or "")).encode()
-    except UnicodeEncodeError as error:
-        raise SchemaMismatch(f"a name holds half of a surrogate pair: {error.object[error.start]!r}") from None
-    return types
-
-
 def _quoted(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
@@ -271,7 +267,11 @@ class Schema:
         types = tuple(node for _, node in root.walk())
         if [node.column_id for node in types] != list(range(len(types))):
             raise UsageError("the column ids of a schema must count its types in pre-order, from 0")
-        object.__setattr__(self, "types", _encodable(types))
+        try:  # files and Arrow have UTF-8
+            "".join(text for node in types for text in (*node.field_names, node.crs or "")).encode()
+        except UnicodeEncodeError:
+            raise SchemaMismatch("a name holds half of a surrogate pair") from None
+        object.__setattr__(self, "types", types)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Schema cannot be changed: {name}")

@@ -259,13 +259,21 @@ class UnlockedFile:
 
     def stripe_statistics(self, data: memoryview) -> tuple[StatisticsList, ...]:
         """The statistics of each stripe from the bytes of `statistics_range`."""
-        metadata_bytes = self.stored_tail.postscript.metadata_length
-        split = len(data) - metadata_bytes
-        clear = parse_stripe_statistics(self.stored_tail, bytes(data[split:]))
+        return self.opened_statistics(data, self.clear_statistics(data))
+
+    def clear_statistics(self, data: memoryview) -> tuple[StatisticsList, ...]:
+        """Those that stand in the clear, of what masks left where columns are encrypted."""
+        return parse_stripe_statistics(self.stored_tail, bytes(data[self._clear_start(data) :]))
+
+    def opened_statistics(
+        self, data: memoryview, clear: tuple[StatisticsList, ...]
+    ) -> tuple[StatisticsList, ...]:
+        """Those of the form that is read, where the `clear_statistics` of the same bytes are known."""
         if not self.form.variant_of:
             return clear
         self._check_room()
-        encrypted = {column: each for column, each in self._column_statistics(data[:split]).items() if each}
+        known_here = self._column_statistics(data[: self._clear_start(data)])
+        encrypted = {column: each for column, each in known_here.items() if each}
         count = max(len(clear), *map(len, encrypted.values()), 0)
         blank = StatisticsList(())
         found: list[StatisticsList] = []
@@ -276,11 +284,13 @@ class UnlockedFile:
             found.append(row.overlaid(known, self.form.variant_of))
         return tuple(found)
 
+    def _clear_start(self, data: memoryview) -> int:
+        return len(data) - self.stored_tail.postscript.metadata_length
+
     def _check_room(self) -> None:
         """A file claims stripes and columns for nothing: by each other, no more than clear ones could be."""
         footer = self.stored_tail.footer
-        types = footer.schema.types
-        hidden = sum(types[one.root].last_column_id - one.root + 1 for one in self._variants)
+        hidden = sum(len(footer.schema.types[one.root].column_ids) for one in self._variants)
         if len(footer.stripes) * (footer.schema.column_count + hidden) > METADATA_CAP_BYTES // 2:
             raise Unsupported(
                 f"statistics of {footer.schema.column_count} columns in {len(footer.stripes)} stripes",
@@ -312,16 +322,14 @@ class UnlockedFile:
         for index, variant in enumerate(self._variants):
             if self.form.variant_of.get(variant.root) != index or not variant.file_statistics:
                 continue
-            count = footer.schema.types[variant.root].last_column_id - variant.root + 1
+            columns = footer.schema.types[variant.root].column_ids
             encrypted = memoryview(variant.file_statistics)
             kind = StreamKind.FILE_STATISTICS
             message = self._decrypted(index, variant.root, kind, encrypted, room)
             room -= len(message)
             with _naming(self._keys[index]):
-                serialized = parse_file_statistics(message, count)
-            found.update(
-                zip(map(FileColumn, range(variant.root, variant.root + count)), serialized, strict=True)
-            )
+                serialized = parse_file_statistics(message, len(columns))
+            found.update(zip(columns, serialized, strict=True))
         return footer.statistics.overlaid(found, self.form.variant_of)
 
     def _decrypted(
@@ -375,8 +383,8 @@ def _encrypted_columns(
     found = []
     for root, keys in sorted(keys_of.items()):
         opened = form.variant_of.get(root)
-        key = keys[opened] if opened in keys else next(iter(keys.values()))
-        is_open = not form.is_masked(root)
+        key = next(iter(keys.values())) if opened is None else keys[opened]
+        is_open = opened is not None
         refusals = [refusal.message for key in keys.values() if (refusal := ring.refusal(key)) is not None]
         found.append(
             EncryptedColumn(

@@ -29,24 +29,59 @@ _LAST_YEAR = 2500  # as far as the kernels look transitions up
 _LOCAL_TIME_TYPE = np.dtype([("offset", ">i4"), ("dst", "u1"), ("name", "u1")])
 _JAVA_ZONES_BEGIN = -2_208_988_800  # 1900-01-01 00:00:00 UTC
 _UTC_NAMES = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z")
+# The short names of java.util.TimeZone, which writers record as they are.
+_JAVA_NAMES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+# Zones of one offset, as Java has them; in the tz database these names came to stand for places in 2024.
+_FIXED_HOURS = {"EST": -5, "MST": -7, "HST": -10}
 
 
 @lru_cache(maxsize=512)
 def load_zone(name: str) -> ZoneRules:
-    """The rules of a zone by its tz database name, or a fixed offset such as "GMT+08:00".
+    """The rules of a zone: by its tz database name, a short name of Java's, or an offset such as "GMT+08:00".
 
-    Raises `Unsupported` (``unknown_timezone``) for a name that is neither.
+    Raises `Unsupported` (``unknown_timezone``) for a name that is none of these.
     """
     if name in _UTC_NAMES:
         return UTC_RULES
-    fixed = _fixed_offset(name)
+    fixed = _FIXED_HOURS[name] * 3600 if name in _FIXED_HOURS else _fixed_offset(name)
     if fixed is not None:
         return ZoneRules(name, np.empty(0, np.int64), np.array([fixed], np.int64))
-    return _parse(name, _read(name))
+    return _parse(name, _read(_JAVA_NAMES.get(name, name)))
 
 
 def find_zone(name: str) -> ZoneRules | None:
-    """`load_zone`, or None for a name that is no zone: of a text among the data."""
+    """`load_zone`, or None for a name that is no zone: of a text among the data.
+
+    Java's short names are none there, as they are none to java.time.
+    """
+    if name in _JAVA_NAMES:
+        return None
     try:
         return load_zone(name)
     except Unsupported:

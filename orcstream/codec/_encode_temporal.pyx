@@ -10,9 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._zone cimport zone_offset
 
-cdef int64_t RULES_END = 16725225600  # 2500-01-01 00:00:00 UTC
-cdef int64_t CYCLE_SECONDS = 12622780800  # 400 years
 cdef int64_t FAR_SECONDS = <int64_t> 1 << 62
 cdef int64_t INT32_LEAST = -2147483648
 cdef int64_t INT64_LEAST = <int64_t> (<uint64_t> 1 << 63)
@@ -59,52 +58,44 @@ cdef inline bint is_skipped(int64_t day) noexcept nogil:
     return GREGORIAN_DAY - SKIPPED_DAYS <= day < GREGORIAN_DAY
 
 
-cdef int64_t zone_offset(
-    int64_t instant, const int64_t* transitions, const int64_t* offsets, Py_ssize_t size
-) noexcept nogil:
-    """Seconds east of UTC at an instant; offsets[i] holds from transitions[i - 1] up to transitions[i]."""
-    cdef Py_ssize_t low = 0, high = size, middle
-    if instant >= RULES_END:
-        # Transitions are listed up to the year 2500; the calendar repeats every 400 years.
-        instant -= ((instant - RULES_END) // CYCLE_SECONDS + 1) * CYCLE_SECONDS
-    while low < high:
-        middle = (low + high) // 2
-        if transitions[middle] <= instant:
-            low = middle + 1
-        else:
-            high = middle
-    return offsets[low]
-
-
 cdef struct Clock:
     const int64_t* transitions
     const int64_t* offsets
     Py_ssize_t size
+    Py_ssize_t hint  # where `zone_offset` found its last answer
     bint hybrid
     int64_t unit
 
 
-cdef int split(int64_t value, const Clock* clock, int64_t* instant, int64_t* nano) noexcept nogil:
-    """The instant and nanoseconds of a wall clock; whether it can be written."""
+cdef int split(int64_t value, Clock* clock, int64_t* instant, int64_t* nano) noexcept nogil:
+    """The instant and nanoseconds of a wall clock; whether it can be written.
+
+    The instant of a wall clock that is skipped is the one that lenient calendars take it for: ten days later, or by the
+    clocks before the transition. There is none of one that is too far.
+    """
     cdef int64_t second = floor_div(value, clock.unit), day, guess
+    cdef int why = FITS
     nano[0] = (value - second * clock.unit) * (NANOS // clock.unit)
     if not -FAR_SECONDS <= second <= FAR_SECONDS:
         return FAR
     if clock.hybrid and second < GREGORIAN_DAY * <int64_t> DAY_SECONDS:
         day = floor_div(second, DAY_SECONDS)
         if is_skipped(day):
-            return NO_TIME
+            why = NO_TIME
         second += (hybrid_day(day) - day) * DAY_SECONDS
     instant[0] = second
     if clock.size or clock.offsets[0]:
         # The offset before or after a transition near by: one of the two fits, or none where clocks skip.
-        guess = second - zone_offset(second - DAY_SECONDS, clock.transitions, clock.offsets, clock.size)
-        if guess + zone_offset(guess, clock.transitions, clock.offsets, clock.size) != second:
-            guess = second - zone_offset(second + DAY_SECONDS, clock.transitions, clock.offsets, clock.size)
-            if guess + zone_offset(guess, clock.transitions, clock.offsets, clock.size) != second:
-                return NO_TIME
-        instant[0] = guess
-    return LATE if instant[0] == -1 and nano[0] > SUB_MILLISECOND else FITS
+        instant[0] -= zone_offset(second - DAY_SECONDS, clock.transitions, clock.offsets, clock.size, &clock.hint)
+        if instant[0] + zone_offset(instant[0], clock.transitions, clock.offsets, clock.size, &clock.hint) != second:
+            guess = second - zone_offset(second + DAY_SECONDS, clock.transitions, clock.offsets, clock.size, &clock.hint)
+            if guess + zone_offset(guess, clock.transitions, clock.offsets, clock.size, &clock.hint) != second:
+                why = NO_TIME
+            else:
+                instant[0] = guess
+    if why == FITS and instant[0] == -1 and nano[0] > SUB_MILLISECOND:
+        return LATE
+    return why
 
 
 cdef int clock_of(
@@ -114,7 +105,7 @@ cdef int clock_of(
         raise ValueError("a zone has one more offset than transitions")
     if unit not in (1, 1000, 1000000, NANOS):
         raise ValueError(f"{unit} units in a second")
-    clock.size = transitions.shape[0]
+    clock.size = clock.hint = transitions.shape[0]
     clock.transitions = &transitions[0] if clock.size else NULL
     clock.offsets = &offsets[0]
     clock.hybrid = hybrid
@@ -135,11 +126,13 @@ def unwritable_timestamps(
     const int64_t[::1] offsets,
     bint hybrid,
     int64_t unit,
+    int passed=0,
 ):
     """The first of `count` values, from `first` on, that is not null and cannot be written: (row, why) or (-1, 0).
 
     Why is 1 for the last second before 1970 with more than 999,999 nanoseconds, 2 for a time that the zone or the calendar
-    skips, 3 for one too far from 1970. Arguments as in `encode_timestamps`.
+    skips, 3 for one too far from 1970; bit `why` of `passed` lets such values pass. Other arguments as in
+    `encode_timestamps`.
     """
     cdef Clock clock
     cdef View held = view_of(values, first + count, 8)
@@ -161,6 +154,8 @@ def unwritable_timestamps(
             if is_null(bits, row):
                 continue
             why = split(numbers[row], &clock, &instant, &nano)
+            if passed >> why & 1:
+                why = FITS
             if why != FITS:
                 break
     if why == FITS:
@@ -248,7 +243,7 @@ def encode_timestamps(
     """(seconds, nanoseconds) as int64 buffers, as a file stores them, of wall clocks in `unit` units a second since 1970.
 
     `base_seconds` is the instant from which stored seconds count. Values that `unwritable_timestamps` finds are stored as ORC
-    Java would; those that the zone or calendar skips as if it did not.
+    Java would; those that are too far as 1970.
     """
     cdef Clock clock
     cdef View held = view_of(values, first + count, 8)

@@ -8,14 +8,12 @@ that cannot be represented, or -1. Specification: "Timestamp Columns", "Date Col
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._zone cimport zone_offset
 
 cdef extern from *:
     ctypedef long long int128 "__int128"
     bint mul_overflow "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
     bint add_overflow "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
-
-cdef int64_t RULES_END = 16725225600  # 2500-01-01 00:00:00 UTC
-cdef int64_t CYCLE_SECONDS = 12622780800  # 400 years
 
 cdef enum:
     DAY_SECONDS = 86400
@@ -77,28 +75,6 @@ def dates(Buffer days, Py_ssize_t count, bint hybrid):
             day = <int32_t> values[index]
             values[index] = proleptic_day(day) if day < GREGORIAN_DAY else day
     return days
-
-
-cdef int64_t zone_offset(
-    int64_t instant, const int64_t* transitions, const int64_t* offsets, Py_ssize_t size, Py_ssize_t* hint
-) noexcept nogil:
-    """Seconds east of UTC at an instant; offsets[i] holds from transitions[i - 1] up to transitions[i]."""
-    cdef Py_ssize_t low = hint[0], high, middle
-    if instant >= RULES_END:
-        # Transitions are listed up to the year 2500; the calendar repeats every 400 years.
-        instant -= ((instant - RULES_END) // CYCLE_SECONDS + 1) * CYCLE_SECONDS
-    if (low == 0 or transitions[low - 1] <= instant) and (low == size or instant < transitions[low]):
-        return offsets[low]
-    low = 0
-    high = size
-    while low < high:
-        middle = (low + high) // 2
-        if transitions[middle] <= instant:
-            low = middle + 1
-        else:
-            high = middle
-    hint[0] = low
-    return offsets[low]
 
 
 def timestamps(

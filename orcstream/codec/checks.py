@@ -39,7 +39,7 @@ def check_no_overlap(stripes: Sequence[StripeInformation]) -> None:
 def check_variants(variants: Sequence[EncryptionVariant], schema: Schema) -> None:
     """Whether encrypted columns lie side by side, and are so few that keys can be asked for."""
     types = schema.types
-    columns = sum(types[one.root].last_column_id - one.root + 1 for one in variants)
+    columns = sum(len(types[one.root].column_ids) for one in variants)
     if columns > _MAX_VARIANT_COLUMNS:
         raise Unsupported(f"encryption variants of {columns} columns", reason="too_many_variants")
     last = FileColumn(-1)
@@ -47,7 +47,7 @@ def check_variants(variants: Sequence[EncryptionVariant], schema: Schema) -> Non
         # No writer does that: whose nulls would decide about the values of the inner one?
         if root <= last:
             raise CorruptTail(f"column {root} is encrypted, and so is one that it lies within", column=root)
-        last = types[root].last_column_id
+        last = types[root].column_ids[-1]
 
 
 def check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema: Schema) -> None:
@@ -58,14 +58,13 @@ def check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema:
     claimed = sum(stream.length for stream in footer.streams)
     if claimed > room:
         raise CorruptStripe(f"streams of {claimed} bytes in a stripe body of {room}")
-    _check_streams(footer.streams, 0, schema.column_count - 1)
+    _check_streams(footer.streams, schema.root.column_ids)
     for index, variant in enumerate(footer.variants):
-        last = schema.types[variant.root].last_column_id
-        _check_streams(variant.streams, variant.root, last)
-        if len(variant.encodings) != last - variant.root + 1:
+        columns = schema.types[variant.root].column_ids
+        _check_streams(variant.streams, columns)
+        if len(variant.encodings) != len(columns):
             raise CorruptStripe(
-                f"variant {index} has {len(variant.encodings)} encodings for "
-                f"{last - variant.root + 1} columns"
+                f"variant {index} has {len(variant.encodings)} encodings for {len(columns)} columns"
             )
     # A placeholder has exactly the room of the variants' streams of its area.
     for kind, is_index in ((StreamKind.ENCRYPTED_INDEX, True), (StreamKind.ENCRYPTED_DATA, False)):
@@ -80,7 +79,7 @@ def check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema:
             raise CorruptStripe(f"{kind.name} has {given} bytes for streams of {taken}")
 
 
-def _check_streams(streams: Sequence[StreamInformation], first: int, last: int) -> None:
+def _check_streams(streams: Sequence[StreamInformation], columns: Sequence[FileColumn]) -> None:
     seen: set[tuple[StreamKind, int]] = set()
     for stream in streams:
         if stream.kind is StreamKind.UNKNOWN:
@@ -88,14 +87,14 @@ def _check_streams(streams: Sequence[StreamInformation], first: int, last: int) 
         if stream.kind in _PLACEHOLDERS:
             if stream.variant is not None:
                 raise CorruptStripe(f"a {stream.kind.name} stream within variant {stream.variant}")
-            column = 0
+            column = FileColumn(0)
         else:
             column = stream.column
         if stream.kind in _TAIL_ONLY:
             raise CorruptStripe(f"a {stream.kind.name} stream within a stripe")
-        if not first <= column <= last:
+        if column not in columns:
             raise CorruptStripe(
-                f"a stream of column {column}, beyond {first} to {last}",
+                f"a stream of column {column}, beyond {columns[0]} to {columns[-1]}",
                 column=column,
                 stream_kind=stream.kind.name,
             )

@@ -41,7 +41,7 @@ def _without_value(error: SchemaMismatch, schema: Schema, options: EncodeOptions
     shown = "a column"
     if error.column is not None:
         roots = (*options.encrypted, *options.masked)
-        if not any(root <= error.column <= schema.types[root].last_column_id for root in roots):
+        if not any(error.column in schema.types[root].column_ids for root in roots):
             return error
         path, type_ = next(one for one in schema.walk() if one[1].column_id == error.column)
         shown = f"the column {'.'.join(path)!r}, which is {type_},"

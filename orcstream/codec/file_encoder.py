@@ -39,7 +39,8 @@ from orcstream.codec.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.codec.variants import NO_KEYS, FileKeys, FileVariants
+from orcstream.codec.variants import FileVariants
+from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import Unsupported
 from orcstream.schema import FileColumn, Kind, Schema
 

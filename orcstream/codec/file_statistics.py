@@ -33,9 +33,9 @@ class FileStatistics:
             statistics = [merge(a, b) for a, b in zip(self._merged, statistics, strict=True)]
         self._merged = statistics
 
-    def of_column(self, index: int) -> list[bytes]:
-        """Those of one column, by stripe."""
-        return [stripe.serialized[index] for stripe in self.stripes]
+    def of_columns(self) -> list[list[bytes]]:
+        """Those of each column, by stripe."""
+        return [[stripe.serialized[index] for stripe in self.stripes] for index in range(len(self._types))]
 
     def of_all(self) -> StatisticsList:
         """Those of all stripes so far."""

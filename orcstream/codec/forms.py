@@ -64,7 +64,8 @@ class StripeForm:
 class FileForm:
     """Of each column, the variant that it is read from: the first of those in `open_variants`.
 
-    Columns without one are read in the clear: as they are, or masked, where they are `encrypted`.
+    Columns without one are read in the clear: as they are, or masked, where they are `encrypted`. No variant
+    lies within another one (`checks.check_variants` refuses such files, as ORC Java refuses to write them).
     """
 
     def __init__(
@@ -78,14 +79,11 @@ class FileForm:
         for index, variant in enumerate(variants):
             if opened.setdefault(variant.root, None) is None and index in open_variants:
                 opened[variant.root] = index
-        for root, first in sorted(
-            opened.items(), key=lambda item: len(variants) if item[1] is None else item[1]
-        ):
-            columns = list(map(FileColumn, range(root, schema.types[root].last_column_id + 1)))
+        for root, first in opened.items():
+            columns = schema.types[root].column_ids
             encrypted.update(columns)
             if first is not None:
-                for column in columns:
-                    self.variant_of.setdefault(column, first)
+                self.variant_of.update(dict.fromkeys(columns, first))
         self.encrypted = frozenset(encrypted)
 
     def is_masked(self, column: FileColumn) -> bool:

@@ -166,7 +166,7 @@ def without_columns(schema: Schema, columns: Sequence[int]) -> Schema:
     for at in kept:
         child = root.children[at]
         children.append(_moved(child, next_id - child.column_id))
-        next_id += child.last_column_id - child.column_id + 1
+        next_id += len(child.column_ids)
     names = tuple(root.field_names[at] for at in kept)
     last = FileColumn(next_id - 1)
     return Schema(replace(root, children=tuple(children), field_names=names, last_column_id=last))

@@ -234,7 +234,10 @@ def _arrays_of(data: Mapping[Any, Any]) -> dict[str, Array]:
         elif isinstance(values, list | tuple):
             arrays[name] = _objects(values)
         else:
-            raise UsageError(f"the column {name!r} is a {type(values).__name__} and no numpy array")
+            raise UsageError(
+                f"the column {name!r} is of type {type(values).__name__}, and no array; a row is written in "
+                "a list: [{...}]"
+            )
     lengths = {name: array.shape[0] if array.ndim else -1 for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise SchemaMismatch(f"the columns have different lengths: {str(lengths)[1:-1]:.300}")

@@ -31,7 +31,19 @@ from orcstream.schema import FileColumn, Kind, Type
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Masking", "data_mask", "mask_of", "mask_text", "parse_mask"]
+__all__ = [
+    "REDACT",
+    "Masking",
+    "data_mask",
+    "keeps_days",
+    "keeps_times",
+    "mask_of",
+    "mask_text",
+    "parse_mask",
+]
+
+REDACT = "redact"
+"""The mask that leaves something of numbers and times."""
 
 _HEXADECIMAL_BYTES = 64
 # What the first two parameters of "redact" do when they are not given: upper-case letters, and the year.
@@ -56,6 +68,16 @@ def mask_of(type_: Type, mask: Mask, zone: ZoneRules = UTC) -> Masking:
         case "sha256":
             return Masking({kind: leaf for kind in kinds if (leaf := _DIGESTS.get(kind))})
     raise UsageError(f"there is no mask {mask.name!r:.100}; there are 'nullify', 'redact' and 'sha256'")
+
+
+def keeps_days(mask: Mask) -> bool:
+    """Whether dates stay as they are."""
+    return mask.name == REDACT and redaction_of(mask.parameters).keeps_days
+
+
+def keeps_times(mask: Mask) -> bool:
+    """Whether times stay as they are."""
+    return mask.name == REDACT and redaction_of(mask.parameters).keeps_times
 
 
 def data_mask(mask: Mask, columns: Iterable[FileColumn]) -> DataMask:

@@ -388,7 +388,7 @@ def _encryption(message: pb.Encryption, schema: Schema, postscript: Postscript) 
         root = schema.types[variant.root]
         streams = tuple(_stream(stream, index) for stream in variant.stripe_statistics)
         for stream in streams:
-            if not root.column_id <= stream.column <= root.last_column_id:
+            if stream.column not in root.column_ids:
                 raise CorruptTail(f"encryption variant {index} has statistics of column {stream.column}")
         variants.append(
             EncryptionVariant(

@@ -174,6 +174,16 @@ class Redaction:
     parts: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
 
+    @property
+    def keeps_days(self) -> bool:
+        """Whether dates stay as they are."""
+        return self.parts[:3] == (-1,) * 3
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether times stay as they are."""
+        return self.parts == (-1,) * 6
+
     def leaf(self, kind: Kind, zone: ZoneRules) -> Leaf | None:
         """What makes the values of a type without children; None where all become null."""
         keeps_digits = self.replacements[_DIGIT] < 0
@@ -189,9 +199,9 @@ class Redaction:
             case Kind.DECIMAL:
                 return _kept_decimals if keeps_digits else self._decimals
             case Kind.DATE:
-                return _kept_numbers if self.parts[:3] == (-1,) * 3 else self._dates
+                return _kept_numbers if self.keeps_days else self._dates
             case Kind.TIMESTAMP | Kind.TIMESTAMP_INSTANT:
-                if self.parts == (-1,) * 6:
+                if self.keeps_times:
                     return _kept_numbers
                 return lambda field, vector: self._timestamps(field, vector, zone)
         return None
@@ -352,7 +362,7 @@ class Redaction:
         hour, minute, second = self.parts[3:]
         days = seconds // _DAY_SECONDS
         time = seconds - days * _DAY_SECONDS
-        if self.parts[:3] != (-1,) * 3:
+        if not self.keeps_days:
             days = window(redact_days(days, *self.parts[:3]), "i8", 0, len(days))
             days = np.clip(days, -_FAR_DAYS, _FAR_DAYS)
         hours = time // 3600 if hour < 0 else hour

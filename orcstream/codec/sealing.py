@@ -1,4 +1,4 @@
-"""Encrypted statistics as a tail has them, and stripes that are given other keys.
+"""What a tail says of encryption, and stripes that are given other keys.
 
 Knows the messages of encrypted statistics, and which bytes of a stripe are encrypted how. Must not know key
 stores, nor where bytes come from or go. Contract: with one local key, no two calls take one stripe id for
@@ -7,7 +7,7 @@ different bytes; to see to that is the caller's part. Specification: "Column Enc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orcstream._buffer import Buffer
@@ -16,53 +16,70 @@ from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import StreamCipher, stream_cipher
 from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata_out import frame_metadata
-from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.structure import (
+    DataMask,
+    Encryption,
+    EncryptionVariant,
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
 from orcstream.codec.wire import join_field
+from orcstream.encryption import FileKeys, LocalKey
 from orcstream.errors import Unsupported
 from orcstream.schema import FileColumn
 
-__all__ = ["Rekeyed", "SealedStatistics", "plan_rekeying", "rekey", "seal_statistics"]
+__all__ = ["Rekeyed", "VariantStatistics", "plan_rekeying", "rekey", "seal"]
 
 # What is decrypted at a time, to be encrypted again.
 _STEP_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class SealedStatistics:
-    """The statistics of one variant: its streams and their bytes, and those of the file."""
+class VariantStatistics:
+    """The statistics of one variant before they are encrypted, serialized.
 
-    streams: tuple[StreamInformation, ...]
-    data: bytes
-    of_file: bytes
+    `of_columns` has those of each column by stripe, from `root` on; `of_file` has one for each column, or
+    nothing where they are not known.
+    """
+
+    root: FileColumn
+    of_columns: Sequence[Sequence[bytes]]
+    of_file: Sequence[bytes]
 
 
-def seal_statistics(
-    variant: int,
-    root: FileColumn,
-    of_columns: Sequence[Sequence[bytes]],
-    of_file: Sequence[bytes],
+def seal(
+    masks: tuple[DataMask, ...],
+    keys: FileKeys,
+    variants: Iterable[VariantStatistics],
     *,
-    key: bytes,
     stripe_count: int,
     block_size: int,
     compressor: Compressor | None,
-) -> SealedStatistics:
-    """Encrypt a variant's statistics: those of each stripe by column, from `root` on, and of the file."""
+) -> tuple[Encryption, bytes]:
+    """What a footer says of encryption, and the encrypted statistics of the stripes."""
+    master_keys = sorted({key for key, _ in keys.keys}, key=lambda key: (key.name, key.version))
+    sealed: list[EncryptionVariant] = []
+    pieces: list[bytes] = []
 
-    def sealed(column: FileColumn, kind: StreamKind, parts: Sequence[bytes]) -> bytes:
+    def encrypted(local: LocalKey, column: FileColumn, kind: StreamKind, parts: Sequence[bytes]) -> bytes:
         framed = frame_metadata(join_field(1, parts), block_size, compressor)
         # Not the id of any stripe: an earlier footer of the same file took that of a stripe after it.
-        return stream_cipher(key, column, kind, stripe_count + 1).apply(framed)
+        return stream_cipher(local.key, column, kind, stripe_count + 1).apply(framed)
 
-    kind = StreamKind.STRIPE_STATISTICS
-    streams: list[StreamInformation] = []
-    pieces: list[bytes] = []
-    for place, parts in enumerate(of_columns):
-        column = FileColumn(root + place)
-        pieces.append(sealed(column, kind, parts))
-        streams.append(StreamInformation(kind, column, len(pieces[-1]), variant))
-    whole = sealed(root, StreamKind.FILE_STATISTICS, of_file) if of_file else b""
-    return SealedStatistics(tuple(streams), b"".join(pieces), whole)
+    for index, ((key, local), variant) in enumerate(zip(keys.keys, variants, strict=True)):
+        streams: list[StreamInformation] = []
+        for place, parts in enumerate(variant.of_columns):
+            column, kind = FileColumn(variant.root + place), StreamKind.STRIPE_STATISTICS
+            pieces.append(encrypted(local, column, kind, parts))
+            streams.append(StreamInformation(kind, column, len(pieces[-1]), index))
+        of_file = b""
+        if variant.of_file:
+            of_file = encrypted(local, variant.root, StreamKind.FILE_STATISTICS, variant.of_file)
+        key_index = master_keys.index(key)
+        sealed.append(EncryptionVariant(variant.root, key_index, local.encrypted, tuple(streams), of_file))
+    return Encryption(masks, tuple(master_keys), tuple(sealed), keys.provider), b"".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)

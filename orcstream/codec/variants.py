@@ -8,38 +8,24 @@ piece, after compression. Specification: "Column Encryption".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encoder import EncodedColumn, EncodedStream, EncodeOptions, EncryptedRoot
 from orcstream.codec.encryption import StreamCipher, stream_cipher
 from orcstream.codec.file_statistics import FileStatistics
 from orcstream.codec.mask import data_mask
-from orcstream.codec.sealing import seal_statistics
+from orcstream.codec.sealing import VariantStatistics, seal
 from orcstream.codec.structure import (
     DataMask,
     Encryption,
-    EncryptionVariant,
     StreamInformation,
     StripeVariant,
 )
-from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey, Mask
-from orcstream.schema import FileColumn, Schema, Type
+from orcstream.encryption import FileKeys, Mask
+from orcstream.schema import FileColumn, Schema
 
-__all__ = ["NO_KEYS", "FileKeys", "FileVariants"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileKeys:
-    """The keys of one file: the master keys by name, and a local key for each variant."""
-
-    provider: KeyProviderKind = KeyProviderKind.UNKNOWN
-    keys: Mapping[str, EncryptionKey] = field(default_factory=dict)
-    local: tuple[LocalKey, ...] = ()
-
-
-NO_KEYS = FileKeys()
+__all__ = ["FileVariants"]
 
 
 class FileVariants:
@@ -52,22 +38,22 @@ class FileVariants:
         self._options = options
         self._keys = keys
         self._roots = tuple(options.encrypted.values())
-        if len(keys.local) != len(self._roots):
-            raise ValueError(f"{len(keys.local)} local keys for {len(self._roots)} encrypted columns")
-        self._types = [_types_of(schema, root.root) for root in self._roots]
-        self._statistics = [FileStatistics(types) for types in self._types]
+        if len(keys.keys) != len(self._roots):
+            raise ValueError(f"{len(keys.keys)} local keys for {len(self._roots)} encrypted columns")
+        trees = [schema.types[root.root].column_ids for root in self._roots]
+        self._statistics = [FileStatistics([schema.types[column] for column in tree]) for tree in trees]
         # What a tail says after so many stripes: one and the same, or its counters would serve twice.
         self._last: tuple[int, Encryption, bytes] | None = None
 
     @property
     def encrypted_keys(self) -> tuple[bytes, ...]:
         """The local keys as files hold them."""
-        return tuple(local.encrypted for local in self._keys.local)
+        return self._keys.encrypted
 
     def encrypt(self, column: EncodedColumn, stripe_id: int) -> EncodedColumn:
         """The column with its streams encrypted in place, if it belongs to a variant."""
         if column.variant is not None:
-            key = self._keys.local[column.variant].key
+            key = self._keys.keys[column.variant][1].key
             for stream in (*column.index, *column.data):
                 kind = stream.information.kind
                 _encrypt(stream, stream_cipher(key, column.column, kind, stripe_id))
@@ -105,29 +91,17 @@ class FileVariants:
         return self._last[1:]
 
     def _new_tail(self, stripe_count: int, compressor: Compressor | None) -> tuple[Encryption, bytes]:
-        names = sorted({root.key for root in self._roots})
-        variants: list[EncryptionVariant] = []
-        pieces: list[bytes] = []
-        for root, types, found in zip(self._roots, self._types, self._statistics, strict=True):
-            local = self._keys.local[root.variant]
-            sealed = seal_statistics(
-                root.variant,
-                root.root,
-                [found.of_column(index) for index in range(len(types))],
-                found.of_all().serialized,
-                key=local.key,
-                stripe_count=stripe_count,
-                block_size=self._options.block_size,
-                compressor=compressor,
-            )
-            pieces.append(sealed.data)
-            key = names.index(root.key)
-            variants.append(
-                EncryptionVariant(root.root, key, local.encrypted, sealed.streams, sealed.of_file)
-            )
-        keys = tuple(self._keys.keys[name] for name in names)
-        encryption = Encryption(_masks_of(self._roots), keys, tuple(variants), self._keys.provider)
-        return encryption, b"".join(pieces)
+        return seal(
+            _masks_of(self._roots),
+            self._keys,
+            (
+                VariantStatistics(root.root, found.of_columns(), found.of_all().serialized)
+                for root, found in zip(self._roots, self._statistics, strict=True)
+            ),
+            stripe_count=stripe_count,
+            block_size=self._options.block_size,
+            compressor=compressor,
+        )
 
 
 def _streams_of(columns: Sequence[EncodedColumn]) -> tuple[StreamInformation, ...]:
@@ -150,7 +124,3 @@ def _masks_of(roots: Sequence[EncryptedRoot]) -> tuple[DataMask, ...]:
         columns.setdefault(root.mask, []).append(root.root)
     ordered = sorted(columns.items(), key=lambda item: (item[0].name, item[0].parameters))
     return tuple(data_mask(mask, tuple(sorted(found))) for mask, found in ordered)
-
-
-def _types_of(schema: Schema, root: FileColumn) -> Sequence[Type]:
-    return schema.types[root : schema.types[root].last_column_id + 1]

@@ -6,14 +6,17 @@ fits a vector of a type (`codec.fitting`) can be written. Specification: "Timest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from orcstream.codec._encode_temporal import unwritable_days, unwritable_timestamps
 from orcstream.codec.cells import union_children
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.ingest import IngestedRows
+from orcstream.codec.mask import REDACT, keeps_days, keeps_times
 from orcstream.codec.temporal import UTC, units_of
+from orcstream.encryption import Mask
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Kind
 
@@ -28,12 +31,12 @@ def check_writable(rows: IngestedRows, options: EncodeOptions, *, lossy_timestam
 
     These are times that the writer's zone or calendar skips, those too far away and, unless
     `lossy_timestamps`, those of the last second before 1970 with parts of a millisecond or more, which every
-    reader takes to be a second later.
+    reader takes to be a second later. Where only a mask of them is written, it is what the mask keeps that
+    has to be written.
     """
+    walk = _Walk(options, 1 << _LATE if lossy_timestamps else 0)
     for field, vector in zip(rows.fields, rows.vectors, strict=True):
-        for found, path, row, why in _unwritable(field, vector, (field.name,), options):
-            if why == _LATE and lossy_timestamps:
-                continue
+        for found, path, row, why in walk.unwritable(field, vector, (field.name,), None):
             raise SchemaMismatch(
                 f"the column {'.'.join(path)!r} {_problem(why, options)}",
                 column=found.type.column_id,
@@ -55,21 +58,57 @@ def _problem(why: int, options: EncodeOptions) -> str:
     )
 
 
-def _unwritable(
-    field: Field, vector: Vector, path: tuple[str, ...], options: EncodeOptions, *, is_row: bool = True
-) -> Iterator[_Found]:
-    """The first value of each column that cannot be written; its row where rows are those of the data."""
-    if field.type.column_id in options.masked:
-        return  # is not written
-    check = _CHECKS.get(field.type.kind)
-    if check is not None:
-        row, why = check(field, vector, options)
-        if why:
-            yield field, path, row if is_row else None, why
-        return
-    for child, part in _children(field, vector):
-        below = is_row and field.type.kind is Kind.STRUCT
-        yield from _unwritable(child, part, (*path, child.name), options, is_row=below)
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """`passed` has a bit for each reason that is none here."""
+
+    options: EncodeOptions
+    passed: int
+
+    def unwritable(
+        self, field: Field, vector: Vector, path: tuple[str, ...], mask: Mask | None, *, is_row: bool = True
+    ) -> Iterator[_Found]:
+        """The first value of each column that cannot be written; its row where rows are those of the data.
+
+        `mask` is that of a column around this one.
+        """
+        type_ = field.type
+        mask = self.options.masked.get(type_.column_id, mask)
+        if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT, Kind.DATE):
+            is_day = type_.kind is Kind.DATE
+            row, why = self._days(vector, mask) if is_day else self._times(field, vector, mask)
+            if why:
+                yield field, path, row if is_row else None, why
+            return
+        for child, part in _children(field, vector):
+            below = is_row and type_.kind is Kind.STRUCT
+            yield from self.unwritable(child, part, (*path, child.name), mask, is_row=below)
+
+    def _times(self, field: Field, vector: Vector, mask: Mask | None) -> tuple[int, int]:
+        passed = self.passed
+        if mask is not None and not keeps_times(mask):
+            if mask.name != REDACT:
+                return -1, 0
+            # Whole seconds are left, of clocks that show them; but the year may be as far.
+            passed |= 1 << _LATE | 1 << _SKIPPED
+        zone = UTC if field.type.kind is Kind.TIMESTAMP_INSTANT else self.options.zone
+        return unwritable_timestamps(
+            vector.buffers[1],
+            vector.buffers[0],
+            vector.offset,
+            vector.length,
+            zone.transitions,
+            zone.offsets,
+            self.options.hybrid,
+            units_of(field.format),
+            passed,
+        )
+
+    def _days(self, vector: Vector, mask: Mask | None) -> tuple[int, int]:
+        if not self.options.hybrid or (mask is not None and not keeps_days(mask)):
+            return -1, 0
+        row = unwritable_days(vector.buffers[1], vector.buffers[0], vector.offset, vector.length)
+        return row, _SKIPPED if row >= 0 else 0
 
 
 def _children(field: Field, vector: Vector) -> Iterator[tuple[Field, Vector]]:
@@ -86,31 +125,3 @@ def _children(field: Field, vector: Vector) -> Iterator[tuple[Field, Vector]]:
                 yield child, part.slice(entries.offset, entries.offset + entries.length)
         case Kind.UNION:
             yield from zip(field.children, union_children(field, vector), strict=True)
-
-
-def _times(field: Field, vector: Vector, options: EncodeOptions) -> tuple[int, int]:
-    zone = UTC if field.type.kind is Kind.TIMESTAMP_INSTANT else options.zone
-    return unwritable_timestamps(
-        vector.buffers[1],
-        vector.buffers[0],
-        vector.offset,
-        vector.length,
-        zone.transitions,
-        zone.offsets,
-        options.hybrid,
-        units_of(field.format),
-    )
-
-
-def _days(field: Field, vector: Vector, options: EncodeOptions) -> tuple[int, int]:  # noqa: ARG001
-    if not options.hybrid:
-        return -1, 0
-    row = unwritable_days(vector.buffers[1], vector.buffers[0], vector.offset, vector.length)
-    return row, _SKIPPED if row >= 0 else 0
-
-
-_CHECKS: dict[Kind, Callable[[Field, Vector, EncodeOptions], tuple[int, int]]] = {
-    Kind.TIMESTAMP: _times,
-    Kind.TIMESTAMP_INSTANT: _times,
-    Kind.DATE: _days,
-}

@@ -147,9 +147,14 @@ def check_length(length: int) -> None:
         raise ValueError(f"a suffix of {length} bytes")
 
 
-def no_such_file(url: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+def no_such_file(url: str, reason: str = "") -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, _because(errno.ENOENT, reason), url)
 
 
-def not_permitted(url: str) -> PermissionError:
-    return PermissionError(errno.EACCES, os.strerror(errno.EACCES), url)
+def not_permitted(url: str, reason: str = "") -> PermissionError:
+    return PermissionError(errno.EACCES, _because(errno.EACCES, reason), url)
+
+
+def _because(number: int, reason: str) -> str:
+    """The system's words, and what the store says of it where it does."""
+    return f"{os.strerror(number)} ({reason})" if reason else os.strerror(number)

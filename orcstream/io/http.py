@@ -34,6 +34,9 @@ from orcstream.io.clients import Lease, lease_client
 
 __all__ = ["HttpSource", "HttpStatus", "RangeClient", "open_http"]
 
+# What stores of objects say of a refusal, S3 and Azure in the same words.
+_REASON = re.compile(rb"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<]{1,300})</Message>)?")
+
 # The whole object is taken instead of a range up to this size.
 SMALL_BODY_BYTES = MIB
 # How much of an error's body is kept: S3 names its reason there.
@@ -50,6 +53,16 @@ class HttpStatus(SourceError):
         self.status = status
         self.headers = headers
         self.body = body
+
+    @property
+    def reason(self) -> str:
+        """The store's code and message, where its answer has them; empty elsewhere."""
+        match = _REASON.search(self.body)
+        return (
+            " ".join(b": ".join(filter(None, match.groups())).decode(errors="replace").split())
+            if match
+            else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +164,9 @@ class RangeClient:
         except (aiohttp.ClientSSLError, ssl.SSLError) as error:
             raise SourceError(f"no secure connection: {error}", url=shown) from error
         except (aiohttp.InvalidURL, aiohttp.ClientResponseError) as error:
-            # Their texts hold the URL as it was sent, signature included.
-            raise SourceError(f"the request failed: {type(error).__name__}", url=shown) from None
+            # Their texts hold the URL as it was sent, signature included; a message alone is of the answer.
+            text = ": ".join(filter(None, (type(error).__name__, getattr(error, "message", ""))))
+            raise SourceError(f"the request failed: {text}", url=shown) from None
         except TimeoutError as error:
             raise Transient("the server did not answer in time", url=shown) from error
         except SourceError:
@@ -337,7 +351,7 @@ class HttpSource(PinnedSource):
 
 def _refused(error: HttpStatus, url: str) -> Exception:
     if error.status in (404, 410):
-        return no_such_file(url)
+        return no_such_file(url, error.reason)
     if error.status in (401, 403, 407):
-        return not_permitted(url)
+        return not_permitted(url, error.reason)
     return SourceError(error.message, url=url)

@@ -99,6 +99,9 @@ class InMemoryKeyProvider:
     def __init__(self) -> None:
         self._keys: dict[str, dict[int, bytes]] = {}
 
+    def __repr__(self) -> str:
+        return f"<InMemoryKeyProvider of the keys {sorted(self._keys)}>"
+
     def add_key(self, name: str, key: bytes, version: int = 0) -> None:
         """Add a version of a key: 16 bytes make an AES-128 one, 32 an AES-256 one.
 
@@ -193,7 +196,5 @@ def _key_of(text: object) -> bytes:
     return bytes.fromhex(text)
 
 
-_ALGORITHMS = {
-    16: EncryptionAlgorithm.AES_CTR_128,
-    32: EncryptionAlgorithm.AES_CTR_256,
-}
+# By the length of their keys.
+_ALGORITHMS = {known.key_bytes: known for known in EncryptionAlgorithm if known.key_bytes}

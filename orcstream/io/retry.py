@@ -68,7 +68,7 @@ class RetryPolicy:
                 if not is_transient(error):
                     raise
                 if failure_count == self.retries:
-                    reason = str(error) or f"no answer within {self.timeout_s:g} s"
+                    reason = str(error).removeprefix(f"{url}: ") or f"no answer within {self.timeout_s:g} s"
                     times = "once" if failure_count == 0 else f"{failure_count + 1} times"
                     raise RetriesExhausted(f"a request failed {times}, at last: {reason}", url=url) from error
                 wait_s = self._wait_s(failure_count, error)

@@ -9,6 +9,7 @@ refused (a policy against signed URLs, a bucket in another region), requests go 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +41,9 @@ from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient
 from orcstream.io.presign import SignedPattern, pattern_of
 from orcstream.io.tls import tls_of
 
-__all__ = ["S3Client", "S3Source", "lease_s3", "open_s3"]
+__all__ = ["NO_CREDENTIALS", "S3Client", "S3Source", "lease_s3", "open_s3", "options_refused"]
+
+NO_CREDENTIALS = "no credentials were found: give storage_options key and secret, profile, or anon=True"
 
 T = TypeVar("T")
 
@@ -139,7 +142,7 @@ async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: 
     try:
         lease = await lease_s3(merged)
     except (BotoCoreError, TypeError, ValueError, KeyError) as error:
-        raise UsageError(f"no S3 client: {error}", url=shown) from error
+        raise options_refused(error, shown) from error
     bucket, key, version = lease.client.filesystem.split_path(url)
     if not bucket or not key:
         await lease.aclose()
@@ -218,7 +221,7 @@ class S3Source(PinnedSource):
                         return await self._note(True, signed(signature.url))
             except HttpStatus as error:
                 if self._signs or error.status not in FALL_BACK_STATUS:
-                    raise _refused(error.status, error.message, self.url) from None
+                    raise _refused(error.status, error.message, self.url, error.reason) from None
         return await self._note(False, self._guard(called))
 
     async def _note(self, signs: bool, answer: Awaitable[T]) -> T:
@@ -337,16 +340,29 @@ class S3Source(PinnedSource):
         except SourceError:
             raise
         except NoCredentialsError as error:
-            raise not_permitted(self.url) from error
+            raise not_permitted(self.url, NO_CREDENTIALS) from error
         except Exception as error:
             status = _status(error)
             if status is None:
                 raise translate_error(error, self.url) from error
-            raise _refused(status, str(error), self.url) from error
+            raise _refused(status, str(error), self.url, _reason(error)) from error
 
     def _short(self, wanted: ByteRange, stop: int) -> ShortRead:
         text = f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}"
         return ShortRead(text, url=self.url, file_offset=wanted.start)
+
+
+def options_refused(error: Exception, url: str) -> UsageError:
+    """What s3fs or botocore make of storage options that they do not know, or that cannot be."""
+    text = str(error)
+    if isinstance(error, TypeError):  # s3fs hands what it does not know on, and its makers' names say nothing
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", text)
+        text = f"s3fs knows no {unknown[1]!r}" if unknown else text
+    return UsageError(
+        f"no S3 client: {text}; storage_options are those of s3fs: key, secret, token, profile, anon, "
+        "endpoint_url, client_kwargs, config_kwargs, …",
+        url=url,
+    )
 
 
 def _prefer_v4(signature_version: str, **_: object) -> str | None:
@@ -366,11 +382,21 @@ def _status(error: Exception) -> int | None:
     return None
 
 
-def _refused(status: int, text: str, url: str) -> Exception:
+def _reason(error: Exception) -> str:
+    """The store's code and message behind an error of botocore; answers to HEAD have a status for both."""
+    for one in (error, error.__cause__):
+        if isinstance(one, ClientError):
+            said = one.response.get("Error", {})
+            return ": ".join(filter(None, (str(said.get("Code", "")), str(said.get("Message", "")))))
+    return ""
+
+
+def _refused(status: int, text: str, url: str, reason: str) -> Exception:
     if status == 404:
-        return no_such_file(url)
+        # That the object is not there is what the words say; that its bucket is not is news.
+        return no_such_file(url, "" if reason.startswith("NoSuchKey") else reason)
     if status in (401, 403):
-        return not_permitted(url)
+        return not_permitted(url, reason)
     if status == 412:
         return SourceChanged("the object was replaced since it was opened", url=url)
     if status == 416:

@@ -16,14 +16,13 @@ cancels everything at once and must be called before the group is left, or its b
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
-import anyio.abc
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import OrcError, ShortRead, UsageError
@@ -31,9 +30,18 @@ from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.estimate import CostEstimate, SlowRequests
 from orcstream.io.retry import RetryPolicy
 
-__all__ = ["FetchScheduler", "FetchStatistics", "FetchTicket"]
+__all__ = ["FetchScheduler", "FetchStatistics", "FetchTicket", "TaskStarter"]
 
 T = TypeVar("T")
+
+
+class TaskStarter(Protocol):
+    """What owns tasks: a task group of anyio's, or something that makes one when it is first asked."""
+
+    def start_soon(
+        self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: object = None
+    ) -> object:
+        """Start a task; RuntimeError where no more are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ class FetchScheduler:
     def __init__(
         self,
         source: ByteSource,
-        task_group: anyio.abc.TaskGroup,
+        task_group: TaskStarter,
         *,
         retry: RetryPolicy,
         request_cap: int | None = None,

@@ -46,7 +46,7 @@ from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.s3 import S3Client, lease_s3
+from orcstream.io.s3 import NO_CREDENTIALS, S3Client, lease_s3, options_refused
 from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -177,7 +177,7 @@ class _Calls:
 
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, NoCredentialsError):
-            return not_permitted(self.url)
+            return not_permitted(self.url, NO_CREDENTIALS)
         answer = _answer_of(error)
         if answer is None:
             return translate_error(error, self.url)
@@ -185,11 +185,11 @@ class _Calls:
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0
         text = f"{code}: {answer.get('Error', {}).get('Message', '')}"
         if code == "NoSuchBucket":
-            return no_such_file(self.url)
+            return no_such_file(self.url, text)
         if status in TRANSIENT_STATUS or code in TRANSIENT_CODES:
             return Transient(text, url=self.url)
         if status in (401, 403):
-            return not_permitted(self.url)
+            return not_permitted(self.url, text)
         return Refused(text, code, status, url=self.url)
 
 
@@ -526,7 +526,7 @@ async def open_s3_store(url: str, options: Mapping[str, Any], shown: str) -> S3S
     try:
         lease = await lease_s3(merged)
     except (BotoCoreError, TypeError, ValueError, KeyError) as error:
-        raise UsageError(f"no S3 client: {error}", url=shown) from error
+        raise options_refused(error, shown) from error
     bucket, key, version = lease.client.filesystem.split_path(url)
     if not bucket or version:
         await lease.aclose()

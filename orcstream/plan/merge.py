@@ -28,9 +28,10 @@ from orcstream.codec.compression import Compression, Compressor
 from orcstream.codec.metadata import MAX_BLOCK_SIZE, MESSAGE_CAP_BYTES, StatisticsList
 from orcstream.codec.metadata_out import serialize_footer, tail_bytes
 from orcstream.codec.structure import Calendar, StripeInformation
+from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import CorruptTail, Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger, recorded
-from orcstream.plan.merge_variants import NOTHING_OPENED, NewKeys, OpenedStatistics, VariantMerger
+from orcstream.plan.merge_variants import NOTHING_OPENED, OpenedStatistics, VariantMerger
 from orcstream.plan.tail import MAGIC, METADATA_CAP_BYTES, Tail
 from orcstream.schema import Schema
 
@@ -185,14 +186,14 @@ class FileMerger:
             self._stripe_statistics.append(stripe)
         self._stripes_are_known = len(statistics) >= stripe_count
 
-    def renew(self, keys: NewKeys) -> None:
+    def renew(self, keys: FileKeys) -> None:
         """Give all stripes new local keys and ids; their streams are then to be encrypted anew."""
         self._stripes = [
             replace(stripe, encrypt_stripe_id=stripe.index + 1, encrypted_local_keys=keys.encrypted)
             for stripe in self._stripes
         ]
 
-    def ending(self, keys: NewKeys | None = None) -> bytes:
+    def ending(self, keys: FileKeys = NO_KEYS) -> bytes:
         """All that follows the last stripe; `keys` where there are encrypted columns.
 
         Raises `Unsupported` where the footer gets so long that nobody would read it.
@@ -202,7 +203,7 @@ class FileMerger:
         compression = postscript.compression
         compressor = None if compression is Compression.NONE else Compressor(compression)
         encryption, encrypted_statistics = None, b""
-        if keys is not None:
+        if keys.keys:
             encryption, encrypted_statistics = self.variants.ending(
                 keys, len(self._stripes), self._block_size, compressor
             )

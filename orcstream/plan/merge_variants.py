@@ -15,15 +15,15 @@ from orcstream.codec.annotations import renamed_keys
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import MAX_STRIPE_ID
 from orcstream.codec.metadata import MESSAGE_CAP_BYTES, StatisticsList
-from orcstream.codec.sealing import seal_statistics
-from orcstream.codec.structure import Encryption, EncryptionVariant
-from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey
+from orcstream.codec.sealing import VariantStatistics, seal
+from orcstream.codec.structure import Encryption
+from orcstream.encryption import EncryptionKey, FileKeys
 from orcstream.errors import Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail
-from orcstream.schema import FileColumn, Schema, Type
+from orcstream.schema import FileColumn, Schema
 
-__all__ = ["NOTHING_OPENED", "NewKeys", "OpenedStatistics", "VariantMerger"]
+__all__ = ["NOTHING_OPENED", "OpenedStatistics", "VariantMerger"]
 
 # What it takes at most to say how long the statistics of one stripe are.
 _LENGTH_BYTES = 6
@@ -40,24 +40,6 @@ class OpenedStatistics:
 NOTHING_OPENED = OpenedStatistics(StatisticsList(()), ())
 
 
-@dataclass(frozen=True, slots=True)
-class NewKeys:
-    """For each variant, a master key and a local key that nothing was encrypted with so far."""
-
-    provider: KeyProviderKind
-    keys: tuple[tuple[EncryptionKey, LocalKey], ...]
-
-    @property
-    def local(self) -> Mapping[int, bytes]:
-        """The local keys by variant."""
-        return {variant: local.key for variant, (_, local) in enumerate(self.keys)}
-
-    @property
-    def encrypted(self) -> tuple[bytes, ...]:
-        """The local keys as files hold them."""
-        return tuple(local.encrypted for _, local in self.keys)
-
-
 class VariantMerger:
     """The variants of the result. `rename` has new names of master keys, None where stripes keep theirs."""
 
@@ -69,10 +51,6 @@ class VariantMerger:
         self._columns: list[list[list[bytes]]] = []
         self._bytes: list[list[int]] = []
         self._merged: list[ColumnMerger] = []
-
-    @property
-    def provider(self) -> KeyProviderKind:
-        return self._encryption.key_provider if self._encryption is not None else KeyProviderKind.UNKNOWN
 
     @property
     def keys(self) -> list[EncryptionKey]:
@@ -108,20 +86,18 @@ class VariantMerger:
         if footer.encryption is None:
             return
         self.key_names.update(footer.encryption.keys[one.key].name for one in footer.encryption.variants)
-        trees = [_tree(footer.schema.types, variant) for variant in footer.encryption.variants]
+        trees = [footer.schema.types[variant.root].column_ids for variant in footer.encryption.variants]
         if self._encryption is None:
             self._encryption = footer.encryption
             self._columns = [[[] for _ in tree] for tree in trees]
             self._bytes = [[0] * len(tree) for tree in trees]
             self._merged = [ColumnMerger() for _ in trees]
         for tree, columns, sizes, merged in zip(trees, self._columns, self._bytes, self._merged, strict=True):
-            found = [opened.of_file.get(type_.column_id) for type_ in tree]
+            found = [opened.of_file.get(column) for column in tree]
             known = [one for one in found if one is not None and one.value_count is not None]
             merged.add(known if len(known) == len(tree) else None, footer.row_count)
-            for place, (type_, parts) in enumerate(zip(tree, columns, strict=True)):
-                found_here = [
-                    _of(opened.of_stripes, stripe, type_.column_id) for stripe in range(len(footer.stripes))
-                ]
+            for place, (column, parts) in enumerate(zip(tree, columns, strict=True)):
+                found_here = [_of(opened.of_stripes, stripe, column) for stripe in range(len(footer.stripes))]
                 parts += found_here
                 sizes[place] += sum(len(part) + _LENGTH_BYTES for part in found_here)
         if any(max(sizes) > MESSAGE_CAP_BYTES for sizes in self._bytes) or (
@@ -134,7 +110,7 @@ class VariantMerger:
             )
 
     def ending(
-        self, new: NewKeys, stripe_count: int, block_size: int, compressor: Compressor | None
+        self, new: FileKeys, stripe_count: int, block_size: int, compressor: Compressor | None
     ) -> tuple[Encryption, bytes]:
         """What the footer says, and the encrypted statistics of the stripes.
 
@@ -146,31 +122,19 @@ class VariantMerger:
             raise Unsupported(
                 f"{stripe_count} stripes with encrypted columns: merge fewer files", reason="too_many_stripes"
             )
-        keys = sorted({key for key, _ in new.keys}, key=lambda key: (key.name, key.version))
-        variants: list[EncryptionVariant] = []
-        pieces: list[bytes] = []
-        for index, (variant, (key, local)) in enumerate(zip(encryption.variants, new.keys, strict=True)):
-            sealed = seal_statistics(
-                index,
-                variant.root,
-                self._columns[index],
-                self._merged[index].serialized().serialized,
-                key=local.key,
-                stripe_count=stripe_count,
-                block_size=block_size,
-                compressor=compressor,
-            )
-            pieces.append(sealed.data)
-            variants.append(
-                EncryptionVariant(
-                    variant.root, keys.index(key), local.encrypted, sealed.streams, sealed.of_file
+        return seal(
+            encryption.masks,
+            new,
+            (
+                VariantStatistics(variant.root, columns, merged.serialized().serialized)
+                for variant, columns, merged in zip(
+                    encryption.variants, self._columns, self._merged, strict=True
                 )
-            )
-        return Encryption(encryption.masks, tuple(keys), tuple(variants), new.provider), b"".join(pieces)
-
-
-def _tree(types: Sequence[Type], variant: EncryptionVariant) -> Sequence[Type]:
-    return types[variant.root : types[variant.root].last_column_id + 1]
+            ),
+            stripe_count=stripe_count,
+            block_size=block_size,
+            compressor=compressor,
+        )
 
 
 def _of(stripes: Sequence[StatisticsList], stripe: int, column: FileColumn) -> bytes:

@@ -46,6 +46,10 @@ _SECOND_NS = 10**9
 # 1900-01-02: Java's zones begin with the day before, and calendars do not matter since long.
 _FIRST_SURE_TIME = -2_208_902_400 * _SECOND_NS
 _REPLACEMENT = "\ufffd"
+_INTEGERS = {
+    kind: (-(1 << bits - 1), (1 << bits - 1) - 1)
+    for kind, bits in ((Kind.BYTE, 8), (Kind.SHORT, 16), (Kind.INT, 32), (Kind.LONG, 64))
+}
 
 
 _NONE, _TRUE, _FALSE, _NULL = Outcome.NONE, Outcome.TRUE, Outcome.FALSE, Outcome.NULL
@@ -77,11 +81,15 @@ class Question:
             and (leaf.type.kind is not Kind.BYTE or trust.byte_blooms)
             and (hashes := hashes_of(leaf.type, leaf.literals)) is not None
         )
+        self._ascii = all(isinstance(x, bytes) and x.isascii() for x in leaf.literals)
         # Those of the literals that were asked for last: mostly the same ones for the next group.
         self._hashed: tuple[tuple[int, int], Hashes | None] = ((0, len(leaf.literals)), hashes)
 
     def believes(self, bloom: BloomIndex) -> bool:
         """Whether the filters of a column may be asked this."""
+        if self.kind == "string" and not bloom.utf8 and not self._ascii:
+            # Java hashed text in the charset of its machine (ORC-101); only ASCII is the same in all of them.
+            return False
         return (
             self.can_hash
             and self.kind is not None
@@ -165,7 +173,13 @@ class Question:
         return lower, upper
 
     def _integer_bounds(self, statistics: ColumnStatistics) -> _Bounds:
-        return statistics.minimum, statistics.maximum
+        """Those of a number beyond the type are of unsigned values: ORC C++ where its `char` has no sign."""
+        lower: Any = statistics.minimum
+        upper: Any = statistics.maximum
+        least, most = _INTEGERS[self.leaf.type.kind]
+        if any(x is not None and not least <= x <= most for x in (lower, upper)):
+            return _UNKNOWN
+        return lower, upper
 
     def _double_bounds(self, statistics: ColumnStatistics) -> _Bounds:
         """Those of doubles hold only where no NaN occurred: it makes a sum NaN, and bounds what it likes."""
@@ -242,6 +256,10 @@ class Question:
         # A replacement character stands for bytes that were no UTF-8, and those may be anywhere.
         if not isinstance(bound, str) or _REPLACEMENT in bound:
             return None
+        # To ORC C++ texts end at their first NUL: it orders them by what comes before, and then by length.
+        before, nul, _ = bound.partition("\0")
+        if nul:
+            bound = before + ("\x01" if is_upper else "")
         if self.leaf.type.kind is Kind.CHAR:
             # Values or bounds may be padded with blanks, each by itself. That changes no order but with
             # characters below a blank.

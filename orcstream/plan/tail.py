@@ -35,6 +35,7 @@ from orcstream.schema import Kind, Schema, Type
 __all__ = ["METADATA_CAP_BYTES", "Need", "Tail", "parse_stripe_statistics", "plan_tail"]
 
 MAGIC = b"ORC"
+_PARQUET_MAGIC = b"PAR1"
 # Statistics of 10,000 columns in 1,000 stripes take some 200 MB; they are cut up, not parsed as a whole.
 METADATA_CAP_BYTES = 256 << 20
 
@@ -68,6 +69,10 @@ class Tail:
     ending: bytes = b""
     fingerprint: str = ""
     stripe_statistics: bytes | None = b""
+
+    def __repr__(self) -> str:
+        footer = self.footer
+        return f"<Tail: {footer.row_count} rows, {len(footer.stripes)} stripes, {self.file_length} bytes>"
 
     def to_bytes(self) -> bytes:
         """The tail as bytes for `from_bytes`: little more than what of it lies in the file."""
@@ -141,8 +146,8 @@ def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
     postscript_length = suffix[-1]
     if postscript_length == 0 or postscript_length + 1 > file_length:
         raise NotOrcFile(
-            f"the last byte gives the postscript {postscript_length} bytes, in a file of {file_length}: "
-            "not an ORC file, or cut short",
+            f"{_what_else(suffix, file_length)}: the last byte gives the postscript {postscript_length} "
+            f"bytes, in a file of {file_length}",
             file_offset=file_length - 1,
         )
     if postscript_length + 1 > len(suffix):
@@ -153,6 +158,8 @@ def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
             raise CorruptTail(f"a tail of {postscript.tail_bytes} bytes in a file of {file_length}")
     except FormatError as error:
         error.locate(file_offset=file_length - 1 - postscript_length)
+        if isinstance(error, NotOrcFile):
+            error.message = f"{_what_else(suffix, file_length)}: {error.message}"
         raise
     if not postscript.has_magic and len(suffix) == file_length and suffix[:3] != MAGIC:
         # Files of Hive 0.11.0 have the magic at their start only. Where that was not fetched, a footer that
@@ -162,6 +169,15 @@ def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
     if wanted > len(suffix):
         return _need(file_length, len(suffix), wanted)
     return _tail(suffix, postscript, file_length)
+
+
+def _what_else(suffix: memoryview, file_length: int) -> str:
+    """What a file is that does not end as ORC files do, for people."""
+    if suffix[-4:] == _PARQUET_MAGIC:
+        return "this is a Parquet file"
+    if len(suffix) == file_length and suffix[:3] == MAGIC:
+        return "an ORC file that was cut short, or is still being written"
+    return "not an ORC file, or cut short"
 
 
 def _need(file_length: int, have: int, wanted: int) -> Need:

@@ -6,10 +6,10 @@ Puts what the user asks for into the words of the layers below; `reader.planning
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import index
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
@@ -46,6 +46,9 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
         self._schema = schema
         self._statistics = statistics
         self._url = url
+
+    def __repr__(self) -> str:
+        return f"<FileStatistics of {self._url}: {len(self)} columns; of one, ['name'] has them>"
 
     def __getitem__(self, column: str | tuple[str, ...]) -> ColumnStatistics:
         with located(url=self._url):
@@ -342,6 +345,8 @@ class OrcFile:
             raise UsageError("the file is closed", url=self.url)
 
     def _row_numbers(self, rows: Sequence[int]) -> list[int]:
+        if not isinstance(rows, Iterable):
+            raise UsageError(f"take() takes several numbers of rows, such as [{rows!r}]", url=self.url)
         numbers: list[int] = []
         for row in rows:
             number = index(row) if hasattr(row, "__index__") else -1
@@ -410,6 +415,11 @@ class OrcFile:
         session = getattr(self, "_session", None)
         if session is not None and not session.is_closed:
             session.request_stop()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an open file cannot be pickled: pickle file.url and file.tail.to_bytes(), and open it again"
+        )
 
     def __repr__(self) -> str:
         return f"<OrcFile {self.url}: {self.row_count} rows, {len(self.stripes)} stripes>"

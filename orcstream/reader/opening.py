@@ -20,6 +20,7 @@ from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import cost_of, open_source, strip_credentials
+from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
@@ -81,8 +82,9 @@ def open(  # noqa: A001  # the name users expect
     any of this by a timeout of your own: a writer that was killed ends nothing.
 
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail` (for a key, too, that has the
-    right name and is another one), `Unsupported`, `SourceError`, `KeyUnavailable`; `UsageError` for options
-    that cannot be, and for a `tail` that was damaged.
+    right name and length and is another one, where encrypted statistics show it), `Unsupported`,
+    `SourceError`, `KeyUnavailable`; `UsageError` for options that cannot be, and for a `tail` that was
+    damaged.
     """
     options = OpenOptions.of(
         storage_options,
@@ -136,8 +138,10 @@ class OpenOptions:
         return cls(storage_options, IoOptions.of(io_options), times, keys, required)
 
 
-class Opening:
+class Opening(Pending):
     """An open under way: await it, or enter it."""
+
+    made_by = "open"
 
     def __init__(
         self, url: Url, options: OpenOptions, tail: Tail | BytesLike | None, poll_s: float | None = None
@@ -162,13 +166,14 @@ class Opening:
             await self._file.aclose()
 
     async def _open(self) -> OrcFile:
-        growing = self._growing() if self._poll_s is not None else None
+        poll_s = self._poll_s
+        growing = self._growing() if poll_s is not None else None
         session = Session(growing or await self._open_source(), RetryPolicy.of(self._options.io_options))
         url = session.source.url
         following = None
         try:
-            if growing is not None:
-                following = Following(session, growing, self._poll_s or 1.0)
+            if growing is not None and poll_s is not None:
+                following = Following(session, growing, poll_s)
                 await following.first()
                 tail, cached = following.seen
             elif self._tail is None:

@@ -31,7 +31,7 @@ from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, LEAST_LIMIT, MemoryBud
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan
 from orcstream.reader.pipeline import PipelineOptions
-from orcstream.reader.pruning import PrunedRows, Pruner
+from orcstream.reader.pruning import PrunedRows, Pruner, trust_in
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.stream import ReadingPlan
@@ -45,6 +45,7 @@ __all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where
 DEFAULT_BATCH_ROWS = 1 << 16
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
+_MS_NS = 10**6
 
 Columns = Sequence[str | tuple[str, ...]]
 Where = Expr | Sequence[Any] | None
@@ -338,7 +339,7 @@ class ReadPlanner:
             if statistics is None or statistics.bytes_on_disk is None:
                 # As if all columns were of one size.
                 data = sum(stripe.data_length for stripe in self._tail.footer.stripes)
-                share = (type_.last_column_id - type_.column_id + 1) / self._tail.footer.schema.column_count
+                share = len(type_.column_ids) / self._tail.footer.schema.column_count
                 return int(data * share)
             known += statistics.bytes_on_disk
         return known
@@ -399,7 +400,12 @@ def _with_row_numbers(root: Type) -> Type:
 
 
 def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
-    """Refuse before any data is read what the statistics show not to fit the unit."""
+    """Refuse before any data is read what the statistics show not to fit the unit.
+
+    Of a bound the millisecond is believed, which is beyond 64 bits where both of its ends are.
+    """
+    if "timestamp" not in trust_in(tail).bounds:
+        return
     for type_ in walk_types(root):
         if type_.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
             continue
@@ -408,7 +414,11 @@ def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
         if statistics is None or statistics.kind != "timestamp":
             continue
         for bound in (statistics.minimum, statistics.maximum):
-            if isinstance(bound, int) and not _fits_int64(bound * UNITS[unit] // UNITS["ns"]):
+            if not isinstance(bound, int):
+                continue
+            first = bound // _MS_NS * _MS_NS
+            ends = ((time * UNITS[unit] // UNITS["ns"]) for time in (first, first + _MS_NS - 1))
+            if not any(map(_fits_int64, ends)):
                 raise Unsupported(
                     f"timestamps that do not fit 64 bits of {unit}, by the file's statistics; "
                     'read with a coarser timestamp_unit=, such as "us"',

@@ -21,7 +21,13 @@ from orcstream.plan.tail import Tail
 from orcstream.predicate import Leaf, Predicate, leaves_of
 from orcstream.schema import FileColumn, Kind, Type
 
-__all__ = ["PrunedRows", "Pruner"]
+__all__ = ["PrunedRows", "Pruner", "trust_in"]
+
+
+def trust_in(tail: Tail) -> Trust:
+    """Which of a file's own numbers may be believed."""
+    footer, postscript = tail.footer, tail.postscript
+    return trust_of(footer.writer, postscript.writer_version, footer.software_version, postscript.version)
 
 
 @dataclass(slots=True)
@@ -50,10 +56,7 @@ class Pruner:
         self._sources = {source.name: source for source in sources}
         self._same_zone = same_zone
         self._questions = Questions()
-        footer, postscript = tail.footer, tail.postscript
-        self._trust = trust_of(
-            footer.writer, postscript.writer_version, footer.software_version, postscript.version
-        )
+        self._trust = trust_in(tail)
 
     @cached_property
     def columns(self) -> frozenset[FileColumn]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 from weakref import WeakSet
 
 import anyio
@@ -21,7 +21,7 @@ from orcstream._buffer import release_retained
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.scheduler import FetchScheduler, TaskStarter
 
 __all__ = ["Session"]
 
@@ -39,39 +39,72 @@ def _trim() -> None:
 
 
 class _Tasks:
-    """`start_soon` of a task group that is made, in its supervisor, when it is first called."""
+    """`start_soon` of a task group that is made, in its supervisor, when there is something to do.
+
+    The supervisor ends with the last task, and the next one has another. Where the loop runs for ever (at a
+    prompt, in a notebook) it is the topmost task, and as long as it lives so do anyio's worker threads, for
+    which the interpreter waits at its end: a file that is open and idle must not keep a program alive.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...], object]] = []
         self._group: anyio.abc.TaskGroup | None = None
-        self._supervisor: asyncio.Task[None] | None = None
-        self._stop = anyio.Event()
+        self._supervisors: set[asyncio.Task[None]] = set()  # the last of them, and those that are ending
+        self._stopping = False
+        self._count = 0  # of tasks that were started and have not ended
+        self._change = anyio.Event()  # set when the count is 0, and to stop
 
     def start_soon(
         self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: object = None
     ) -> None:
-        if self._stop.is_set():
+        if self._stopping:
             raise RuntimeError("the tasks have ended")
         if self._group is not None:
-            self._group.start_soon(func, *args, name=name)
+            self._start(self._group, func, args, name)
             return
         self._waiting.append((func, args, name))
-        if self._supervisor is None:
-            self._supervisor = asyncio.create_task(self._supervise(), name="orcstream file")
+        if len(self._waiting) == 1:
+            supervisor = asyncio.create_task(self._supervise(), name="orcstream file")
+            self._supervisors.add(supervisor)
+            supervisor.add_done_callback(self._supervisors.discard)
+
+    def _start(
+        self,
+        group: anyio.abc.TaskGroup,
+        func: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[Any, ...],
+        name: object,
+    ) -> None:
+        self._count += 1
+        group.start_soon(self._run, func, args, name=name)
+
+    async def _run(self, func: Callable[..., Coroutine[Any, Any, Any]], args: tuple[Any, ...]) -> None:
+        try:
+            await func(*args)
+        finally:
+            self._count -= 1
+            if self._count == 0:
+                self._change.set()
 
     async def _supervise(self) -> None:
-        async with anyio.create_task_group() as self._group:
+        async with anyio.create_task_group() as group:
+            self._group = group
             for func, args, name in self._waiting:
-                self._group.start_soon(func, *args, name=name)
+                self._start(group, func, args, name)
             self._waiting.clear()
-            await self._stop.wait()
-            self._group.cancel_scope.cancel()
+            while self._count and not self._stopping:
+                self._change = anyio.Event()
+                await self._change.wait()
+            self._group = None
+            if self._stopping:
+                group.cancel_scope.cancel()
 
     async def end(self) -> None:
         """Cancel all tasks and wait for them."""
-        self._stop.set()
-        if self._supervisor is not None:
-            await asyncio.wait([self._supervisor])
+        self._stopping = True
+        self._change.set()
+        if self._supervisors:
+            await asyncio.wait(self._supervisors)
 
 
 class Session:
@@ -89,9 +122,9 @@ class Session:
         _open_sessions.add(self)
 
     @property
-    def tasks(self) -> anyio.abc.TaskGroup:
-        """For `start_soon` alone, which raises RuntimeError when the session was closed."""
-        return cast("anyio.abc.TaskGroup", self._tasks)
+    def tasks(self) -> TaskStarter:
+        """Takes tasks until the session is closed."""
+        return self._tasks
 
     async def fetch_suffix(self, length: int) -> Suffix:
         self.suffix_count += 1

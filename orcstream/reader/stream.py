@@ -24,7 +24,7 @@ from orcstream.codec._arrow_c import export_schema
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.scheduler import FetchScheduler, TaskStarter
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan, LateReading
@@ -163,7 +163,7 @@ class Reading:
 
     # --- the consumer's side -----------------------------------------------------------------------
 
-    def start(self, tasks: anyio.abc.TaskGroup) -> None:
+    def start(self, tasks: TaskStarter) -> None:
         if not self._started:
             try:
                 tasks.start_soon(self.run, name="orcstream read")
@@ -284,7 +284,7 @@ class BatchStream:
         self,
         owner: object,
         make_reading: Callable[[int], tuple[Reading, int]],
-        tasks: anyio.abc.TaskGroup,
+        tasks: TaskStarter,
         url: str,
         more: More | None,
     ) -> None:
@@ -302,6 +302,10 @@ class BatchStream:
         self._url = url
         self._busy = False
         self._ended = self._closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "ended" if self._ended else "open"
+        return f"<BatchStream of {self._url}: {len(self.schema)} columns, {state}>"
 
     @property
     def schema(self) -> Schema:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from orcstream.codec.annotations import without_encryption
 from orcstream.codec.arrow_schema import schema_of
@@ -20,6 +20,7 @@ from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.sink import open_sink
+from orcstream.pending import Pending
 from orcstream.schema import Schema
 from orcstream.writer.file_keys import current_keys, draw_keys
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, Masks, WriteOptions
@@ -27,9 +28,42 @@ from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
 from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter, metadata_of
 
-__all__ = ["Creating", "Target", "create"]
+__all__ = ["CreateOptions", "Creating", "FileOptions", "Target", "create"]
 
 Target: TypeAlias = str | os.PathLike[str] | io.BytesIO
+
+
+class FileOptions(TypedDict, total=False):
+    """What `create` takes of one file, for functions that hand it on."""
+
+    compression: str
+    compression_level: int | None
+    block_bytes: int
+    stripe_bytes: int
+    row_index_stride: int
+    blooms: Blooms
+    original_blooms: bool
+    dictionary_threshold: float
+    encoding_strategy: str
+    file_version: str
+    timezone: str
+    calendar: str
+    lossy_timestamps: bool
+    user_metadata: Mapping[str, bytes | str] | None
+    encode_threads: int | None
+    encrypt: Sequence[Encrypt] | None
+    keys: KeyProvider | None
+    masks: Masks
+    storage_options: Mapping[str, Any] | None
+    sink_options: SinkOptions | Mapping[str, Any] | None
+
+
+class CreateOptions(FileOptions, total=False):
+    """All that `create` takes besides the URL and the schema."""
+
+    memory_limit: int
+    overwrite: bool
+    growing: bool
 
 
 def create(
@@ -156,8 +190,10 @@ class Place:
         return WholeFile(sink, self.storage_options)
 
 
-class Creating:
+class Creating(Pending):
     """A file about to be written: await it, or enter it. `options` are those of the writer."""
+
+    made_by = "create"
 
     def __init__(
         self,

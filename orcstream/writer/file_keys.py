@@ -1,6 +1,7 @@
 """The local keys of a file about to be written.
 
-Knows a key provider and names of keys. Must not know columns. Nothing is kept: each file draws its own keys.
+Knows a key provider, master keys and their names. Must not know columns. Nothing is kept: each file draws its
+own keys.
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from collections.abc import Sequence
 
 import anyio
 
-from orcstream.codec.variants import NO_KEYS, FileKeys
-from orcstream.encryption import EncryptionKey, LocalKey
+from orcstream.encryption import NO_KEYS, EncryptionKey, FileKeys, LocalKey
 from orcstream.errors import KeyUnavailable
 from orcstream.io.keys import KeyProvider
 
-__all__ = ["current_keys", "draw_keys"]
+__all__ = ["current_keys", "draw_keys", "draw_local_keys"]
 
 _AT_ONCE = 8
 
@@ -26,8 +26,18 @@ async def draw_keys(provider: KeyProvider | None, names: Sequence[str]) -> FileK
     """
     if provider is None or not names:
         return NO_KEYS
-    keys = await current_keys(provider, names)
-    drawn: list[LocalKey | None] = [None] * len(names)
+    current = await current_keys(provider, names)
+    return await draw_local_keys(provider, [current[name] for name in names])
+
+
+async def current_keys(provider: KeyProvider, names: Sequence[str]) -> dict[str, EncryptionKey]:
+    """The newest version of each key. Raises what the provider raises."""
+    return {name: await provider.current_key(name) for name in dict.fromkeys(names)}
+
+
+async def draw_local_keys(provider: KeyProvider, keys: Sequence[EncryptionKey]) -> FileKeys:
+    """A new local key for each of the master keys, in just these versions. Raises what `draw_keys` raises."""
+    drawn: dict[int, LocalKey] = {}
     failures: list[Exception] = []
     limiter = anyio.CapacityLimiter(_AT_ONCE)
 
@@ -40,17 +50,12 @@ async def draw_keys(provider: KeyProvider | None, names: Sequence[str]) -> FileK
             tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        for number, name in enumerate(names):
-            tasks.start_soon(draw, number, keys[name])
+        for number, key in enumerate(keys):
+            tasks.start_soon(draw, number, key)
     if failures:
         raise failures[0]
-    local = tuple(key for key in drawn if key is not None)
-    for name, found in zip(names, local, strict=True):
-        if not found.key or len(found.key) != keys[name].algorithm.key_bytes:
-            raise KeyUnavailable(f"the local key for {name!r} has {len(found.key)} bytes")
-    return FileKeys(provider.kind, keys, local)
-
-
-async def current_keys(provider: KeyProvider, names: Sequence[str]) -> dict[str, EncryptionKey]:
-    """The newest version of each key. Raises what the provider raises."""
-    return {name: await provider.current_key(name) for name in dict.fromkeys(names)}
+    found = tuple((key, drawn[number]) for number, key in enumerate(keys))
+    for key, local in found:
+        if not local.key or len(local.key) != key.algorithm.key_bytes:
+            raise KeyUnavailable(f"the local key for {key.name!r} has {len(local.key)} bytes")
+    return FileKeys(provider.kind, found)

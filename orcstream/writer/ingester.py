@@ -152,6 +152,9 @@ class Ingester:
             self._set_schema(schema)
         self._task = asyncio.create_task(self._run(), name="orcstream ingest")
 
+    def __repr__(self) -> str:
+        return f"<Ingester: {self._row_count} rows, {len(self._files)} files committed, {self._state}>"
+
     # --- what is known
 
     @property

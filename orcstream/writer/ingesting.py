@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import UsageError
+from orcstream.pending import Pending
 from orcstream.schema import Schema
-from orcstream.writer.creating import Creating, create
+from orcstream.writer.creating import Creating, FileOptions, create
 from orcstream.writer.ingester import IngestedFile, Ingester, IngestOptions
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
 from orcstream.writer.partitions import Partitioner
@@ -40,7 +41,7 @@ def ingest(
     on_file: Callable[[IngestedFile], object] | None = None,
     overwrite: bool = False,
     growing: bool = False,
-    **create_options: Any,
+    **create_options: Unpack[FileOptions],
 ) -> Ingesting:
     """Write rows that arrive over time to many files.
 
@@ -120,8 +121,10 @@ def ingest(
     return Ingesting(options, found, first)
 
 
-class Ingesting:
+class Ingesting(Pending):
     """An ingest about to begin: await it, or enter it."""
+
+    made_by = "ingest"
 
     def __init__(self, options: IngestOptions, schema: Schema | None, first: Creating) -> None:
         self._options = options

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
+from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.clients import keep_clients
@@ -28,11 +29,12 @@ from orcstream.io.retry import RetryPolicy
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source, strip_credentials
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
-from orcstream.plan.merge_variants import NOTHING_OPENED, NewKeys, OpenedStatistics
-from orcstream.plan.tail import MAGIC, Tail, parse_stripe_statistics
+from orcstream.plan.merge_variants import OpenedStatistics
+from orcstream.plan.tail import MAGIC
 from orcstream.tails import read_tail
 from orcstream.unlocking import UnlockedFile
 from orcstream.writer.creating import Target
+from orcstream.writer.in_order import Slot, in_order
 from orcstream.writer.rekeying import Rekeying, SecretStripes, rekeying_of
 from orcstream.writer.writer import metadata_of
 
@@ -41,8 +43,6 @@ __all__ = ["MergeResult", "SkippedFile", "merge"]
 Url: TypeAlias = str | os.PathLike[str] | BytesLike
 _URL = (str, os.PathLike, bytes, bytearray, memoryview)
 Progress: TypeAlias = Callable[[int, int], object]
-T = TypeVar("T")
-R = TypeVar("R")
 
 # What is fetched and not yet written, besides what the sink holds.
 IN_FLIGHT_BYTES = 64 << 20
@@ -50,6 +50,7 @@ PIECE_BYTES = 8 << 20
 # What a store is asked to copy by itself: less is done sooner by fetching it beside others.
 STORE_COPY_BYTES = 32 << 20
 _NOTHING = ByteRange(0, 0)
+_TASKS = "orcstream merge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class _Merge:
         progress: Progress | None,
     ) -> None:
         self._rekeying = rekeying
-        self._new_keys: NewKeys | None = None
+        self._new_keys: FileKeys = NO_KEYS
         self._urls = urls
         self._storage_options = storage_options
         self._options = options
@@ -191,7 +192,7 @@ class _Merge:
     async def read_tails(self, *, skip_incompatible: bool) -> None:
         """Decide what is merged."""
 
-        async def take(url: Url, read: tuple[Tail, UnlockedFile | None, bytes]) -> None:
+        async def take(url: Url, read: tuple[UnlockedFile, memoryview]) -> None:
             # Statistics of many columns take long to parse.
             refusal = await anyio.to_thread.run_sync(self._add, url, *read)
             if refusal is None:
@@ -200,8 +201,12 @@ class _Merge:
                 raise _refused(refusal, _shown(url), self._files)
             self._skipped.append(SkippedFile(url, refusal.reason, refusal.message))
 
-        await _in_order(
-            self._urls, self._read_tail, take, lambda url, under_way: len(under_way) < self._cap(url)
+        await in_order(
+            self._urls,
+            self._read_tail,
+            take,
+            lambda url, under_way: len(under_way) < self._cap(url),
+            name=_TASKS,
         )
         if self._merger.is_empty:
             reasons = "; ".join(f"{one.shown}: {one.message}" for one in self._skipped[:3])
@@ -213,40 +218,36 @@ class _Merge:
     async def _open(self, url: Url) -> ByteSource:
         return await open_source(url, storage_options=self._storage_options, io_options=self._options)
 
-    async def _read_tail(self, url: Url) -> tuple[Tail, UnlockedFile | None, bytes]:
-        """The tail, what keys opened of it, and the statistics of its stripes as they lie in the file."""
+    async def _read_tail(self, url: Url) -> tuple[UnlockedFile, memoryview]:
+        """What keys opened of a file, and the statistics of its stripes as they lie in it."""
         with located(url=_shown(url)):
             source = await self._open(url)
             try:
                 fetcher = _Fetcher(source, RetryPolicy.of(self._options))
                 tail, _ = await read_tail(fetcher)
                 file = await self._rekeying.unlocked(tail)
-                statistics = tail.metadata if file is None else file.held_statistics
-                if statistics is None:
-                    wanted = tail.metadata_range if file is None else file.statistics_range
-                    (found,) = await fetcher.fetch([wanted])
-                    await source.verify()
-                    statistics = bytes(found.view(found.range))
-                return tail, file, statistics
+                if file.held_statistics is not None:
+                    return file, memoryview(file.held_statistics)
+                (found,) = await fetcher.fetch([file.statistics_range])
+                await source.verify()
+                return file, found.view(found.range)
             finally:
                 with anyio.CancelScope(shield=True):
                     await source.aclose()
 
-    def _add(self, url: Url, tail: Tail, file: UnlockedFile | None, data: bytes) -> Refusal | None:
+    def _add(self, url: Url, file: UnlockedFile, data: memoryview) -> Refusal | None:
+        tail = file.stored_tail
         with located(url=_shown(url)):
             refusal = self._merger.refusal(tail)
             if refusal is not None:
                 return refusal
             first = self._merger.stripe_count
-            opened = NOTHING_OPENED
-            if file is not None:
-                found = file.stripe_statistics(memoryview(data))
-                opened = OpenedStatistics(file.tail.footer.statistics, found)
-                data = data[len(data) - tail.postscript.metadata_length :]
-            ranges = self._merger.add(tail, parse_stripe_statistics(tail, data), opened)
+            clear = file.clear_statistics(data)
+            opened = OpenedStatistics(file.tail.footer.statistics, file.opened_statistics(data, clear))
+            ranges = self._merger.add(tail, clear, opened)
         self._files.append(url)
         secret = None
-        if file is not None and self._rekeying.renews:
+        if file.encrypted_columns and self._rekeying.renews:
             secret = SecretStripes(file.for_stripes(self._merger.schema), first, self._rekeying.limiter)
         self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, secret))
         return None
@@ -254,7 +255,7 @@ class _Merge:
     async def draw_keys(self) -> None:
         """New local keys, where there are encrypted columns."""
         self._new_keys = await self._rekeying.draw(self._merger.variants)
-        if self._new_keys is not None and self._rekeying.renews:
+        if self._new_keys.keys and self._rekeying.renews:
             self._merger.renew(self._new_keys)
 
     # --- stripes -----------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ class _Merge:
                 self._progress(sink.length - len(MAGIC), total)
 
         try:
-            await _in_order(self._pieces(), self._fetch, take, self._fits)
+            await in_order(self._pieces(), self._fetch, take, self._fits, name=_TASKS)
         finally:
             with anyio.CancelScope(shield=True):
                 for one in self._inputs:
@@ -294,7 +295,7 @@ class _Merge:
             one.left_count = sum(not piece.by_store for piece in pieces)
             yield from pieces
 
-    def _fits(self, piece: _Piece, under_way: deque[_Slot[_Piece, memoryview]]) -> bool:
+    def _fits(self, piece: _Piece, under_way: deque[Slot[_Piece, memoryview]]) -> bool:
         held = sum(slot.item.held_bytes for slot in under_way)
         return len(under_way) < self._cap(piece.input.url) and held + piece.held_bytes <= IN_FLIGHT_BYTES
 
@@ -310,7 +311,7 @@ class _Merge:
             fetcher = _Fetcher(one.source, RetryPolicy.of(self._options))
             (buffer,) = await fetcher.fetch([piece.range])
             data = buffer.view(piece.range)
-            if one.secret is not None and self._new_keys is not None:
+            if one.secret is not None:
                 data = await one.secret.renewed(data, piece.range, self._new_keys.local, fetcher)
             one.left_count -= 1
             if one.left_count == 0:
@@ -407,62 +408,3 @@ class _Fetcher:
             return RangeBuffer(wanted, await self.source.fetch(wanted))
 
         return await self.retry.run(attempt, url=self.source.url)
-
-
-# --- several at a time, in order -------------------------------------------------------------------
-
-
-class _Slot(Generic[T, R]):
-    """One item that is worked on."""
-
-    def __init__(self, item: T) -> None:
-        self.item = item
-        self._done = anyio.Event()
-        self._results: list[R] = []
-        self._error: Exception | None = None
-
-    async def run(self, work: Callable[[T], Awaitable[R]]) -> None:
-        try:
-            self._results.append(await work(self.item))
-        except Exception as error:  # noqa: BLE001 - raised where its turn has come
-            self._error = error
-        self._done.set()
-
-    async def result(self) -> R:
-        await self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._results.pop()
-
-
-async def _in_order(
-    items: Iterable[T],
-    work: Callable[[T], Awaitable[R]],
-    take: Callable[[T, R], Awaitable[None]],
-    fits: Callable[[T, deque[_Slot[T, R]]], bool],
-) -> None:
-    """Work on several items at once, and take the results one after the other in the order of the items.
-
-    `fits` says whether an item may be begun beside those that are not yet taken; one alone always may. The
-    first failure, in order, ends everything.
-    """
-    failure: Exception | None = None
-    under_way: deque[_Slot[T, R]] = deque()
-    waiting = iter(items)
-    async with anyio.create_task_group() as tasks:
-        try:
-            following = next(waiting, None)
-            while following is not None or under_way:
-                while following is not None and (not under_way or fits(following, under_way)):
-                    slot: _Slot[T, R] = _Slot(following)
-                    under_way.append(slot)
-                    tasks.start_soon(slot.run, work, name="orcstream merge")
-                    following = next(waiting, None)
-                # It counts for what is under way until it was taken.
-                await take(under_way[0].item, await under_way[0].result())
-                under_way.popleft()
-        except Exception as error:  # noqa: BLE001 - a group would come out of the block
-            failure = error
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure

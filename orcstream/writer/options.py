@@ -194,8 +194,7 @@ class WriteOptions:
         for name, mask in (self.masks or {}).items():
             type_ = _column(schema, name)
             for other, named in taken.items():
-                low, high = sorted((other, type_.column_id))
-                if high <= schema.types[low].last_column_id:
+                if other in type_.column_ids or type_.column_id in schema.types[other].column_ids:
                     raise UsageError(f"the column {name!r} is masked, and a part of it or all by {named} too")
             taken[type_.column_id] = repr(name)
             found[type_.column_id] = _mask(mask)
@@ -212,7 +211,7 @@ class WriteOptions:
                 found[type_.column_id] = (some.key, _mask(some.mask), name)
         outer: FileColumn | None = None
         for column in sorted(found):
-            if outer is not None and column <= schema.types[outer].last_column_id:
+            if outer is not None and column in schema.types[outer].column_ids:
                 raise UsageError(
                     f"the column {found[column][2]!r} lies within {found[outer][2]!r}, which is encrypted"
                 )

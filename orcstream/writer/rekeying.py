@@ -17,14 +17,15 @@ import anyio.to_thread
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.sealing import Rekeyed, plan_rekeying, rekey
 from orcstream.codec.structure import StripeInformation
-from orcstream.encryption import EncryptionKey
+from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import UsageError
 from orcstream.io.keys import KeyProvider, check_provider
-from orcstream.plan.merge_variants import NewKeys, VariantMerger
+from orcstream.plan.merge_variants import VariantMerger
 from orcstream.plan.messages import parse_footer
 from orcstream.plan.tail import Tail
 from orcstream.tails import TailFetcher
 from orcstream.unlocking import KeyRing, UnlockedFile
+from orcstream.writer.file_keys import draw_keys, draw_local_keys
 
 __all__ = ["Rekeying", "SecretStripes", "rekeying_of"]
 
@@ -46,19 +47,18 @@ class Rekeying:
         """Whether stripes are encrypted anew."""
         return self.rename is not None
 
-    async def unlocked(self, tail: Tail) -> UnlockedFile | None:
-        """An encrypted file with all that it hides; None for one that hides nothing, or without keys."""
-        if self.keys is None or tail.footer.encryption is None:
-            return None
-        file = await UnlockedFile.unlocked(tail, KeyRing(self.keys, required=True))
+    async def unlocked(self, tail: Tail) -> UnlockedFile:
+        """A file with all that it hides; without `keys`, as it stands in the clear."""
+        file = await UnlockedFile.unlocked(tail, KeyRing(self.keys, required=self.keys is not None))
         if self.renews:
             await file.unlock_stripes(tail.footer.stripes, every=True)
         return file
 
-    async def draw(self, variants: VariantMerger) -> NewKeys | None:
-        """A new local key for each variant; None where nothing is encrypted.
+    async def draw(self, variants: VariantMerger) -> FileKeys:
+        """A new local key for each variant; none where nothing is encrypted.
 
-        Raises `UsageError` for old names that no file has: their columns would keep the keys that they have.
+        Raises what `draw_keys` raises, and `UsageError` for old names that no file has: their columns would
+        keep the keys that they have.
         """
         unknown = sorted(set(self.rename or ()) - variants.key_names)
         if unknown:
@@ -66,18 +66,10 @@ class Rekeying:
             raise UsageError(f"rekey has {unknown[0]!r}, and the files are encrypted with {names}")
         provider = self.keys if self.target is None else self.target
         if provider is None or not variants.keys:
-            return None
-        current: dict[str, EncryptionKey] = {}
-        found = []
-        for key in variants.keys:
-            new = key
-            if self.rename is not None:
-                name = self.rename.get(key.name, key.name)
-                if name not in current:
-                    current[name] = await provider.current_key(name)
-                new = current[name]
-            found.append((new, await provider.create_local_key(new)))
-        return NewKeys(provider.kind, tuple(found))
+            return NO_KEYS
+        if self.rename is None:
+            return await draw_local_keys(provider, variants.keys)
+        return await draw_keys(provider, [self.rename.get(key.name, key.name) for key in variants.keys])
 
 
 def rekeying_of(

@@ -25,8 +25,8 @@ from orcstream.codec.discretion import discreetly
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.codec.variants import NO_KEYS, FileKeys
 from orcstream.codec.writable import check_writable
+from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
 from orcstream.schema import Schema
@@ -79,6 +79,9 @@ class OrcWriter:
         self._result: WriteResult | None = None
         if schema is not None:
             self._encoder = self._new_encoder(schema, options.encode_options(schema))
+
+    def __repr__(self) -> str:
+        return f"<OrcWriter {self.url}: {self.row_count} rows, {self._state}>"
 
     # --- what is known
 

@@ -16,6 +16,7 @@ from tests.support.read_sources import (
     ProbeSource,
     cost_of,
     counted_workers,
+    ended_before,
     open_over,
     opened,
     probe,
@@ -88,12 +89,7 @@ async def test_by_the_task_after_every_turn_of_the_loop() -> None:
         left = Leftovers(source)
         rows: list[tuple[Any, ...]] = []
         task = asyncio.create_task(open_and_read(source, rows))
-        for _ in range(turn):
-            await anyio.lowlevel.checkpoint()
-        finished = not task.cancel()
-        if not finished:
-            with pytest.raises(asyncio.CancelledError):
-                await task
+        finished = await ended_before(task, turn)
         await left.check(file_closed=turn > 0)  # a task that never ran has opened nothing
         assert rows == ROWS[: len(rows)]
         turn += 1 if turn < 60 else 7

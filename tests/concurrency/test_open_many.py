@@ -21,7 +21,7 @@ from orcstream.io.clients import leased_clients
 from orcstream.io.memory import BytesSource
 from orcstream.reader import opening
 from orcstream.reader.file import OrcFile
-from tests.support.read_sources import NEVER, Leftovers, ProbeSource, cost_of, sample
+from tests.support.read_sources import NEVER, Leftovers, ProbeSource, cost_of, ended_before, sample
 from tests.support.servers import RangeServer, range_server
 
 __all__ = ["range_server"]  # fixture
@@ -410,12 +410,7 @@ async def test_cancelled_after_every_turn_of_the_loop() -> None:
         with probes(turns=lambda number: 1 + number % 3) as made:
             left = Leftovers()
             task = asyncio.create_task(take_all_in_block(7))
-            for _ in range(turn):
-                await anyio.lowlevel.checkpoint()
-            finished = not task.cancel()
-            if not finished:
-                with pytest.raises(asyncio.CancelledError):
-                    await task
+            finished = await ended_before(task, turn)
             await left.check()
             made.check_closed()
         assert leased_clients() == 0

@@ -446,3 +446,14 @@ def test_wrong_calls(capfd: pytest.CaptureFixture[str], options: list[str]) -> N
         main(["convert", "x.csv", "y.orc", *options])
     assert left.value.code == 2
     assert "usage: orcstream convert" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "OUT.PARQUET", "out.jsonl", "-"])
+def test_what_is_written_is_not_named_like_another_format(
+    capfd: pytest.CaptureFixture[str], folder: Path, target: str
+) -> None:
+    Path("rows.csv").write_text("a\n1\n")
+    assert main(["convert", "rows.csv", target]) == 2
+    said = capfd.readouterr().err
+    assert ("standard output" if target == "-" else "orcstream cat") in said
+    assert not Path(target).exists()

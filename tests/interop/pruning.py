@@ -7,6 +7,7 @@ and compares. The judge of the values themselves is `judging`, with the programs
 from __future__ import annotations
 
 import datetime
+import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from orcstream.schema import FileColumn, Kind, Type
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 COMPARED = frozenset(Kind) - {Kind.STRUCT, Kind.LIST, Kind.MAP, Kind.UNION, Kind.GEOMETRY, Kind.GEOGRAPHY}
+FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 Verdict = bool | None
 
 
@@ -140,42 +142,59 @@ def _canonical(type_: Type, value: Any) -> Any:
 # --- plain evaluation ------------------------------------------------------------------------------
 
 
-def evaluate(predicate: Predicate, value_of: Callable[[Leaf], Any], *, nan_is_largest: bool) -> Verdict:
-    """The predicate for one row. Of NaN both habits: no comparison holds, or it is the largest number."""
+def evaluate(known: Known, predicate: Predicate, *, nan_is_largest: bool) -> list[Verdict]:
+    """The predicate for every row. Of NaN both habits: no comparison holds, or it is the largest number."""
     if isinstance(predicate, Leaf):
-        return _leaf(predicate, value_of(predicate), nan_is_largest)
+        return _leaf(predicate, known.values[predicate.path], nan_is_largest)
     if isinstance(predicate, Negation):
-        verdict = evaluate(predicate.part, value_of, nan_is_largest=nan_is_largest)
-        return None if verdict is None else not verdict
-    verdicts = [evaluate(part, value_of, nan_is_largest=nan_is_largest) for part in predicate.parts]
+        verdicts = evaluate(known, predicate.part, nan_is_largest=nan_is_largest)
+        return [None if verdict is None else not verdict for verdict in verdicts]
     decisive = isinstance(predicate, AnyOf)
-    if decisive in verdicts:
-        return decisive
-    return None if None in verdicts else not decisive
+    if not predicate.parts:
+        return [not decisive] * known.row_count
+    parts = [evaluate(known, part, nan_is_largest=nan_is_largest) for part in predicate.parts]
+    return [
+        decisive if decisive in row else None if None in row else not decisive
+        for row in zip(*parts, strict=True)
+    ]
 
 
-def _leaf(leaf: Leaf, value: Any, nan_is_largest: bool) -> Verdict:
+def _leaf(leaf: Leaf, values: list[Any], nan_is_largest: bool) -> list[Verdict]:
     if leaf.op is Op.IS_NULL:
-        return value is None
-    if value is None:
-        return None
+        return [value is None for value in values]
     literals: list[Any] = list(leaf.literals)
-    if nan_is_largest and leaf.type.kind in (Kind.FLOAT, Kind.DOUBLE):
-        value, *literals = [(x != x, 0 if x != x else x) for x in (value, *literals)]  # noqa: PLR0124
-    match leaf.op:
-        case Op.IN:
-            return any(value == literal for literal in literals)
-        case Op.LESS:
-            return bool(value < literals[0])
-        case Op.LESS_EQUAL:
-            return bool(value <= literals[0])
-        case Op.GREATER:
-            return bool(value > literals[0])
-        case Op.GREATER_EQUAL:
-            return bool(value >= literals[0])
-        case Op.STARTS_WITH:
-            return bool(value.startswith(literals[0]))
-    raise AssertionError(leaf)
+    if nan_is_largest and leaf.type.kind in FLOATS:
+        values = [None if x is None else _largest(x) for x in values]
+        literals = [_largest(x) for x in literals]
+    if leaf.op is Op.IN and leaf.type.kind not in FLOATS:
+        among = frozenset(literals)
+        return [None if value is None else value in among for value in values]
+    if leaf.op is Op.IN:  # a set would find a NaN that is the same object
+        return [None if value is None else any(value == x for x in literals) for value in values]
+    holds, (literal,) = _HOLDS[leaf.op], literals
+    return [None if value is None else bool(holds(value, literal)) for value in values]
+
+
+def _largest(number: float) -> tuple[bool, float]:
+    """Such that it is ordered as if NaN were the largest number, and equal to itself."""
+    return (number != number, 0 if number != number else number)  # noqa: PLR0124
+
+
+_HOLDS: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.LESS: operator.lt,
+    Op.LESS_EQUAL: operator.le,
+    Op.GREATER: operator.gt,
+    Op.GREATER_EQUAL: operator.ge,
+    Op.STARTS_WITH: lambda value, start: value.startswith(start),
+}
+
+
+def _about_floats(predicate: Predicate) -> bool:
+    if isinstance(predicate, Leaf):
+        return predicate.type.kind in FLOATS
+    if isinstance(predicate, Negation):
+        return _about_floats(predicate.part)
+    return any(map(_about_floats, predicate.parts))
 
 
 # --- random predicates -----------------------------------------------------------------------------
@@ -231,18 +250,6 @@ def _random_literal(type_: Type, there: list[Any], rng: random.Random) -> Any:
 # --- the check -------------------------------------------------------------------------------------
 
 
-def truth_values(known: Known, predicate: Predicate, *, nan_is_largest: bool) -> list[Outcome]:
-    marks = {True: Outcome.TRUE, False: Outcome.FALSE, None: Outcome.NULL}
-    found = []
-    for row in range(known.row_count):
-
-        def value_of(leaf: Leaf, row: int = row) -> Any:
-            return known.values[leaf.path][row]
-
-        found.append(marks[evaluate(predicate, value_of, nan_is_largest=nan_is_largest)])
-    return found
-
-
 def outcomes_of(known: Known, predicate: Predicate) -> tuple[list[Outcome], list[list[Outcome]]]:
     """What is said to be possible in each stripe, and in each of its row groups."""
 
@@ -263,18 +270,25 @@ def outcomes_of(known: Known, predicate: Predicate) -> tuple[list[Outcome], list
     ]
 
 
+MARKS = {True: Outcome.TRUE, False: Outcome.FALSE, None: Outcome.NULL}
+
+
 def check(known: Known, predicate: Predicate) -> None:
     """Every truth value that occurs in a stripe or row group was said to be possible there."""
     by_stripe, by_group = outcomes_of(known, predicate)
-    for nan_is_largest in (False, True):
-        truths = truth_values(known, predicate, nan_is_largest=nan_is_largest)
+    # Without floats there are no two habits.
+    for nan_is_largest in (False, True) if _about_floats(predicate) else (False,):
+        verdicts = evaluate(known, predicate, nan_is_largest=nan_is_largest)
+        assert len(verdicts) == known.row_count
         row = 0
         for index, stripe in enumerate(known.stripes):
             for group, count in enumerate(stripe.row_counts):
-                for truth in set(truths[row : row + count]):
-                    where = f"stripe {index}, group {group}, {predicate}"
+                for verdict in set(verdicts[row : row + count]):
+                    truth = MARKS[verdict]
                     for said in (by_stripe[index], by_group[index][group]):
-                        assert truth in said, f"{truth} is not in {said}: {where}"
+                        assert truth in said, (
+                            f"{truth} is not in {said}: stripe {index}, group {group}, {predicate}"
+                        )
                 row += count
 
 

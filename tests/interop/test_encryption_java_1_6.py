@@ -12,11 +12,9 @@ from orcstream import col
 from orcstream.codec.structure import StreamKind
 from tests.interop import judging
 from tests.support import java_1_6, java_orc, reading, selecting
-from tests.support.encrypted_columns import KEYS, PII, TOP
+from tests.support.encrypted_columns import KEYS, SUBSETS, TOP
 from tests.support.java_1_6 import COUNT, TYPE
 from tests.support.java_orc import Key
-
-SUBSETS: tuple[tuple[Key, ...], ...] = ((), (PII,), (TOP,), KEYS)
 
 
 @pytest.fixture(params=range(len(SUBSETS)))

@@ -24,6 +24,7 @@ from tests.support import compare, encrypted_columns, java_orc, strategies
 from tests.support.encrypted_columns import PII, TOP, Root
 from tests.support.java_orc import Key
 from tests.support.merging import tail_of
+from tests.support.reading import provider
 from tests.support.reference.types import struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
@@ -46,13 +47,6 @@ STRIPES = {"orc.stripe.row.count": 1000, "orc.row.index.stride": 1000}
 ROWS = [strategies.make_table(TYPE, 2_500, seed, strategies.Limits()).rows for seed in (1, 2, 3)]
 
 
-def provider(*keys: Key) -> InMemoryKeyProvider:
-    store = InMemoryKeyProvider()
-    for key in keys:
-        store.add_key(key.name, key.secret, key.version)
-    return store
-
-
 def written(
     folder: Path, rows: Sequence[Sequence[object]] = ROWS, roots: Sequence[Root] = ROOTS, **options: Any
 ) -> list[Path]:
@@ -73,7 +67,7 @@ def merged(path: Path, files: Sequence[Path], keys: InMemoryKeyProvider | None, 
 
 def assert_reads(path: Path, rows: Sequence[object], keys: Sequence[Key]) -> None:
     """With the keys, as Java and ours see it; without, what the masks left."""
-    judging.run(path, TYPE, list(rows), keys=provider(*keys), require_keys=True)
+    judging.run(path, TYPE, list(rows), keys=provider(keys), require_keys=True)
     wanted = [compare.arrow_shape(TYPE, row) for row in rows]
     for given in (keys, ()):
         theirs = java_orc.read(path, TYPE, keys=given)
@@ -103,7 +97,7 @@ def test_rows(
     if piece_bytes < 1000:  # streams are cut anywhere, within blocks of the cipher too
         monkeypatch.setattr(merging, "PIECE_BYTES", piece_bytes)
     target = tmp_path / "merged.orc"
-    store = provider(*ALL)
+    store = provider(ALL)
     result = merged(target, files, store, **options)
     assert (result.row_count, len(result.files)) == (7_500, 3)
     assert_reads(target, [row for rows in ROWS for row in rows], keys)
@@ -114,7 +108,7 @@ def test_statistics(tmp_path: Path, options: Mapping[str, Any], keys: tuple[Key,
     """Of the values with the keys, of what the masks left without: in the file as in its stripes."""
     files = written(tmp_path)
     target, plain = tmp_path / "merged.orc", tmp_path / "plain.orc"
-    merged(target, files, provider(*ALL), **options)
+    merged(target, files, provider(ALL), **options)
     everything = [row for rows in ROWS for row in rows]
     java_orc.write(plain, TYPE, everything, options={**STRIPES, "orc.compress": "ZSTD"})
     ours, theirs = (java_orc.statistics(path, keys=keys) for path in (target, plain))
@@ -156,9 +150,9 @@ def test_counters(tmp_path: Path) -> None:
     files = written(tmp_path)
     before = [secrets_of(path) for path in files]
     kept, renewed = tmp_path / "kept.orc", tmp_path / "renewed.orc"
-    merged(kept, [*files, files[0]], provider(*ALL))
+    merged(kept, [*files, files[0]], provider(ALL))
     assert secrets_of(kept) == before[0] | before[1] | before[2]
-    merged(renewed, [*files, files[0]], provider(*ALL), rekey=True)
+    merged(renewed, [*files, files[0]], provider(ALL), rekey=True)
     after = secrets_of(renewed)
     assert len(after) == sum(map(len, before)) + len(before[0])
     assert not set(after) & set(secrets_of(kept))
@@ -181,12 +175,12 @@ def test_versions_of_keys_come_together(tmp_path: Path) -> None:
     files = [*written(old, ROWS[:1]), *written(new, ROWS[1:2], keys=ALL)]
     target = tmp_path / "merged.orc"
     with pytest.raises(UsageError, match=r"encryption is .*version 1 of 'pii'.*version 0 of 'pii'"):
-        merged(target, files, provider(*ALL))
+        merged(target, files, provider(ALL))
     assert not target.exists()
-    merged(target, files, provider(*ALL), rekey=True)
+    merged(target, files, provider(ALL), rekey=True)
     assert_reads(target, [*ROWS[0], *ROWS[1]], (NEW_PII, TOP))
     again = tmp_path / "again.orc"  # stripes with two local keys, and numbers of their own
-    merged(again, [target, files[1], target], provider(*ALL))
+    merged(again, [target, files[1], target], provider(ALL))
     assert_reads(again, [*ROWS[0], *ROWS[1], *ROWS[1], *ROWS[0], *ROWS[1]], (NEW_PII, TOP))
 
 
@@ -201,7 +195,7 @@ def test_another_store(tmp_path: Path) -> None:
     store.add_key("pii", bytes(16))
     store.add_key("top", bytes(32), 5)
     target = tmp_path / "merged.orc"
-    merged(target, files, provider(PII, TOP), rekey=True, target_keys=store)
+    merged(target, files, provider([PII, TOP]), rekey=True, target_keys=store)
     encryption = tail_of(target).footer.encryption
     assert encryption is not None
     assert encryption.key_provider is KeyProviderKind.AWS
@@ -212,7 +206,7 @@ def test_another_store(tmp_path: Path) -> None:
 def test_names_of_keys_in_attributes(tmp_path: Path) -> None:
     files = written(tmp_path, ROWS[:1])
     target = tmp_path / "merged.orc"
-    merged(target, files, provider(*ALL), rekey={"pii": "top"})
+    merged(target, files, provider(ALL), rekey={"pii": "top"})
     before, after = (dict(tail_of(path).footer.schema["ssn"].attributes) for path in (files[0], target))
     assert (before, after) == ({"encrypt": "pii", "mask": "sha256"}, {"encrypt": "top", "mask": "sha256"})
 
@@ -221,7 +215,7 @@ def test_files_without_rows(tmp_path: Path) -> None:
     files = written(tmp_path, [[], ROWS[0], []])
     for name, options, keys in MODES:
         target = tmp_path / f"{name}.orc"
-        merged(target, files, provider(*ALL), **options)
+        merged(target, files, provider(ALL), **options)
         assert_reads(target, ROWS[0], keys)
 
 
@@ -232,7 +226,7 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
     (fewer,) = written(other, ROWS[:1], ROOTS[:2])
     plain, target = tmp_path / "plain.orc", tmp_path / "merged.orc"
     java_orc.write(plain, TYPE, ROWS[0], options={**STRIPES, "orc.compress": "ZSTD"})
-    store = provider(*ALL)
+    store = provider(ALL)
     with pytest.raises(Unsupported, match="keys=") as caught:
         merged(target, [file, file], None)
     assert caught.value.reason == "encrypted"
@@ -242,9 +236,9 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
             merged(target, [file, second], store)
     for missing in ((PII,), (TOP,), ()):
         with pytest.raises(KeyUnavailable, match="required key"):
-            merged(target, [file], provider(*missing))
+            merged(target, [file], provider(missing))
     with pytest.raises(CorruptTail, match="not the key"):
-        merged(target, [file], provider(PII, Key("top", bytes(32))))
+        merged(target, [file], provider([PII, Key("top", bytes(32))]))
     with pytest.raises(KeyUnavailable, match="no key 'nobody'"):
         merged(target, [file], store, rekey={"pii": "nobody"})
     for options in ({"rekey": True, "keys": None}, {"rekey": "pii"}, {"target_keys": store}):

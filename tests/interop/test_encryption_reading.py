@@ -18,64 +18,18 @@ import orcstream
 from orcstream.errors import KeyUnavailable, OrcError
 from tests.interop import judging
 from tests.support import compare, encrypted_columns, java_orc, reading, strategies
-from tests.support.encrypted_columns import KEYS, PII, TOP, Root
+from tests.support.encrypted_columns import KEYS, PII, RICH, RICH_ROOTS, SUBSETS, TOP, Root, name_of
 from tests.support.java_orc import Key
 from tests.support.reference.types import T, parse, struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 
-SUBSETS: tuple[tuple[Key, ...], ...] = ((), (PII,), (TOP,), KEYS)
-TYPE = struct(
-    id="bigint",
-    ssn="string",
-    word="string",
-    n="int",
-    price="decimal(12,2)",
-    big="decimal(30,4)",
-    f="double",
-    at="timestamp",
-    day="date",
-    flag="boolean",
-    raw="binary",
-    v="varchar(12)",
-    s="struct<a:string,b:bigint,c:struct<d:smallint>>",
-    l="array<int>",
-    m="map<string,bigint>",
-    u="uniontype<int,string>",
-    z="string",
-)
-ROWS: list[Any] = strategies.make_table(TYPE, 6_000, 21, strategies.Limits()).rows
-ROOTS = encrypted_columns.named(
-    TYPE,
-    [
-        ("ssn", PII, "redact"),
-        ("word", TOP, "sha256"),
-        ("n", PII, "nullify"),
-        ("price", TOP, "redact"),
-        ("big", PII, "sha256"),
-        ("f", TOP, "redact"),
-        ("at", PII, "redact"),
-        ("day", TOP, "redact"),
-        ("flag", PII, "redact"),
-        ("raw", PII, "nullify"),
-        ("v", TOP, "sha256"),
-        ("s.a", PII, "sha256"),
-        ("s.c", TOP, "nullify"),
-        ("l", PII, "redact"),
-        ("m", TOP, "sha256"),
-        ("u", PII, "nullify"),
-    ],
-)
+ROWS: list[Any] = strategies.make_table(RICH, 6_000, 21, strategies.Limits()).rows
 STRIPES = {
     "orc.stripe.row.count": 2000,
     "orc.row.index.stride": 1000,
     "orc.proleptic.gregorian": True,  # so that statistics of dates are what they seem
 }
-
-
-def name_of(keys: object) -> str:
-    """For the names of tests."""
-    return "+".join(key.name for key in keys) or "none" if isinstance(keys, tuple) else str(keys)
 
 
 def masked_names(roots: Sequence[Root], keys: Sequence[Key]) -> set[str]:
@@ -85,7 +39,7 @@ def masked_names(roots: Sequence[Root], keys: Sequence[Key]) -> set[str]:
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("encrypted") / "everything.orc"
-    encrypted_columns.write(path, TYPE, ROWS, ROOTS, options={"orc.compress": "ZLIB", **STRIPES})
+    encrypted_columns.write(path, RICH, ROWS, RICH_ROOTS, options={"orc.compress": "ZLIB", **STRIPES})
     return path
 
 
@@ -121,11 +75,11 @@ def test_any_schema(
 async def test_compressions_and_versions(tmp_path: Path, compression: str, form: str) -> None:
     path = tmp_path / "a.orc"
     options = {"orc.compress": compression, "orc.write.format": form, "orc.compress.size": 4096, **STRIPES}
-    encrypted_columns.write(path, TYPE, ROWS[:3500], ROOTS, options=options)
+    encrypted_columns.write(path, RICH, ROWS[:3500], RICH_ROOTS, options=options)
     for keys in SUBSETS:
-        wanted = [compare.arrow_shape(TYPE, row) for row in java_orc.read(path, TYPE, keys=keys)]
+        wanted = [compare.arrow_shape(RICH, row) for row in java_orc.read(path, RICH, keys=keys)]
         table = await reading.read_batches(path, keys=reading.provider(keys), batch_rows=701)
-        compare.assert_same_rows(TYPE, compare.table_rows(TYPE, table), wanted)
+        compare.assert_same_rows(RICH, compare.table_rows(RICH, table), wanted)
 
 
 @pytest.mark.parametrize("size", [16, 32])
@@ -175,17 +129,17 @@ async def test_a_column_that_is_all_there_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", SUBSETS, ids=name_of)
 async def test_any_range_of_rows(everything: Path, keys: tuple[Key, ...]) -> None:
-    whole = await reading.read_rows(everything, TYPE, keys=reading.provider(keys))
+    whole = await reading.read_rows(everything, RICH, keys=reading.provider(keys))
     rng = random.Random(3)
     starts = [0, 999, 1000, 1999, 2000, 2001, 5999, *(rng.randrange(6000) for _ in range(6))]
     for start in starts:
         stop = min(6000, start + rng.choice((1, 20, 1500, 4000)))
         rows = range(start, stop)
-        part = await reading.read_rows(everything, TYPE, keys=reading.provider(keys), rows=rows)
-        compare.assert_same_rows(TYPE, part, whole[start:stop])
-        seeked = java_orc.read_from(everything, TYPE, start, min(20, stop - start), keys=keys)
-        wanted = [compare.arrow_shape(TYPE, row) for row in seeked]
-        compare.assert_same_rows(TYPE, part[: len(seeked)], wanted)
+        part = await reading.read_rows(everything, RICH, keys=reading.provider(keys), rows=rows)
+        compare.assert_same_rows(RICH, part, whole[start:stop])
+        seeked = java_orc.read_from(everything, RICH, start, min(20, stop - start), keys=keys)
+        wanted = [compare.arrow_shape(RICH, row) for row in seeked]
+        compare.assert_same_rows(RICH, part[: len(seeked)], wanted)
 
 
 @pytest.mark.parametrize("compression", ["NONE", "ZLIB", "ZSTD"])
@@ -226,14 +180,14 @@ async def test_files_and_batches_say_what_is_masked(everything: Path, keys: tupl
     async with orcstream.open(everything, keys=reading.provider(keys)) as file:
         told = file.encrypted_columns
         assert {one.name: (one.key.name, one.mask and one.mask.name, one.is_open) for one in told} == {
-            root.name: (root.key.name, root.mask, root.key in keys) for root in ROOTS
+            root.name: (root.key.name, root.mask, root.key in keys) for root in RICH_ROOTS
         }
         async with file.batches() as stream:
             async for batch in stream:
-                assert set(batch.masked_columns) == masked_names(ROOTS, keys)
+                assert set(batch.masked_columns) == masked_names(RICH_ROOTS, keys)
         async with file.batches(columns=["id", "ssn", "s.a"]) as stream:
             async for batch in stream:
-                assert set(batch.masked_columns) == masked_names(ROOTS, keys) & {"ssn", "s.a"}
+                assert set(batch.masked_columns) == masked_names(RICH_ROOTS, keys) & {"ssn", "s.a"}
         async with file.batches(columns=["id", "z"]) as stream:
             async for batch in stream:
                 assert batch.masked_columns == ()
@@ -251,8 +205,8 @@ async def test_required_keys(everything: Path) -> None:
 
 
 async def test_without_a_provider_all_is_masked(everything: Path) -> None:
-    expected = [compare.arrow_shape(TYPE, row) for row in java_orc.read(everything, TYPE)]
-    compare.assert_same_rows(TYPE, await reading.read_rows(everything, TYPE), expected)
+    expected = [compare.arrow_shape(RICH, row) for row in java_orc.read(everything, RICH)]
+    compare.assert_same_rows(RICH, await reading.read_rows(everything, RICH), expected)
 
 
 # --- versions of keys, and other keys --------------------------------------------------------------

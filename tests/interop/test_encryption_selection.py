@@ -19,9 +19,8 @@ import orcstream
 from orcstream import col
 from orcstream.column_statistics import ColumnStatistics
 from tests.interop import test_encryption_reading
-from tests.interop.test_encryption_reading import SUBSETS, TYPE, name_of
 from tests.support import encrypted_columns, java_orc, reading, selecting, strategies
-from tests.support.encrypted_columns import KEYS, PII, TOP
+from tests.support.encrypted_columns import KEYS, PII, RICH, SUBSETS, TOP, name_of
 from tests.support.java_orc import Key
 from tests.support.reference.types import struct
 
@@ -89,7 +88,7 @@ def assert_told(type_text: str, found: ColumnStatistics | None, told: dict[str, 
 @pytest.mark.parametrize("keys", SUBSETS, ids=name_of)
 async def test_statistics_are_those_that_java_reads(everything: Path, keys: tuple[Key, ...]) -> None:
     told = java_orc.statistics(everything, keys=keys)
-    columns = list(enumerate(map(str, TYPE.flatten())))
+    columns = list(enumerate(map(str, RICH.flatten())))
     async with orcstream.open(everything, keys=reading.provider(keys)) as file:
         stripes = await file.stripe_statistics()
         assert len(stripes) == len(told["stripes"]) == len(told["groups"]) == 3
@@ -228,4 +227,4 @@ async def test_filters_lose_no_row(tmp_path: Path, options: dict[str, object]) -
 
 async def test_rows_of_the_rich_file_by_predicates(everything: Path) -> None:
     for keys in ((TOP,), KEYS):
-        await selecting.check(everything, TYPE, 11, keys=reading.provider(keys))
+        await selecting.check(everything, RICH, 11, keys=reading.provider(keys))

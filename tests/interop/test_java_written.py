@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import hypothesis
@@ -50,3 +51,20 @@ def test_wall_clocks_of_a_zone(tmp_path_factory: pytest.TempPathFactory, zone: s
     _, rows = reader.read(path.read_bytes())
     compare.assert_same_rows(type_, rows, java_orc.read(path, type_))
     judging.run(path, type_, rows)
+
+
+# Those of java.util.TimeZone that are none of the tz database, and three that it has other rules for.
+SHORT_ZONES = (
+    "ACT AET AGT ART AST BET BST CAT CNT CST CTT EAT ECT IET IST JST MIT NET NST PLT PNT PRT PST SST VST "
+    "EST HST MST"
+).split()
+
+
+@pytest.mark.parametrize("zone", SHORT_ZONES)
+def test_zones_with_names_of_three_letters(tmp_path: Path, zone: str) -> None:
+    path = tmp_path / "zone.orc"
+    type_ = struct(at="timestamp")
+    rng = random.Random(zone)
+    rows = [(rng.randrange(-2_400_000_000, 1_700_000_000) * 10**9,) for _ in range(500)]
+    java_orc.write(path, type_, rows, zone=zone)
+    judging.run(path, type_, java_orc.read(path, type_))

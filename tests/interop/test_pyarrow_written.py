@@ -38,7 +38,7 @@ def struct_in_nullable(type_: T) -> bool:
 def write(path: Path, table: strategies.Table, options: dict[str, Any]) -> None:
     chosen = dict(options)
     if chosen.pop("bloom", False):
-        chosen["bloom_filter_columns"] = list(range(len(table.type_.names)))
+        chosen["bloom_filter_columns"] = list(range(1, len(table.type_.flatten())))  # the root is column 0
     if chosen.get("row_index_stride") == 0:
         del chosen["row_index_stride"]
     # pyarrow's memory block is 64 KiB, and chunks must be a multiple of it.

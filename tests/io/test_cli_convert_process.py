@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -63,11 +65,14 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, command: list[str], count: 
         assert process.stderr
         process.stdin.write(b"n\n" + b"".join(b"%d\n" % n for n in random))
         process.stdin.flush()
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while count > 10 and not list(tmp_path.iterdir()) and time.monotonic() < deadline_s:
             time.sleep(0.02)
         assert len(list(tmp_path.iterdir())) == (count > 10)
-        time.sleep(0.2 if count > 10 else 2)
+        if count > 10:
+            time.sleep(0.2)
+        else:
+            _wait_until_read(process.stdin.fileno())
         begin_s = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
@@ -76,6 +81,15 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, command: list[str], count: 
         with suppress(BrokenPipeError):
             process.stdin.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def _wait_until_read(pipe: int) -> None:
+    """Until the other end has taken all that was written: it can only wait for more then."""
+    deadline_s = time.monotonic() + 60
+    while int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    time.sleep(0.2)
 
 
 def _until(descriptor: int, pattern: bytes) -> bytes:

@@ -487,8 +487,8 @@ async def test_growing_files_that_are_aborted_keep_what_was_flushed(tmp_path: Pa
         lambda: orcstream.ingest("{number}", memory_limit=1 << 20),
         lambda: orcstream.ingest("{number}", max_open_files=0),
         lambda: orcstream.ingest("{number}", compression="none of these"),
-        lambda: orcstream.ingest("{number}", no_such_option=1),
-        lambda: orcstream.ingest("{number}", url="other"),
+        lambda: orcstream.ingest("{number}", no_such_option=1),  # type: ignore[call-arg]
+        lambda: orcstream.ingest("{number}", url="other"),  # type: ignore[call-arg]
         lambda: orcstream.ingest(cast("Any", Path("{number}"))),
     ],
 )

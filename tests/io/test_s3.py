@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+import orcstream
 from orcstream.byterange import ByteRange
 from orcstream.errors import ShortRead, SourceChanged, SourceError, UsageError
 from orcstream.io.byte_source import Transient
@@ -282,3 +284,94 @@ async def test_a_thousand_opens_share_one_client(range_server: RangeServer) -> N
         closed.append(session.closed)
     assert closed == [False] * 999 + [True]
     assert leased_clients() == 0
+
+
+# --- what a refusal says, so that somebody can do something about it ---
+
+
+def refusal(code: str, message: str) -> bytes:
+    return f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+
+
+async def refused_with(url: str, options: Mapping[str, Any]) -> OSError:
+    with pytest.raises((PermissionError, FileNotFoundError)) as caught:
+        async with opened(url, options) as source:
+            await source.fetch_suffix(10)
+    assert caught.value.filename == url
+    return caught.value
+
+
+async def test_a_refusal_says_why(range_server: RangeServer) -> None:
+    range_server.refusal = refusal("ExpiredToken", "The provided token has expired.")
+    range_server.statuses = [(403, {})] * 4
+    error = await refused_with("s3://bucket/a", options_of(range_server))
+    assert isinstance(error, PermissionError)
+    assert error.strerror == "Permission denied (ExpiredToken: The provided token has expired.)"
+
+
+async def test_a_later_refusal_says_why(range_server: RangeServer) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server)) as source:
+        await source.fetch_suffix(10)
+        range_server.refusal = refusal("AccessDenied", "Access\nDenied")
+        range_server.statuses = [(403, {})] * 4
+        with pytest.raises(PermissionError, match=r"Permission denied \(AccessDenied: Access Denied\)"):
+            await source.fetch(ByteRange(0, 10))
+
+
+async def test_a_web_server_that_refuses_a_signed_url_says_why(range_server: RangeServer) -> None:
+    range_server.refusal = refusal("AccessDenied", "Request has expired")
+    range_server.statuses = [(403, {})]
+    source = await open_source(f"{range_server.url}/a", storage_options=None, io_options=None)
+    try:
+        with pytest.raises(PermissionError, match="Request has expired"):
+            await source.fetch_suffix(10)
+    finally:
+        await source.aclose()
+
+
+async def test_a_bucket_that_is_not_there_is_told_from_a_key(moto_server: MotoServer) -> None:
+    moto_server.put("there", "a", DATA)
+    error = await refused_with("s3://there/b", moto_server.options)
+    assert (type(error), error.strerror) == (FileNotFoundError, "No such file or directory")
+    error = await refused_with("s3://nowhere/b", moto_server.options)
+    assert type(error) is FileNotFoundError
+    assert "NoSuchBucket" in str(error)
+
+
+async def test_writing_to_a_bucket_that_is_not_there(moto_server: MotoServer) -> None:
+    with pytest.raises(FileNotFoundError, match="NoSuchBucket"):
+        async with orcstream.create("s3://nowhere/b", storage_options=moto_server.options) as out:
+            await out.write([{"a": 1}])
+
+
+async def write_one(options: Mapping[str, Any]) -> None:
+    async with orcstream.create("s3://bucket/a", storage_options=options) as out:
+        await out.write([{"a": 1}])
+
+
+@pytest.mark.parametrize("step", ["read", "write"])
+async def test_without_credentials_it_is_said_what_to_give(
+    range_server: RangeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    options = {"endpoint_url": range_server.url}
+    with pytest.raises(
+        PermissionError, match="no credentials were found: give storage_options key and secret"
+    ):
+        await (
+            orcstream.open("s3://bucket/a", storage_options=options) if step == "read" else write_one(options)
+        )
+    assert not range_server.requests
+
+
+@pytest.mark.parametrize("make", [orcstream.open, orcstream.create])
+async def test_storage_options_that_s3fs_does_not_know_are_named(make: Any) -> None:
+    with pytest.raises(
+        UsageError, match=r"s3fs knows no 'aws_access_key_id'; storage_options are .*key, secret"
+    ):
+        await make("s3://bucket/a", storage_options={"aws_access_key_id": "a"})

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from tests.memory.encrypted_child import ROWS, block
 from tests.support.reference import compression, rle_v2
 from tests.support.reference.builder import FileBuilder, Options, Stream
 from tests.support.reference.columns import Encoder, make_file
@@ -28,7 +29,6 @@ ROOT = Path(__file__).parents[2]
 MB = 1_000_000
 LIMIT = 8 * MB
 BESIDES = 64 * MB
-ROWS = 50_000
 
 
 def peak_of(path: Path, tiny: Path, limit: int = LIMIT, **options: Any) -> dict[str, Any]:
@@ -56,24 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(folder: Path) -> Path:
     """A file of every column type that is read here."""
     path = folder / "tiny.orc"
-    orc.write_table(block().slice(0, 10), path, compression="zstd")
+    orc.write_table(pa.Table.from_batches([block().slice(0, 10)]), path, compression="zstd")
     return path
-
-
-def block() -> pa.Table:
-    """Rows of about 110 decoded bytes, hardly compressible."""
-    rng = np.random.default_rng(3)
-    numbers = rng.integers(-(1 << 62), 1 << 62, ROWS)
-    few = np.array([f"{number:040d}" for number in range(100)])
-    return pa.table(
-        {
-            "n": numbers,
-            "d": numbers / 7.0,
-            "text": [f"{number:x}" for number in numbers.tolist()],
-            "few": few[numbers % 100],
-            "list": pa.ListArray.from_arrays(np.arange(0, ROWS + 1, dtype=np.int32), pa.array(numbers)),
-        }
-    )
 
 
 def large_file(folder: Path, blocks: int, *, stride: int, codec: str = "zstd") -> Path:
@@ -83,7 +67,7 @@ def large_file(folder: Path, blocks: int, *, stride: int, codec: str = "zstd") -
     """
     path = folder / f"large-{blocks}-{stride}-{codec}.orc"
     if not path.exists():
-        table = block()
+        table = pa.Table.from_batches([block()])
         with orc.ORCWriter(
             path,
             stripe_size=1 << 40,
@@ -244,7 +228,7 @@ def test_two_hundred_tiny_stripes(folder: Path, tiny: Path) -> None:
     path = folder / "stripes.orc"
     with orc.ORCWriter(path, stripe_size=1 << 10, compression="zstd") as writer:
         for _ in range(9):
-            writer.write(block())
+            writer.write(pa.Table.from_batches([block()]))
     stripes = orc.ORCFile(path).nstripes
     assert stripes > 200
     found = peak_of(path, tiny)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -83,3 +85,20 @@ def test_parameters_are_those_of_the_code(heading: str) -> None:
         default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
         written.append(parameter.name + default.replace("'", '"'))
     assert HEADINGS[heading] == ", ".join(written)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "errors.KeyUnavailable",
+        "io.keys.InMemoryKeyProvider",
+        "io.keys.open_keys",
+        "blocking.read",
+        "__version__",
+    ],
+)
+def test_modules_that_the_page_names_need_no_import_of_their_own(expression: str) -> None:
+    # In a fresh interpreter: whoever imported one of them elsewhere has it as an attribute anyway.
+    code = f"import orcstream; print(orcstream.{expression}); print(dir(orcstream))"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert f"'{expression.split('.')[0]}'" in run.stdout

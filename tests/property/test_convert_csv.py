@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.cli_arrow import arrow_csv_rows
+from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import open_input
 from orcstream.cli_rows import CsvOptions, csv_rows
 from orcstream.cli_values import text_type
@@ -53,11 +54,11 @@ def test_both_readers_see_the_same_rows(table: tuple[str, list[dict[str, str | N
         with open_input(str(path), {}) as source:
             slow = [
                 dict(zip(batch, row, strict=True))
-                for batch in csv_rows(source, CsvOptions(), schema).batches
+                for batch in csv_rows(source, CsvOptions(), schema, Discretion()).batches
                 for row in zip(*batch.values(), strict=True)
             ]
         with open_input(str(path), {}) as source:
-            found = arrow_csv_rows(source, CsvOptions(), schema, 1 << 20)
+            found = arrow_csv_rows(source, CsvOptions(), schema, 1 << 20, Discretion())
             assert found is not None
             fast = [row for batch in found.batches for row in batch.to_pylist()]
     assert slow == rows
@@ -92,7 +93,7 @@ def test_both_readers_guess_the_same_types(text: str, type_: str, tmp_path: Path
     }
     (tmp_path / "in.csv").write_text(f"a\n{text}\n")
     with open_input(str(tmp_path / "in.csv"), {}) as source:
-        found = arrow_csv_rows(source, CsvOptions(), None, 1 << 20)
+        found = arrow_csv_rows(source, CsvOptions(), None, 1 << 20, Discretion())
     assert found is not None
     theirs = found.schema.field(0).type
     assert text_type([text]) == type_

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import hypothesis
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
@@ -102,6 +103,59 @@ async def test_times_that_are_not_written_need_not_be_writable(options: dict[str
         await written("struct<a:timestamp,b:int>", [batch], masks={"b": "redact"}, **options)
     rows = await written("struct<a:timestamp,b:int>", [batch], masks={"a": "nullify"}, **options)
     assert rows == [{"a": None, "b": 1}]
+
+
+KEPT = "redact,`X`,`_ _ _ _ _ _`"
+DAYS = "redact,`X`,`_ _ _ 0 0 0`"
+
+
+@pytest.mark.parametrize("mask", [KEPT, KEPT.replace("X", "_")])
+@pytest.mark.parametrize("column", ["t", "s", "l"])
+@pytest.mark.parametrize(
+    ("time", "options", "message"),
+    [
+        ("1969-12-31T23:59:59.500", {}, "1970"),
+        ("2024-03-10T02:30", {"timezone": "America/Los_Angeles"}, "skips"),
+        ("1582-10-10T00:00", {"calendar": "hybrid"}, "skips"),
+    ],
+)
+async def test_times_that_a_mask_keeps_have_to_be_writable(
+    time: str, options: dict[str, Any], message: str, column: str, mask: str
+) -> None:
+    """Or they would be read back as others, and by their statistics not at all."""
+    value = np.datetime64(time, "ms")
+    row = (value if column == "t" else None, (value,) if column == "s" else None, [value] * (column == "l"))
+    schema = "struct<t:timestamp,s:struct<t:timestamp>,l:array<timestamp>>"
+    buffer = io.BytesIO()
+    async with orcstream.create(buffer, schema, masks={column: mask}, **options) as out:
+        with pytest.raises(SchemaMismatch, match=message):
+            await out.write([row])
+
+
+@pytest.mark.parametrize("day", ["1582-10-05", "1582-10-14"])
+async def test_days_that_a_mask_keeps_have_to_be_in_the_calendar(day: str) -> None:
+    batch = {"d": np.array([day], "M8[D]")}
+    with pytest.raises(SchemaMismatch, match="skips"):
+        await written("struct<d:date>", [batch], masks={"d": KEPT}, calendar="hybrid")
+    assert len(await written("struct<d:date>", [batch], masks={"d": "redact"}, calendar="hybrid")) == 1
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
+async def test_days_without_a_date_are_those_ten_later(zone: str) -> None:
+    """As in Java's lenient calendar, whichever time was written before."""
+    days = ["2020-01-01", "1582-10-10", "1582-10-04", "1582-10-15"]
+    batch = {"t": np.array(days, "M8[us]") + np.timedelta64(5, "h")}
+    options: dict[str, Any] = {"masks": {"t": DAYS}, "calendar": "hybrid", "timezone": zone}
+    rows = await written("struct<t:timestamp>", [batch], **options)
+    days[1] = "1582-10-20"
+    assert rows == [{"t": np.datetime64(day, "us").item()} for day in days]
+
+
+async def test_masked_times_that_no_file_holds() -> None:
+    """The year is kept, and it may be one that is too far."""
+    batch = pa.table({"t": pa.array([0, (1 << 62) + 1], pa.timestamp("s"))})
+    with pytest.raises(SchemaMismatch, match="too many seconds"):
+        await written("struct<t:timestamp>", [batch], masks={"t": "redact"})
 
 
 @pytest.mark.parametrize("as_rows", [True, False])

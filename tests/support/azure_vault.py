@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -18,6 +16,8 @@ from azure.core.pipeline.transport import AioHttpTransport
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
+
+from tests.support.http_server import Handler, serving
 
 __all__ = ["Credential", "FakeVault", "VaultTransport", "fake_vault"]
 
@@ -79,16 +79,15 @@ class VaultTransport(AioHttpTransport):  # type: ignore[misc]  # it is loaded on
             request.url = asked
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
+class _Handler(Handler[FakeVault]):
+    methods = ("GET", "POST")
 
-    def _serve(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def serve(self) -> None:
+        text = self.read_body()
         if self.headers.get("Authorization") != "Bearer token":
             self._say(401, {"error": {"code": "Unauthorized"}}, {"WWW-Authenticate": CHALLENGE})
             return
-        vault = self.server.vault
+        vault = self.state
         if vault.answer is not None:
             self._say_bytes(*vault.answer, {})
             return
@@ -101,12 +100,6 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             version = version or list(versions)[-1]
             self._answer(vault, name, version, operation, json.loads(text) if text else {})
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
 
     def _answer(self, vault: FakeVault, name: str, version: str, operation: str, body: Any) -> None:
         key, kid = vault.keys[name][version], f"https://{HOST}/keys/{name}/{version}"
@@ -127,19 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._say_bytes(status, json.dumps(value).encode(), headers or {})
 
     def _say_bytes(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        try:
-            self.send_response(status)
-            for name, text in headers.items():
-                self.send_header(name, text)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        self.answer(status, body, {**headers, "Content-Type": "application/json"})
 
 
 def _public(key: Key) -> dict[str, str]:
@@ -165,23 +146,7 @@ def _decoded(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    vault: FakeVault
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients of these tests hang up in the middle."""
-
-
 @contextmanager
 def fake_vault() -> Iterator[FakeVault]:
-    with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.vault = FakeVault(server.server_address[1])
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield server.vault
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(_Handler, FakeVault) as vault:
+        yield vault

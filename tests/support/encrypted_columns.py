@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from tests.support import java_orc
 from tests.support.java_orc import Key
-from tests.support.reference.types import T
+from tests.support.reference.types import T, struct
 
 PII = Key("pii", bytes(range(100, 116)))
 TOP = Key("top", bytes(range(32)))
 KEYS = (PII, TOP)
 MASKS = ("nullify", "redact", "sha256")
+SUBSETS: tuple[tuple[Key, ...], ...] = ((), (PII,), (TOP,), KEYS)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,56 @@ def named(type_: T, choices: Sequence[tuple[str, Key, str]]) -> list[Root]:
     by_name = {".".join(place.steps): place for place in places(type_)}
     found = ((by_name[name], key, mask) for name, key, mask in choices)
     return [Root(place.column, place.path, place.steps, key, mask) for place, key, mask in found]
+
+
+# A column of each kind, most of them encrypted, in every place that Java takes.
+RICH = struct(
+    id="bigint",
+    ssn="string",
+    word="string",
+    n="int",
+    price="decimal(12,2)",
+    big="decimal(30,4)",
+    f="double",
+    at="timestamp",
+    day="date",
+    flag="boolean",
+    raw="binary",
+    v="varchar(12)",
+    s="struct<a:string,b:bigint,c:struct<d:smallint>>",
+    l="array<int>",
+    m="map<string,bigint>",
+    k="map<string,array<string>>",
+    u="uniontype<int,string>",
+    z="string",
+)
+RICH_ROOTS = named(
+    RICH,
+    [
+        ("ssn", PII, "redact"),
+        ("word", TOP, "sha256"),
+        ("n", PII, "nullify"),
+        ("price", TOP, "redact"),
+        ("big", PII, "sha256"),
+        ("f", TOP, "redact"),
+        ("at", PII, "redact"),
+        ("day", TOP, "redact"),
+        ("flag", PII, "redact"),
+        ("raw", PII, "nullify"),
+        ("v", TOP, "sha256"),
+        ("s.a", PII, "sha256"),
+        ("s.c", TOP, "nullify"),
+        ("l", PII, "redact"),
+        ("m", TOP, "sha256"),
+        ("k._value", PII, "nullify"),
+        ("u", PII, "nullify"),
+    ],
+)
+
+
+def name_of(keys: object) -> str:
+    """For the names of tests."""
+    return "+".join(key.name for key in keys) or "none" if isinstance(keys, tuple) else str(keys)
 
 
 def notation(roots: Sequence[Root]) -> tuple[str, str]:

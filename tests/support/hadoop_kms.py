@@ -14,11 +14,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from tests.support.http_server import Handler, serving
 
 __all__ = ["FakeKms", "KmsFault", "fake_kms"]
 
@@ -74,14 +75,13 @@ class FakeKms:
         return [asked.path.removeprefix("/kms/v1/") for asked in self.asked]
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
+class _Handler(Handler[FakeKms]):
+    methods = ("OPTIONS", "GET", "POST")
 
-    def _serve(self) -> None:
-        kms = self.server.kms
+    def serve(self) -> None:
+        kms = self.state
         parts = urlsplit(self.path)
-        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        text = self.read_body()
         asked = Asked(
             self.command,
             parts.path,
@@ -104,18 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif self._knows(asked):
             self._answer(kms, asked)
 
-    def do_OPTIONS(self) -> None:
-        self._serve()
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
     def _knows(self, asked: Asked) -> bool:
         """Whether it is known who asks; answers otherwise. The answer then has a cookie."""
-        kms = self.server.kms
+        kms = self.state
         cookie = asked.headers.get("cookie", "")
         if cookie:
             if cookie.removeprefix("hadoop.auth=") in kms.cookies:
@@ -192,43 +183,17 @@ class _Handler(BaseHTTPRequestHandler):
     _new_cookie = ""
 
     def _say(self, status: int, body: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
-        headers = dict(headers or {})
+        headers = {**(headers or {}), "Content-Type": kind}
         if self._new_cookie:
             headers["Set-Cookie"] = f"hadoop.auth={self._new_cookie}; HttpOnly"
             self._new_cookie = ""
-        try:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Type": kind, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    kms: FakeKms
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients of these tests hang up in the middle."""
+        self.answer(status, body, headers)
 
 
 @contextmanager
 def fake_kms(host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[FakeKms]:
-    with _Server((host, port), _Handler) as server:
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        server.kms = FakeKms(port=server.server_address[1])
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with serving(_Handler, FakeKms, host=host, port=port, tls=tls) as kms:
         try:
-            yield server.kms
+            yield kms
         finally:
-            server.kms.released.set()
-            server.shutdown()
-            thread.join()
+            kms.released.set()

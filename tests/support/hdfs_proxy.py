@@ -13,12 +13,12 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 import pytest
 
 from tests.support.hdfs import HdfsServer, hdfs_server
+from tests.support.http_server import Handler, serving
 
 __all__ = ["HdfsAsked", "HdfsProxy", "hdfs_proxy", "hdfs_server"]
 
@@ -87,13 +87,12 @@ class HdfsProxy:
         self.fault = lambda count, asked: fault if (asked.where, count) == (where, number) else None
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
+class _Handler(Handler[HdfsProxy]):
+    methods = ("GET", "PUT", "POST", "DELETE")
 
-    def _serve(self) -> None:
-        proxy = self.server.proxy
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def serve(self) -> None:
+        proxy = self.state
+        body = self.read_body()
         address, target = proxy.server.address, self.path
         if target.startswith(DATA_NODE):
             address, _, target = target.removeprefix(DATA_NODE).partition("/")
@@ -109,24 +108,15 @@ class _Handler(BaseHTTPRequestHandler):
             fault = proxy.fault(count, asked)
         self._suffer(fault, address, target, body)
 
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_PUT(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
-
     def _suffer(self, fault: Fault | None, address: str, target: str, body: bytes) -> None:
-        proxy = self.server.proxy
+        proxy = self.state
         if fault == "500":
-            self._answer(500, {}, b"")
+            self.answer(500)
         elif fault is None:
-            self._answer(*self._forward(address, target, body, len(body)))
+            status, headers, answer = self._forward(address, target, body, len(body))
+            if self.path.startswith(DATA_NODE):
+                headers["Connection"] = "close"  # as DataNodes do
+            self.answer(status, answer, headers)
         else:
             self.close_connection = True
             if fault == "lose":
@@ -160,41 +150,14 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.send_response_only(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        if self.path.startswith(DATA_NODE):
-            self.send_header("Connection", "close")  # as DataNodes do
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    proxy: HdfsProxy
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients of these tests hang up in the middle."""
-
 
 @contextmanager
 def run_hdfs_proxy(target: HdfsServer) -> Iterator[HdfsProxy]:
-    with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.proxy = HdfsProxy(target, server.server_address[1])
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with serving(_Handler, lambda port: HdfsProxy(target, port)) as proxy:
         try:
-            yield server.proxy
+            yield proxy
         finally:
-            server.proxy.let_go.set()
-            server.shutdown()
-            thread.join()
+            proxy.let_go.set()
 
 
 @pytest.fixture

@@ -30,7 +30,9 @@ from typing import Any, NamedTuple
 from tests.support.reference.types import T, Union
 from tests.support.reference.values import NANOS
 
-SOURCES = tuple(Path(__file__).with_name(f"{name}.java") for name in ("JavaJudge", "JavaEncryption"))
+SOURCES = tuple(
+    Path(__file__).with_name(f"{name}.java") for name in ("JavaJudge", "JavaMasks", "JavaEncryption")
+)
 COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZO", "LZ4", "ZSTD")
 
 
@@ -91,7 +93,7 @@ def _compiled() -> Path:
 
 
 @functools.cache
-def _gateway() -> Any:
+def _gateway(charset: str = "UTF-8") -> Any:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     problem = missing()
@@ -101,7 +103,15 @@ def _gateway() -> Any:
         port=0,
         jarpath=str(next(_jars().glob("py4j*.jar"))),
         classpath=f"{_compiled()}{os.pathsep}{_jars()}/*",
-        javaopts=["-Xmx1g", "-XX:+UseSerialGC", "-Duser.timezone=UTC", "-Dlog4j2.level=ERROR", *opens],
+        javaopts=[
+            "-Xmx1g",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Duser.timezone=UTC",
+            f"-Dfile.encoding={charset}",
+            "-Dlog4j2.level=ERROR",
+            *opens,
+        ],
         java_path=_tool("java"),
         die_on_exit=True,
         enable_auth=True,
@@ -126,21 +136,22 @@ def write(
     encrypt: str | None = None,
     masks: str | None = None,
     seed: int | None = None,
+    charset: str = "UTF-8",
 ) -> None:
     """Write rows; `options` are ORC's own (``orc.compress`` and so on).
 
     `encrypt` and `masks` are in ORC's notation: ``key:column,a.b;key:column`` and ``mask,parameter:column``;
     the newest versions of `keys` encrypt. A `seed` makes local keys, and so files, the same each time.
+    Another `charset` than UTF-8 is that of a JVM of its own, and encrypts nothing.
     """
     lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
     conf = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in (options or {}).items()
     }
-    store = _keystore(keys, seed)
-    _gateway().jvm.JavaJudge.write(
-        str(path), str(type_), lines, conf, zone, batch_rows, store, encrypt, masks
-    )
+    store = _keystore(keys, seed) if charset == "UTF-8" else None
+    gateway = _gateway() if charset == "UTF-8" else _gateway(charset)
+    gateway.jvm.JavaJudge.write(str(path), str(type_), lines, conf, zone, batch_rows, store, encrypt, masks)
 
 
 def read(path: Path, type_: T, *, keys: Sequence[Key] = ()) -> list[object]:
@@ -386,7 +397,7 @@ def mask(
 ) -> list[object]:
     """What Java's data mask makes of values of a type, with the clocks of a zone."""
     lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
-    return _rows(type_, _gateway().jvm.JavaJudge.mask(str(type_), name, list(parameters), lines, zone))
+    return _rows(type_, _gateway().jvm.JavaMasks.mask(str(type_), name, list(parameters), lines, zone))
 
 
 def parse_mask(text: str) -> tuple[str, tuple[str, ...]]:

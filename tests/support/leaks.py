@@ -46,18 +46,31 @@ def clear_parts(data: bytes) -> Iterator[tuple[str, bytes]]:
 def leaks(data: bytes, traces: Mapping[str, Iterable[bytes]]) -> list[str]:
     """What is found, and where: one place for each kind of trace."""
     parts = list(clear_parts(data))
-    everything = np.unique(np.concatenate([_fours(part) for _, part in parts]))
+    wanted = {what: sorted(found) for what, found in traces.items()}
+    first = {what: _concatenated(trace[:4] for trace in found) for what, found in wanted.items()}
+    # A search for each of them would take minutes, and so would sorting all that is searched.
+    slots = np.zeros(1 << 24, np.bool_)
+    for starts in first.values():
+        slots[_slot(starts)] = True
+    everything = _concatenated(part for _, part in parts)
+    everything = np.unique(everything[slots[_slot(everything)]])
     leaked = []
-    for what, found in traces.items():
-        # A search for each of them would take minutes.
-        wanted = sorted(found)
-        first = np.concatenate([_fours(trace[:4]) for trace in wanted]) if wanted else everything[:0]
-        for index in np.flatnonzero(np.isin(first, everything)):
-            places = [where for where, part in parts if wanted[index] in part]
-            if places:
-                leaked.append(f"{what} in {places[0]}: {wanted[index]!r:.80}")
+    for what, found in wanted.items():
+        for index in np.flatnonzero(np.isin(first[what], everything)):
+            place = next((where for where, part in parts if found[index] in part), None)
+            if place is not None:
+                leaked.append(f"{what} in {place}: {found[index]!r:.80}")
                 break
     return leaked
+
+
+def _slot(fours: Any) -> Any:
+    """Numbers spread over 24 bits."""
+    return (fours * np.uint32(2_654_435_761)) >> np.uint32(8)
+
+
+def _concatenated(parts: Iterable[bytes]) -> Any:
+    return np.concatenate([np.empty(0, np.uint32), *map(_fours, parts)])
 
 
 def _fours(part: bytes) -> Any:

@@ -44,6 +44,7 @@ __all__ = [
     "cost_of",
     "counted_budgets",
     "counted_workers",
+    "ended_before",
     "indexed_sample",
     "listed_budgets",
     "open_over",
@@ -253,6 +254,18 @@ class Leftovers:
                 await anyio.lowlevel.checkpoint()
         for source in self._sources:
             assert source.open_count == 0
+
+
+async def ended_before(task: asyncio.Task[Any], turns: int) -> bool:
+    """Whether a task ends within so many turns of the loop, and as it should; else it is cancelled then."""
+    for _ in range(turns):
+        await anyio.lowlevel.checkpoint()
+    if not task.cancel():
+        await task
+        return True
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return False
 
 
 async def assert_nothing_held(held: Callable[[], int]) -> None:

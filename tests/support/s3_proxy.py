@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
-from tests.support.servers import MotoServer
+from tests.support.http_server import Handler, serving
+from tests.support.servers import MotoServer, start_moto
 
 __all__ = ["Asked", "S3Proxy", "run_s3_proxy", "s3_proxies", "start_versitygw", "versitygw_path"]
 
@@ -66,13 +66,12 @@ class S3Proxy:
         self.released.set()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
+class _Handler(Handler[S3Proxy]):
+    methods = ("GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS")
 
-    def _serve(self) -> None:
-        proxy = self.server.proxy
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def serve(self) -> None:
+        proxy = self.state
+        body = self.read_body()
         asked = Asked(self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
         with proxy.arrived:
             number = len(proxy.asked)
@@ -85,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if fault in ("500", "403"):
-            self._answer(int(fault), [], b"")
+            self.answer(int(fault))
             return
         if fault == "damage":
             body = bytes([body[0] ^ 1]) + body[1:]
@@ -93,30 +92,14 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "lose":
             self.close_connection = True
         elif fault == "lose_500":
-            self._answer(500, [], b"")
+            self.answer(500)
         else:
-            self._answer(status, headers, answer)
-
-    def do_GET(self) -> None:
-        self._serve()
-
-    def do_PUT(self) -> None:
-        self._serve()
-
-    def do_POST(self) -> None:
-        self._serve()
-
-    def do_DELETE(self) -> None:
-        self._serve()
-
-    def do_HEAD(self) -> None:
-        self._serve()
-
-    def do_OPTIONS(self) -> None:
-        self._serve()
+            dropped = HOP_HEADERS | ({"content-length"} if self.command != "HEAD" else set())
+            kept = [(name, value) for name, value in headers if name.lower() not in dropped]
+            self.answer(status, answer, kept)
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.proxy.target_port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.state.target_port, timeout=60)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -128,46 +111,15 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        try:
-            self.send_response_only(status)
-            for name, value in headers:
-                if name.lower() not in HOP_HEADERS | (
-                    {"content-length"} if self.command != "HEAD" else set()
-                ):
-                    self.send_header(name, value)
-            if self.command != "HEAD":
-                self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    proxy: S3Proxy
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients of these tests hang up in the middle."""
-
 
 @contextmanager
 def run_s3_proxy(endpoint: str) -> Iterator[S3Proxy]:
-    with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.proxy = S3Proxy(server.server_address[1], int(endpoint.rpartition(":")[2]))
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    target_port = int(endpoint.rpartition(":")[2])
+    with serving(_Handler, lambda port: S3Proxy(port, target_port)) as proxy:
         try:
-            yield server.proxy
+            yield proxy
         finally:
-            server.proxy.released.set()
-            server.shutdown()
-            thread.join()
+            proxy.released.set()
 
 
 def versitygw_path() -> str | None:
@@ -212,8 +164,6 @@ S3_KINDS = ["moto", *(["versitygw"] if versitygw_path() else [])]
 
 
 def start_s3(kind: str) -> MotoServer:
-    from tests.support.servers import start_moto
-
     return start_moto() if kind == "moto" else start_versitygw()
 
 

@@ -19,12 +19,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import botocore.session
 import pytest
 from botocore.config import Config
+
+from tests.support.http_server import Handler, serving
 
 __all__ = ["MotoServer", "RangeServer", "moto_server", "range_server", "start_moto"]
 
@@ -70,12 +71,11 @@ class RangeServer:
         return [headers.get("Range", "") for _, _, headers in self.requests]
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
+class _Handler(Handler[RangeServer]):
+    methods = ("GET",)
 
-    def do_GET(self) -> None:
-        config = self.server.config
+    def serve(self) -> None:
+        config = self.state
         with config.arrived:
             config.requests.append((self.command, self.path, dict(self.headers.items())))
             refusal = config.statuses.pop(0) if config.statuses else None
@@ -112,45 +112,17 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(206, data[start:stop], headers | {"Content-Range": f"bytes {start}-{stop - 1}/{total}"})
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        cut = self.server.config.cut if status in (200, 206) else 0
-        try:
-            self.wfile.write(body[: max(0, len(body) - cut)])
-        except ConnectionError:
-            self.close_connection = True
-        if cut:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    config: RangeServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients of these tests hang up in the middle."""
+        self.answer(status, body, headers, cut=self.state.cut if status in (200, 206) else 0)
 
 
 @contextmanager
 def run_range_server() -> Iterator[RangeServer]:
-    with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.config = RangeServer(url=f"http://127.0.0.1:{server.server_address[1]}")
-        server.config.gate.set()
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with serving(_Handler, lambda port: RangeServer(url=f"http://127.0.0.1:{port}")) as server:
+        server.gate.set()
         try:
-            yield server.config
+            yield server
         finally:
-            server.config.gate.set()
-            server.shutdown()
-            thread.join()
+            server.gate.set()
 
 
 @pytest.fixture

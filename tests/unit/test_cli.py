@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+import orcstream
 from orcstream.cli import main
 from orcstream.cli_text import csv_format, json_format
 from orcstream.schema import Schema
@@ -424,3 +425,16 @@ def test_output_is_utf8_whatever_the_locale(texts: str) -> None:
     command = [sys.executable, "-m", "orcstream", "cat", texts]
     printed = subprocess.run(command, env=environment, check=True, capture_output=True).stdout
     assert [json.loads(line)["text"] for line in printed.decode().splitlines()] == NASTY_TEXTS
+
+
+def test_an_interrupt_while_the_command_line_is_imported_is_silent(tmp_path: Path) -> None:
+    (tmp_path / "anyio.py").write_text("raise KeyboardInterrupt\n")
+    root = Path(orcstream.__file__).parents[1]
+    run = subprocess.run(
+        [sys.executable, "-m", "orcstream", "--version"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")

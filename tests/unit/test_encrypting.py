@@ -20,7 +20,7 @@ from orcstream import Encrypt, Mask
 from orcstream.codec import encryption as codec_encryption
 from orcstream.codec import file_encoder, variants
 from orcstream.codec.file_encoder import FileEncoder, StripeEncoder
-from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
+from orcstream.encryption import NO_KEYS, EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageError
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.writer.creating import Place
@@ -635,4 +635,4 @@ def test_as_many_local_keys_as_variants() -> None:
     options = orcstream.create(io.BytesIO(), SCHEMA, encrypt=ENCRYPT, keys=CountedKeys()).options
     schema = orcstream.Schema.parse(SCHEMA)
     with pytest.raises(ValueError, match="0 local keys for 3"):
-        variants.FileVariants(schema, options.encode_options(schema), variants.NO_KEYS)
+        variants.FileVariants(schema, options.encode_options(schema), NO_KEYS)

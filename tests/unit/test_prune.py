@@ -89,6 +89,18 @@ def test_statistics_of_another_kind_prove_nothing() -> None:
     assert outcome(leaf(Kind.STRUCT, Op.IS_NULL), of(None)) is F
 
 
+@pytest.mark.parametrize(("kind", "most"), [(Kind.BYTE, 127), (Kind.SHORT, 32767), (Kind.INT, (1 << 31) - 1)])
+def test_integers_beyond_their_type_prove_nothing(kind: Kind, most: int) -> None:
+    """Where C has an unsigned char, ORC C++ takes -1 of a TINYINT for 255."""
+    statistics = of("integer", 5, most)
+    assert outcome(leaf(kind, Op.IN, 3), statistics) is F
+    for bounds in ((5, most + 1), (-most - 2, 5)):
+        statistics = of("integer", *bounds)
+        for op in (Op.IN, Op.LESS, Op.GREATER):
+            assert outcome(leaf(kind, op, 3), statistics) is EITHER
+            assert outcome(leaf(kind, op, most), statistics) is EITHER
+
+
 def test_contradictions_prove_nothing() -> None:
     assert outcome(leaf(Kind.INT, Op.IN, 5), of("integer", 20, 10)) is EITHER
     assert outcome(leaf(Kind.INT, Op.IN, 5), of("integer", 10, 20, value_count=ROWS + 1)) == ANY

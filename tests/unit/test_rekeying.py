@@ -16,7 +16,8 @@ from orcstream.byterange import ByteRange
 from orcstream.codec.encryption import stream_cipher
 from orcstream.codec.sealing import Rekeyed, rekey
 from orcstream.codec.structure import StreamKind
-from orcstream.errors import Unsupported, UsageError
+from orcstream.encryption import EncryptionKey, LocalKey
+from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.plan import merge_variants
 from orcstream.plan.tail import Tail
 from orcstream.writer import merge as merging
@@ -65,6 +66,18 @@ async def test_files_of_different_keys_go_together_under_a_new_one() -> None:
 async def test_what_is_no_key(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         await orcstream.merge([PII], io.BytesIO(), **options)
+
+
+@pytest.mark.parametrize("rekey", [False, True])
+async def test_a_new_key_of_a_wrong_length_is_refused(rekey: bool) -> None:
+    class Short(CountedKeys):
+        async def create_local_key(self, key: EncryptionKey) -> LocalKey:
+            return LocalKey(key.name.encode(), bytes(15))
+
+    target = io.BytesIO()
+    with pytest.raises(KeyUnavailable, match="the local key for 'pii' has 15 bytes"):
+        await orcstream.merge([PII], target, keys=Short(), rekey=rekey)
+    assert target.getvalue() == b""
 
 
 @pytest.mark.parametrize(("name", "cap"), [("MESSAGE_CAP_BYTES", 100), ("METADATA_CAP_BYTES", 100)])

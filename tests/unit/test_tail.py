@@ -209,6 +209,26 @@ def test_magic_may_stand_at_the_start_only() -> None:
         read(build(magic="ORX"))
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"PAR1" + b"\x00" * 300 + b"PAR1", "^this is a Parquet file: "),
+        (b"PAR1", "^this is a Parquet file: "),
+        (b"id,name\n1,x\n" * 20, "^not an ORC file, or cut short: "),
+        (b"{}\n", "^not an ORC file, or cut short: "),
+        (build()[:-1], "^an ORC file that was cut short, or is still being written: "),
+    ],
+)
+def test_what_is_no_orc_file_is_called_what_it_is(data: bytes, text: str) -> None:
+    with pytest.raises(NotOrcFile, match=text):
+        read(data)
+
+
+def test_a_tail_shows_in_one_line_how_large_the_file_is() -> None:
+    data = build(pb.Footer(types=[pb.Type(kind=12)]))
+    assert repr(read(data)) == f"<Tail: 0 rows, 0 stripes, {len(data)} bytes>"
+
+
 def test_future_versions_are_read() -> None:
     assert not read(build(version=[19, 99])).postscript.version_is_known
 

@@ -56,6 +56,12 @@ def test_filters_of_cpp(version: str | None, believed: bool) -> None:
     assert not trust.byte_blooms
 
 
+def test_binary_filters_of_cpp() -> None:
+    """ORC-773: nothing was added to them before 1.7.0."""
+    for version, believed in (("1.6.12", False), ("1.6.14", False), ("1.7.1", True), ("2.2.2", True)):
+        assert trust_of(1, 6, version, V12).believes_bloom("binary", 1, utf8=True) is believed
+
+
 def test_filters_of_java() -> None:
     now, old = trust_of(0, 9, "1.9.1", V12), trust_of(0, 2, None, V12)
     for encoding in (0, 1):
@@ -63,6 +69,8 @@ def test_filters_of_java() -> None:
         late = {"timestamp"} if encoding else set()
         assert asked == {"integer", "double", "string", "binary", "decimal", "date"} | late
     assert not any(now.believes_bloom(kind, 2, utf8=True) for kind in KINDS), "an encoding of the future"
+    assert now.char_blooms
+    assert not trust_of(0, 8, None, V12).char_blooms, "before 1.6.0, texts were hashed as they were handed in"
     original = {"integer", "double", "date", "binary"}
     assert {kind for kind in KINDS if now.believes_bloom(kind, 1, utf8=False)} == original | {"string"}
     assert {kind for kind in KINDS if old.believes_bloom(kind, 1, utf8=False)} == original
@@ -72,6 +80,7 @@ def test_filters_of_others() -> None:
     trino = trust_of(4, 6, None, V12)
     assert {k for k in KINDS if trino.believes_bloom(k, 0, utf8=True)} == {"integer", "date", "string"}
     assert not trino.char_blooms
+    assert trino.byte_blooms
     for writer in (2, 3, 5, 6):
         trust = trust_of(writer, 6, None, V12)
         assert not any(trust.believes_bloom(kind, 1, utf8=utf8) for kind in KINDS for utf8 in (True, False))

@@ -57,9 +57,19 @@ def file_of(variants: Sequence[tuple[int, EncryptionKey]]) -> bytes:
         wrapped = bytes([number]) * key.algorithm.key_bytes
         found.append(EncryptionVariant(FileColumn(root), keys.index(key), wrapped, (), secret))
     masks = (DataMask("redact", ("9",), (FileColumn(1),)),)
+    return tail_only(SCHEMA, Encryption(masks, keys, tuple(found), KeyProviderKind.HADOOP))
+
+
+def tail_only(
+    schema: Schema,
+    encryption: Encryption,
+    stripes: tuple[StripeInformation, ...] = (),
+    statistics: tuple[StatisticsList, ...] = (),
+) -> bytes:
+    """A file of nothing but its tail; `statistics` are those of stripes that stand in the clear."""
     footer = Footer(
-        schema=SCHEMA,
-        stripes=(),
+        schema=schema,
+        stripes=stripes,
         row_count=0,
         row_index_stride=0,
         statistics=StatisticsList((numbers(9, 99),) * 5),
@@ -67,12 +77,12 @@ def file_of(variants: Sequence[tuple[int, EncryptionKey]]) -> bytes:
         writer=0,
         software_version=None,
         calendar=Calendar.PROLEPTIC_GREGORIAN,
-        encryption=Encryption(masks, keys, tuple(found), KeyProviderKind.HADOOP),
+        encryption=encryption,
         header_length=3,
         content_length=3,
     )
     return b"ORC" + tail_bytes(
-        footer, (), compression=Compression.NONE, block_size=1 << 18, compressor=None, version=(0, 12)
+        footer, statistics, compression=Compression.NONE, block_size=1 << 18, compressor=None, version=(0, 12)
     )
 
 
@@ -230,24 +240,9 @@ async def test_stripes_without_statistics_take_no_memory_for_their_columns() -> 
     stripes = tuple(
         StripeInformation(number, 3, 0, 0, 0, 0, 0, number + 1, (bytes(16),)) for number in range(count)
     )
-    footer = Footer(
-        schema=schema,
-        stripes=stripes,
-        row_count=0,
-        row_index_stride=0,
-        statistics=StatisticsList((numbers(9, 99),) * 5),
-        user_metadata={},
-        writer=0,
-        software_version=None,
-        calendar=Calendar.PROLEPTIC_GREGORIAN,
-        encryption=Encryption((), (PII,), (variant,), KeyProviderKind.HADOOP),
-        header_length=3,
-        content_length=3,
-    )
+    encryption = Encryption((), (PII,), (variant,), KeyProviderKind.HADOOP)
     clear = (StatisticsList((numbers(9, 99),) * 5),)  # of what the mask left
-    data = b"ORC" + tail_bytes(
-        footer, clear, compression=Compression.NONE, block_size=1 << 18, compressor=None, version=(0, 12)
-    )
+    data = tail_only(schema, encryption, stripes, clear)
     async with orcstream.open(data, keys=Provider(), require_keys=True) as file:
         found = await file.stripe_statistics()
         assert sum(map(len, found)) <= 5

@@ -393,6 +393,24 @@ async def test_times_that_never_were(options: dict[str, Any], time: str) -> None
     await written([(value,)], schema="struct<t:timestamp>")
 
 
+@pytest.mark.parametrize(
+    ("options", "late", "never"),
+    [
+        ({"timezone": "America/Los_Angeles"}, "1969-12-31T15:59:59.500", "2024-03-10T02:30:00.000"),
+        ({"calendar": "hybrid"}, "1969-12-31T23:59:59.500", "1582-10-10T00:00:00.000"),
+    ],
+)
+async def test_a_late_time_that_is_let_pass_hides_no_other(
+    options: dict[str, Any], late: str, never: str
+) -> None:
+    """`lossy_timestamps` is about the last second before 1970 and nothing else."""
+    table = pa.table({"t": pa.array(np.array([late, never], "M8[ms]"))})
+    await written(table.slice(0, 1), lossy_timestamps=True, **options)
+    with pytest.raises(SchemaMismatch, match="skips") as caught:
+        await written(table, lossy_timestamps=True, **options)
+    assert caught.value.row == 1
+
+
 def hidden_times() -> dict[str, pa.Array]:
     """A time that no file holds, where nobody can see it."""
     bad = -500

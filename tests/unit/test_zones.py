@@ -11,7 +11,7 @@ import pytest
 
 from orcstream.codec.temporal import UTC, ZoneRules
 from orcstream.errors import Unsupported
-from orcstream.zones import load_zone
+from orcstream.zones import find_zone, load_zone
 from tests.support.kernels import packaged_zones
 
 __all__ = ["packaged_zones"]
@@ -116,8 +116,15 @@ UNKNOWN = (
     "GMT+٨",
     "a\0b",
     "Europe/Zürich",
-    "PST",
+    "XST",
 )
+
+
+def test_short_names_are_of_writers_only() -> None:
+    """java.util.TimeZone, whose names files have, knows them; java.time, whose names texts have, does not."""
+    assert load_zone("PST").offsets.tolist() == load_zone("America/Los_Angeles").offsets.tolist()
+    assert find_zone("PST") is None
+    assert find_zone("EST") is not None
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -1,0 +1,125 @@
+"""What a person meets who slips: names what to write instead; and how objects show at a prompt."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import orcstream
+from orcstream.errors import RetriesExhausted, UsageError
+from orcstream.io.byte_source import Transient
+from orcstream.io.keys import InMemoryKeyProvider
+from orcstream.io.retry import RetryPolicy
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = str(tmp_path / "t.orc")
+    orcstream.blocking.write(
+        path, [{"a": number, "b": None} for number in range(10)], "struct<a:int,b:string>"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (lambda path: orcstream.open(path), "schema"),
+        (lambda path: orcstream.open(path), "batches"),
+        (lambda path: orcstream.create(path + "2", "struct<a:int>"), "write"),
+        (lambda path: orcstream.ingest(path + "-{number}", "struct<a:int>"), "write"),
+    ],
+)
+def test_a_forgotten_await_is_called_that(path: str, made: Any, name: str) -> None:
+    pending = made(path)
+    assert "await orcstream." in repr(pending)
+    with pytest.raises(
+        AttributeError, match=rf"no '{name}' yet, of orcstream\.\w+\(\.\.\.\) that was not waited for"
+    ):
+        getattr(pending, name)
+
+
+async def test_what_a_prompt_shows(path: str) -> None:
+    async with orcstream.open(path) as file:
+        assert repr(file.statistics).startswith(f"<FileStatistics of {path}: 2 columns")
+        stream = file.batches()
+        assert repr(stream) == f"<BatchStream of {path}: 2 columns, open>"
+        async for _ in stream:
+            pass
+        assert repr(stream) == f"<BatchStream of {path}: 2 columns, ended>"
+        await stream.aclose()
+        assert repr(stream) == f"<BatchStream of {path}: 2 columns, closed>"
+    async with orcstream.create(io.BytesIO(), "struct<a:int>") as out:
+        await out.write([{"a": 1}])
+        assert repr(out).endswith(": 1 rows, open>")
+    assert repr(out).endswith(": 1 rows, committed>")
+    keys = InMemoryKeyProvider()
+    keys.add_key("pii", b"0123456789abcdef")
+    assert "pii" in repr(keys)
+    assert "0123" not in repr(keys)
+
+
+async def test_an_ingest_shows_how_far_it_is(path: str) -> None:
+    async with orcstream.ingest(path + "-{number}", "struct<a:int>") as out:
+        await out.write([{"a": 1}, {"a": 2}])
+        assert repr(out) == "<Ingester: 2 rows, 0 files committed, open>"
+
+
+def test_what_cannot_be_pickled_says_what_can(path: str) -> None:
+    with orcstream.blocking.open(path) as file:
+        result = file.read()
+        (batch,) = result.batches
+        for made, hint in [
+            (result, r"pyarrow\.table\(result\)"),
+            (batch, r"pyarrow\.record_batch\(batch\)"),
+            (batch.column("a"), r"pyarrow\.array\(column\)"),
+        ]:
+            with pytest.raises(TypeError, match=hint):
+                pickle.dumps(made)
+    tables = [pa.table(result), pa.Table.from_batches([pa.record_batch(batch)])]
+    assert [table.num_rows for table in pickle.loads(pickle.dumps(tables))] == [10, 10]
+
+
+async def test_an_open_file_says_what_to_pickle(path: str) -> None:
+    async with orcstream.open(path) as file:
+        with pytest.raises(TypeError, match=r"file\.tail\.to_bytes\(\)"):
+            pickle.dumps(file)
+        url, tail = pickle.loads(pickle.dumps((file.url, file.tail.to_bytes())))
+    async with orcstream.open(url, tail=tail) as file:
+        assert file.row_count == 10
+
+
+def test_one_number_is_no_list_of_them(path: str) -> None:
+    with (
+        orcstream.blocking.open(path) as file,
+        pytest.raises(UsageError, match=r"take\(\) takes several numbers of rows, such as \[3\]"),
+    ):
+        file.take(3)  # type: ignore[arg-type]
+
+
+def test_one_row_is_no_dictionary_of_columns() -> None:
+    with pytest.raises(
+        UsageError, match=r"the column 'a' is of type int, and no array; a row is written in a list"
+    ):
+        orcstream.blocking.write(io.BytesIO(), {"a": 1})
+
+
+def test_a_text_is_parsed_where_somebody_says_so(path: str) -> None:
+    where: Any = "a >= 8"
+    with pytest.raises(UsageError, match=r"orcstream\.Expr\.parse\(\) makes one of a text"):
+        orcstream.blocking.read(path, where=where)
+    assert orcstream.blocking.read(path, where=orcstream.Expr.parse(where)).num_rows == 2
+
+
+async def test_an_address_is_said_once() -> None:
+    async def attempt() -> None:
+        raise Transient("no answer", url="s3://bucket/a")
+
+    with pytest.raises(RetriesExhausted) as caught:
+        await RetryPolicy(retries=0, timeout_s=60).run(attempt, url="s3://bucket/a")
+    assert str(caught.value) == "s3://bucket/a: a request failed once, at last: no answer"
