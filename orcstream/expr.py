@@ -10,6 +10,7 @@ A column is the exception: `==` on it makes an expression, so it is compared by 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -178,10 +179,10 @@ class Condition(Expr):
         if self.op == "is_true":
             return column
         if self.op == "isin":
-            return f"{column}.isin({list(self.values)!r})"
+            return f"{column}.isin([{', '.join(map(_code, self.values))}])"
         if self.op.isidentifier():
-            return f"{column}.{self.op}({', '.join(map(repr, self.values))})"
-        return f"{column} {self.op} {self.values[0]!r}"
+            return f"{column}.{self.op}({', '.join(map(_code, self.values))})"
+        return f"{column} {self.op} {_code(self.values[0])}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -342,6 +343,13 @@ def _is_not_a_time(value: object) -> bool:
 def _parenthesised(part: Expr) -> str:
     bare = isinstance(part, Condition) and part.op.isidentifier()
     return repr(part) if bare or isinstance(part, Not) else f"({part!r})"
+
+
+def _code(value: object) -> str:
+    """The code that makes a literal; Python shows NaN and the infinities as names that it does not have."""
+    if type(value) is float and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    return repr(value)
 
 
 def _shown(value: object) -> str:

@@ -267,6 +267,10 @@ class Schema:
         types = tuple(node for _, node in root.walk())
         if [node.column_id for node in types] != list(range(len(types))):
             raise UsageError("the column ids of a schema must count its types in pre-order, from 0")
+        try:  # files and Arrow have UTF-8
+            "".join(text for node in types for text in (*node.field_names, node.crs or "")).encode()
+        except UnicodeEncodeError:
+            raise SchemaMismatch("a name holds half of a surrogate pair") from None
         object.__setattr__(self, "types", types)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

@@ -52,6 +52,7 @@ _UNIT_NANOS = {
 # Arrow's letters, and nanoseconds.
 _TICKS = (("u", 1000), ("n", 1), ("m", 10**6), ("s", 10**9))
 _EXACT = Context(prec=100)
+_LAST_TAG = 127  # of Arrow's unions, whose tags are bytes with a sign
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -357,8 +358,10 @@ def _unions(values: _Values, field: Field, path: Path) -> _Fitted:
             tag = 0
         elif isinstance(value, tuple) and len(value) == 2:
             tag, item = value
-        if isinstance(tag, bool) or not isinstance(tag, int) or not 0 <= tag < min(width, 128):
+        if isinstance(tag, bool) or not isinstance(tag, int) or not 0 <= tag < width:
             refuse(path, field.type, f"holds {value!r:.100}, which is no pair of a tag and a value", row)
+        if tag > _LAST_TAG:
+            refuse(path, field.type, f"holds {value!r:.100}; Arrow has tags up to {_LAST_TAG}", row)
         tags[row], places[row] = tag, len(held[tag])
         held[tag].append(item)
         owners[tag].append(row)

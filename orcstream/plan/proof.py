@@ -122,9 +122,10 @@ class Question:
         if bloom is None:
             return False
         within = self._within(bounds)
-        if within != self._hashed[0]:
-            self._hashed = within, hashes_of(self.leaf.type, self.leaf.literals[slice(*within)])
-        hashes = self._hashed[1]
+        hashed = self._hashed  # looked at once: threads may share a question
+        if within != hashed[0]:
+            hashed = self._hashed = within, hashes_of(self.leaf.type, self.leaf.literals[slice(*within)])
+        hashes = hashed[1]
         return hashes is not None and not bloom.may_contain(hashes)
 
     def _within(self, bounds: _Bounds) -> tuple[int, int]:

@@ -25,6 +25,7 @@ __all__ = [
     "ABSENT",
     "ColumnOf",
     "Outcome",
+    "Questions",
     "bloom_columns",
     "group_outcomes",
     "possible",
@@ -38,6 +39,7 @@ ABSENT = FileColumn(-1)
 
 ColumnOf: TypeAlias = Callable[[Leaf], FileColumn | None]
 """The file column that a leaf asks about; None where it is read through a conversion."""
+QuestionOf: TypeAlias = Callable[[Leaf, Trust], Question]
 
 
 def possible(
@@ -72,6 +74,21 @@ def prune_groups(
     return [Outcome.TRUE in outcome for outcome in outcomes]
 
 
+class Questions:
+    """Makes each question of a predicate once for each trust: many literals take long to hash."""
+
+    def __init__(self) -> None:
+        # By identity, as below; a question keeps its leaf, so that no other can have its place.
+        self._made: dict[tuple[int, Trust], Question] = {}
+
+    def __call__(self, leaf: Leaf, trust: Trust) -> Question:
+        key = id(leaf), trust
+        found = self._made.get(key)
+        if found is None:
+            found = self._made.setdefault(key, Question(leaf, trust))
+        return found
+
+
 def group_outcomes(
     predicate: Predicate,
     column_of: ColumnOf,
@@ -79,6 +96,7 @@ def group_outcomes(
     blooms: Mapping[FileColumn, BloomIndex],
     row_counts: Sequence[int],
     trust: Trust,
+    question_of: QuestionOf = Question,
 ) -> list[Outcome]:
     """What the predicate may be in each row group of a stripe, by the indexes that were read.
 
@@ -88,7 +106,7 @@ def group_outcomes(
     """
     # By identity: hashing a leaf takes as long as its literals are many.
     sources = {
-        id(leaf): _source(Question(leaf, trust), column_of(leaf), indexes, blooms, len(row_counts))
+        id(leaf): _source(question_of(leaf, trust), column_of(leaf), indexes, blooms, len(row_counts))
         for leaf in leaves_of(predicate)
     }
     outcomes = []
@@ -126,7 +144,7 @@ def _source(
 
 
 def bloom_columns(
-    predicate: Predicate, column_of: ColumnOf, trust: Trust
+    predicate: Predicate, column_of: ColumnOf, trust: Trust, question_of: QuestionOf = Question
 ) -> dict[FileColumn, StatisticsKind]:
     """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching.
 
@@ -135,7 +153,7 @@ def bloom_columns(
     columns: dict[FileColumn, StatisticsKind] = {}
     for leaf in leaves_of(predicate):
         column = column_of(leaf)
-        question = Question(leaf, trust)
+        question = question_of(leaf, trust)
         if column is not None and column != ABSENT and question.kind is not None and question.can_hash:
             columns[column] = question.kind
     return columns

@@ -15,7 +15,7 @@ from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter
 from orcstream.column_statistics import Trust, trust_of
 from orcstream.plan.projection import Source
-from orcstream.plan.prune import ABSENT, Outcome, bloom_columns, group_outcomes, stripe_outcomes
+from orcstream.plan.prune import ABSENT, Outcome, Questions, bloom_columns, group_outcomes, stripe_outcomes
 from orcstream.plan.selection import RowGroups
 from orcstream.plan.tail import Tail
 from orcstream.predicate import Leaf, Predicate, leaves_of
@@ -55,6 +55,7 @@ class Pruner:
         self._predicate = predicate
         self._sources = {source.name: source for source in sources}
         self._same_zone = same_zone
+        self._questions = Questions()
         self._trust = trust_in(tail)
 
     @cached_property
@@ -70,7 +71,7 @@ class Pruner:
         if stream.column not in self.columns:
             return False
         trust = self._zoned(footer)
-        kind = bloom_columns(self._predicate, self._column_of, trust).get(stream.column)
+        kind = bloom_columns(self._predicate, self._column_of, trust, self._questions).get(stream.column)
         utf8 = stream.kind is StreamKind.BLOOM_FILTER_UTF8
         encoding = form.encodings[stream.column].bloom_encoding
         return kind is not None and trust.believes_bloom(kind, encoding, utf8=utf8)
@@ -106,12 +107,12 @@ class Pruner:
             counts = [groups.row_count]
         trust = self._zoned(footer)
         by_statistics = self._matching(
-            group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust)
+            group_outcomes(self._predicate, self._column_of, indexes, {}, counts, trust, self._questions)
         )
         if not blooms:
             return by_statistics, by_statistics
         return by_statistics, self._matching(
-            group_outcomes(self._predicate, self._column_of, indexes, blooms, counts, trust)
+            group_outcomes(self._predicate, self._column_of, indexes, blooms, counts, trust, self._questions)
         )
 
     @staticmethod

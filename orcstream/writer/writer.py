@@ -432,5 +432,11 @@ def metadata_of(metadata: Mapping[Any, Any]) -> dict[str, bytes]:
     for name, value in metadata.items():
         if not isinstance(name, str) or not isinstance(value, str | bytes):
             raise UsageError(f"user metadata are bytes or text by name, not {name!r}: {value!r:.80}")
-        found[name] = value.encode() if isinstance(value, str) else value
+        try:
+            name.encode()
+            found[name] = value.encode() if isinstance(value, str) else value
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"user metadata hold half of a surrogate pair: {name!r}: {value!r:.80}"
+            ) from None
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import unittest.mock
 import zoneinfo
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 import orcstream
+from orcstream.codec.bloom import hashes_of
 from orcstream.codec.metadata import StatisticsList
 from orcstream.codec.metadata_out import serialize_statistics
 from orcstream.column_statistics import ColumnStatistics, trust_of
@@ -385,3 +387,45 @@ def test_all_null_and_none_null(tmp_path: Path) -> None:
     _, (groups,) = pruning.outcomes_of(known, known.leaf(("s", "b"), Op.STARTS_WITH, b"x"))
     assert groups[:2] == [Outcome.TRUE, Outcome.TRUE]
     assert Outcome.NULL in groups[2]
+
+
+@pytest.mark.parametrize("writer", ["pyorc", "pyarrow"])
+@pytest.mark.parametrize("text", ["tinyint", "smallint", "int", "bigint", "float", "double"])
+def test_every_value_is_found_under_cpp_s_filters(tmp_path: Path, writer: str, text: str) -> None:
+    """Of TINYINT, ORC C++ hashes other numbers for the first eighth of what it is given at once."""
+    type_ = struct(n="int", x=text)
+    numbers = [*range(-100, 100)]
+    random.Random(1).shuffle(numbers)
+    rows = [(row, float(x) if text in ("float", "double") else x) for row, x in enumerate(numbers)]
+    path = tmp_path / "cpp.orc"
+    if writer == "pyorc":
+        peers.write_pyorc(path, type_, rows, bloom_filter_columns=[2], bloom_filter_fpp=0.001)
+    else:
+        orc.write_table(arrow.table_of(type_, rows), path, bloom_filter_columns=[2], bloom_filter_fpp=0.001)
+    with orcstream.blocking.open(path) as file:
+        found = [file.read(where=orcstream.col("x") == x).to_pylist() for _, x in rows]
+    assert found == [[{"n": n, "x": x}] for n, x in rows]
+
+
+def test_literals_are_not_hashed_for_every_stripe(tmp_path: Path) -> None:
+    """Nor for each filter: a hundred stripes and ten lists of two thousand took 14 s."""
+    path = tmp_path / "stripes.orc"
+    names, stripes = ("a", "b", "c"), 20
+    schema = f"struct<{','.join(f'{name}:bigint' for name in names)}>"
+    with orcstream.blocking.create(path, schema, blooms=names, stripe_bytes=1024, row_index_stride=50) as out:
+        rng = random.Random(1)
+        for _ in range(stripes):
+            rows = [(0, 0, 0), (1 << 40, 1 << 40, 1 << 40)]
+            rows += [(rng.getrandbits(40), rng.getrandbits(40), rng.getrandbits(40)) for _ in range(698)]
+            out.write(rows)
+    literals = range(1 << 39, (1 << 39) + 1000)  # between the bounds of every stripe
+    where = orcstream.col("a").isin(literals) | orcstream.col("b").isin(literals)
+    where |= orcstream.col("c").isin(literals)
+    with (
+        unittest.mock.patch("orcstream.plan.proof.hashes_of", wraps=hashes_of) as hashing,
+        orcstream.blocking.open(path) as file,
+    ):
+        assert len(file.stripes) > stripes // 2
+        assert file.read(where=where).num_rows == 0
+    whole = sum(len(call.args[1]) == len(literals) for call in hashing.call_args_list)
+    assert whole <= 3 * len(names)  # for the file, its stripes, and their groups

@@ -305,9 +305,10 @@ public final class JavaJudge {
       ArrayNode groups = out.putArray("groups");
       if (reader.getRowIndexStride() > 0) {
         boolean hybrid = !reader.writerUsedProlepticGregorian();
+        boolean[] none = new boolean[reader.getSchema().getMaximumId() + 1]; // of bloom filters
         try (RecordReader rows = reader.rows()) {
           for (int stripe = 0; stripe < reader.getStripes().size(); stripe++) {
-            OrcProto.RowIndex[] index = ((RecordReaderImpl) rows).readRowIndex(stripe, null, null).getRowGroupIndex();
+            OrcProto.RowIndex[] index = ((RecordReaderImpl) rows).readRowIndex(stripe, null, none).getRowGroupIndex();
             ArrayNode inStripe = groups.addArray();
             for (int group = 0; group < index[0].getEntryCount(); group++) {
               ColumnStatistics[] found = new ColumnStatistics[index.length];

@@ -38,15 +38,25 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True)
 class Ask:
-    """A question about one column; `literals` is one value, or any number for "in", or two for "between"."""
+    """A question about one column; `literals` is one value, or any number for "in", or two for "between".
+
+    `spelled` is how the user writes the literals, where that is not how `literal_of` does.
+    """
 
     path: tuple[str, ...]
     type_: T
     question: str
     literals: tuple[Any, ...] = ()
+    spelled: tuple[Any, ...] | None = None
+
+    @property
+    def written(self) -> list[Any]:
+        if self.spelled is not None:
+            return list(self.spelled)
+        return [literal_of(self.type_, value) for value in self.literals]
 
     def __repr__(self) -> str:
-        return f"({'.'.join(self.path)} {self.question} {_short(self.literals)})"
+        return f"({'.'.join(self.path)} {self.question} {_short(self.spelled or self.literals)})"
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,7 @@ def build(node: Node, col: Callable[[Any], Any]) -> Any:
         return ~build(node.part, col)
     dotted = any("." in name for name in node.path)
     column = col(node.path if dotted else ".".join(node.path))
-    literals = [literal_of(node.type_, value) for value in node.literals]
+    literals = node.written
     if node.question == "is null":
         return column.is_null()
     if node.question == "in":
@@ -319,7 +329,7 @@ def as_tuples(node: Node) -> list[tuple[str, str, Any]] | None:
         return None if left is None or right is None else left + right
     if not isinstance(node, Ask) or any("." in name for name in node.path):
         return None
-    literals = [literal_of(node.type_, value) for value in node.literals]
+    literals = node.written
     if node.question == "in":
         return [(".".join(node.path), "in", literals)]
     if node.question in COMPARED:

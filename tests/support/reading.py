@@ -88,7 +88,10 @@ def from_python(type_: T, value: Any) -> object:
     if kind == "uniontype":
         return Union(value.tag, from_python(type_.children[value.tag], value.value))
     if isinstance(value, np.datetime64):
-        return int(value.astype("datetime64[D]" if kind == "date" else "datetime64[ns]").astype(np.int64))
+        if kind == "date":
+            return int(value.astype("datetime64[D]").astype(np.int64))
+        # By hand, because numpy's own nanoseconds end in 2262.
+        return int(value.astype(np.int64)) * compare.UNIT_NANOS[np.datetime_data(value.dtype)[0]]
     if kind == "date":
         return int(value.toordinal() - 719_163)
     if kind.startswith("timestamp"):

@@ -121,7 +121,10 @@ def python_value(type_: T, value: Any) -> Any:
         return orcstream.UnionValue(value.tag, python_value(type_.children[value.tag], value.value))
     if kind == "date":
         return np.datetime64(value, "D")
-    return np.datetime64(value, "ns") if kind.startswith("timestamp") else value
+    if kind.startswith("timestamp"):
+        inside = -(1 << 63) < value < 1 << 63
+        return np.datetime64(value, "ns") if inside else np.datetime64(value // 1000, "us")
+    return value
 
 
 def in_file(type_: T, value: Any) -> Any:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import pickle
 from collections.abc import Callable
 from decimal import Decimal
@@ -60,6 +61,9 @@ WRITTEN: list[tuple[Expr, str]] = [
     (~~(col("a") == 1), "col('a') == 1"),
     (col("a") < Decimal("1.50"), "col('a') < Decimal('1.50')"),
     (col("a") < datetime.date(2020, 1, 2), "col('a') < datetime.date(2020, 1, 2)"),
+    (col("a") < math.inf, "col('a') < float('inf')"),
+    (col("a").isin([1.5, -math.inf]), "col('a').isin([1.5, float('-inf')])"),
+    (col("a").isin([math.nan]), "col('a').isin([float('nan')])"),
 ]
 
 
@@ -67,15 +71,15 @@ WRITTEN: list[tuple[Expr, str]] = [
 def test_the_text_is_the_code(expr: Expr, text: str) -> None:
     assert repr(expr) == text
     again = eval(text, {"col": col, "Decimal": Decimal, "datetime": datetime})
-    assert again == expr
-    assert hash(again) == hash(expr)
     copy = pickle.loads(pickle.dumps(expr))
-    assert copy == expr
+    if "nan" not in text:  # which is unequal to itself
+        assert again == copy == expr
+        assert hash(again) == hash(expr)
     assert repr(copy) == text
 
 
 def test_expressions_that_ask_otherwise_differ() -> None:
-    expressions = [expr for expr, _ in WRITTEN[:-3]]
+    expressions = [expr for expr, _ in WRITTEN[:-6]]
     expressions += [col("n") == 1, col("n") == 1.0, col("n") == True]  # noqa: E712
     assert len(set(expressions)) == len({repr(expr) for expr in expressions})
 

@@ -136,6 +136,14 @@ def test_text_must_be_text() -> None:
         Schema.parse(b"int")  # type: ignore[arg-type]  # what the test is about
 
 
+@pytest.mark.parametrize(
+    "text", ["struct<`\ud800`:int>", "array<struct<a:int,`x\udfff`:int>>", "geometry(\ud800)"]
+)
+def test_text_is_what_utf_8_can_hold(text: str) -> None:
+    with pytest.raises(SchemaMismatch, match="surrogate"):
+        Schema.parse(text)
+
+
 def test_depth() -> None:
     def nested(levels: int) -> str:
         return "array<" * (levels - 1) + "int" + ">" * (levels - 1)

@@ -237,11 +237,36 @@ async def test_user_metadata(tmp_path: Path) -> None:
         out.add_user_metadata({"late": "1", "text": "other"})
         with pytest.raises(UsageError):
             out.add_user_metadata({"a": 1})  # type: ignore[dict-item]
+        for half in ({"\ud800": b""}, {"a": "\ud800"}):
+            with pytest.raises(UsageError, match="surrogate"):
+                out.add_user_metadata(half)
     assert pa.orc.ORCFile(tmp_path / "a.orc").metadata == {
         b"text": b"other",
         b"raw": b"\x00\xff",
         b"late": b"1",
     }
+
+
+@pytest.mark.parametrize("data", [[{"\ud800": 1}], {"\ud800": np.arange(3)}], ids=["rows", "numpy"])
+async def test_names_are_what_utf_8_can_hold(tmp_path: Path, data: object) -> None:
+    path = tmp_path / "a.orc"
+    with pytest.raises(UsageError, match="surrogate"):
+        async with orcstream.create(str(path)) as out:
+            await out.write(data)
+    assert not path.exists()
+
+
+async def test_tags_end_with_those_of_arrow(tmp_path: Path) -> None:
+    """A file may have 256 children of a union; one byte of Arrow's tags has a sign."""
+    path = tmp_path / "a.orc"
+    schema = f"struct<u:uniontype<{','.join(['int'] * 129)}>>"
+    last = orcstream.UnionValue(127, 5)
+    async with orcstream.create(str(path), schema) as out:
+        await out.write([{"u": last}])
+        with pytest.raises(UsageError, match="tags up to 127"):
+            await out.write([{"u": orcstream.UnionValue(128, 5)}])
+    async with orcstream.open(str(path)) as file:
+        assert (await file.read()).to_pylist() == [{"u": last}]
 
 
 # --- the same bytes --------------------------------------------------------------------------------
