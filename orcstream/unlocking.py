@@ -8,7 +8,7 @@ cannot be answered now is an error: masked values in place of real ones would go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -200,33 +200,42 @@ class UnlockedFile:
 
     # --- stripes -----------------------------------------------------------------------------------
 
-    def _used(self, *, every: bool) -> list[int]:
-        """The variants that columns are read from, or all."""
-        return list(range(len(self._variants))) if every else sorted(set(self.form.variant_of.values()))
+    @property
+    def all_variants(self) -> Sequence[int]:
+        """Those of every encrypted column, had or not."""
+        return range(len(self._variants))
 
-    async def unlock_stripes(self, stripes: Iterable[StripeInformation], *, every: bool = False) -> None:
+    def variants_of(self, columns: Collection[FileColumn]) -> Sequence[int]:
+        """The variants that some of `columns` are read from."""
+        of = self.form.variant_of
+        return sorted({of[column] for column in columns if column in of})
+
+    async def unlock_stripes(self, stripes: Iterable[StripeInformation], variants: Sequence[int]) -> None:
         """Ask for the keys of stripes that have other ones than the tail: files that were merged.
 
-        Those of `every` variant, which then must all be had; or of those that columns are read from, where
-        `local_keys` says of a stripe whether they are.
+        `local_keys` says of a stripe whether they are had.
         """
-        used = self._used(every=every)
-        if not used:
-            return
-        stripes = list(_with_new_keys(stripes))
-        await self._ring.unlock(
-            (self._keys[index], stripe.encrypted_local_keys[index]) for stripe in stripes for index in used
-        )
-        for stripe in stripes if every else ():
-            self.local_keys(stripe, every=True)
+        if variants:
+            await self._ring.unlock(
+                (self._keys[index], stripe.encrypted_local_keys[index])
+                for stripe in _with_new_keys(stripes)
+                for index in variants
+            )
 
-    def local_keys(self, stripe: StripeInformation, *, every: bool = False) -> Mapping[int, bytes]:
-        """The keys of a stripe, by variant.
+    async def unlock_all(self, stripes: Iterable[StripeInformation]) -> None:
+        """Ask for the keys of every variant in all stripes. Raises what `local_keys` raises."""
+        stripes = list(_with_new_keys(stripes))
+        await self.unlock_stripes(stripes, self.all_variants)
+        for stripe in stripes:
+            self.local_keys(stripe, self.all_variants)
+
+    def local_keys(self, stripe: StripeInformation, variants: Sequence[int]) -> Mapping[int, bytes]:
+        """The keys of a stripe for `variants`.
 
         Raises `KeyUnavailable` for one that was refused, and where the provider did not answer, its error.
         """
         found: dict[int, bytes] = {}
-        for index in self._used(every=every):
+        for index in variants:
             key = self._keys[index]
             local = self._ring.get(key, stripe.encrypted_local_keys[index])
             if local is None:

@@ -93,7 +93,10 @@ class FileForm:
     def of_stripe(
         self, stripe: StripeInformation, footer: StripeFooter, local_keys: Mapping[int, bytes]
     ) -> StripeForm:
-        """The streams to read; `local_keys` has the stripe's key of each variant that is read from."""
+        """The streams to read; `local_keys` has the stripe's keys of variants.
+
+        Without the key of its variant, a column has no streams: it is not to be read.
+        """
         placed = [one for one in stream_ranges(stripe, footer) if not self._has_filters_of_both(one[0])]
         if not self.variant_of:
             clear = [PlacedStream(*one) for one in placed if one[0].variant is None]
@@ -109,6 +112,8 @@ class FileForm:
             if stream.variant == variant:
                 cipher = None
                 if variant is not None:
+                    if variant not in local_keys:
+                        continue
                     stripe_id = stripe.encrypt_stripe_id or 1
                     cipher = stream_cipher(local_keys[variant], stream.column, stream.kind, stripe_id)
                 streams.append(PlacedStream(stream, range_, cipher))

@@ -378,8 +378,9 @@ class OrcFile:
         footer = await self.stripe_footer(stripe)
         file = self._unlocked
         with located(url=self.url):
-            await file.unlock_stripes([information])
-            form = file.form.of_stripe(information, footer, file.local_keys(information))
+            variants = file.variants_of(file.form.variant_of)
+            await file.unlock_stripes([information], variants)
+            form = file.form.of_stripe(information, footer, file.local_keys(information, variants))
         wanted = [
             stream for stream in form.streams if stream.kind is StreamKind.ROW_INDEX and stream.range.length
         ]

@@ -262,6 +262,7 @@ class StripeStarter:
         self._columns = {type_.column_id for type_ in types}
         if pruner is not None:
             self._columns |= pruner.columns
+        self._variants = file.variants_of(self._columns)
         self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in types)
         self._hybrid = times.hybrid(tail)
         self._parsed: dict[int, tuple[StripeFooter, StripeForm]] = {}
@@ -269,7 +270,7 @@ class StripeStarter:
 
     async def unlock(self, works: Sequence[StripeWork]) -> None:
         """Ask for the keys of stripes; what is not had is told by the stripe that needs it."""
-        await self._file.unlock_stripes(work.information for work in works)
+        await self._file.unlock_stripes((work.information for work in works), self._variants)
 
     def index_ranges(self, work: StripeWork, footer: memoryview) -> list[ByteRange]:
         """The index streams that lead to rows of the columns that are read, or tell which rows to read."""
@@ -281,7 +282,8 @@ class StripeStarter:
     def _parse(self, work: StripeWork, data: memoryview) -> tuple[StripeFooter, StripeForm]:
         stripe = work.information
         footer = parse_footer(self._tail, stripe, data)
-        return footer, self._file.form.of_stripe(stripe, footer, self._file.local_keys(stripe))
+        keys = self._file.local_keys(stripe, self._variants)
+        return footer, self._file.form.of_stripe(stripe, footer, keys)
 
     def _index_streams(self, footer: StripeFooter, form: StripeForm) -> list[PlacedStream]:
         return [

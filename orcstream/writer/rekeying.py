@@ -51,7 +51,7 @@ class Rekeying:
         """A file with all that it hides; without `keys`, as it stands in the clear."""
         file = await UnlockedFile.unlocked(tail, KeyRing(self.keys, required=self.keys is not None))
         if self.renews:
-            await file.unlock_stripes(tail.footer.stripes, every=True)
+            await file.unlock_all(tail.footer.stripes)
         return file
 
     async def draw(self, variants: VariantMerger) -> FileKeys:
@@ -136,7 +136,7 @@ class SecretStripes:
             found = plan_rekeying(
                 stripe,
                 parse_footer(self._file.tail, stripe, buffer.view(wanted)),
-                self._file.local_keys(stripe, every=True),
+                self._file.local_keys(stripe, self._file.all_variants),
                 new_keys,
                 self._first + stripe.index + 1,
             )

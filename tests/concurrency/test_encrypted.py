@@ -394,6 +394,33 @@ async def test_a_stripe_whose_key_is_not_had(stripe: int, variant: int, error: E
     await left.check()
 
 
+@pytest.mark.parametrize(("column", "other"), [("a", "s"), ("s", "a")])
+async def test_keys_of_other_columns_are_not_asked_for(column: str, other: str) -> None:
+    """Of stripes; whether a column is open at all is told by the keys of the tail."""
+    locked = Locked(DATA)
+    place = ["a", "s"].index(column)
+    (variant,) = [index for index, one in enumerate(locked.variants) if one.root == 2 - place]
+    streams = [one for stripe in locked.stripes for one in stripe.streams if one.variant == variant]
+    keys = ProbeKeys()
+
+    def refuse(number: int) -> None:
+        if number >= 2 and keys.asked[number] in {one.encrypted_key for one in streams}:
+            raise KeyUnavailable("no")
+
+    keys.on_call = refuse
+    async with opened(probe(DATA, COST), keys=keys, require_keys=True) as file:
+        assert len(keys.asked) == 2
+        rows: list[Row] = []
+        await read_rows(file, rows, columns=[column])
+        assert rows == [(row[place],) for row in ROWS]
+        assert len(keys.asked) <= 2 + STRIPES
+        wanted = ROWS[70][place]
+        found = await file.read(columns=[column], where=col(column) == wanted)
+        assert found.to_pylist() == [{column: wanted}]
+        with pytest.raises(KeyUnavailable):
+            await file.read(columns=[column], where=~col(other).is_null())
+
+
 async def test_a_store_that_is_down_is_not_asked_for_each_of_many_keys() -> None:
     keys = ProbeKeys()
     async with opened(probe(await anyio.to_thread.run_sync(joined), COST), keys=keys) as file:
