@@ -18,6 +18,7 @@ from orcstream.codec.metadata import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import ColumnNotFound, UsageError, located
+from orcstream.io.threads import run_in_thread
 from orcstream.plan.messages import parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail
@@ -395,10 +396,12 @@ class OrcFile:
         """Column statistics of each stripe, as far as the file has them."""
         file = self._unlocked
         with located(url=self.url):
-            if file.held_statistics is not None:
-                return file.stripe_statistics(memoryview(file.held_statistics))
-            (buffer,) = await self._fetch([file.statistics_range])
-            return file.stripe_statistics(buffer.view(buffer.range))
+            held = file.held_statistics
+            if held is None:
+                (buffer,) = await self._fetch([file.statistics_range])
+                held = bytes(buffer.view(buffer.range))
+            # There may be millions.
+            return await run_in_thread(lambda: file.stripe_statistics(memoryview(held)))
 
     # --- life time ---------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ __all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where
 DEFAULT_BATCH_ROWS = 1 << 16
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
+# Parsing one takes about a microsecond.
+_MANY_STATISTICS = 1 << 14
 _MS_NS = 10**6
 
 Columns = Sequence[str | tuple[str, ...]]
@@ -177,6 +179,7 @@ class ReadPlanner:
             schema=schema,
             works=lambda statistics: self._works(rows, pruner, pruned, statistics),
             statistics_range=self._statistics_range(pruner),
+            takes_long=pruner is not None and self._statistics_count > _MANY_STATISTICS,
             pipeline=pipeline(output, None) if late else pipeline(columns.decoded, pruner),
             shaper=shaper,
             pruned=pruned,
@@ -281,6 +284,12 @@ class ReadPlanner:
         if not pruner.file_matches:
             return None
         return file.statistics_range if file.statistics_range.length else None
+
+    @property
+    def _statistics_count(self) -> int:
+        """Those of stripes, of all columns."""
+        footer = self._tail.footer
+        return len(footer.stripes) * footer.schema.column_count
 
     def _works(
         self, rows: Rows | None, pruner: Pruner | None, pruned: PrunedRows, statistics: memoryview | None

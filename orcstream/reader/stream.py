@@ -82,8 +82,8 @@ class ReadingPlan:
     """All that a stream is to read, and how.
 
     `works` answers the stripes to read, given the bytes of `statistics_range` where that is not None: the
-    statistics of stripes, which did not come with the tail and may spare reading some. `late` is there where
-    the columns of the predicate come first.
+    statistics of stripes, which did not come with the tail and may spare reading some; it `takes_long` where
+    there are many of them. `late` is there where the columns of the predicate come first.
     """
 
     source: ByteSource
@@ -91,6 +91,7 @@ class ReadingPlan:
     schema: BatchSchema
     works: Callable[[memoryview | None], Sequence[StripeWork]]
     statistics_range: ByteRange | None
+    takes_long: bool
     pipeline: PipelineOptions
     shaper: Shaper
     pruned: PrunedRows
@@ -159,11 +160,12 @@ class Reading:
             self._late.start(tasks, scheduler, works, verify, limiter)
 
     async def _works(self, scheduler: FetchScheduler) -> Sequence[StripeWork]:
-        wanted = self.plan.statistics_range
-        if wanted is None:
-            return self.plan.works(None)
-        data = await scheduler.submit(wanted, 0).wait()
-        await self.plan.source.verify()
+        wanted, data = self.plan.statistics_range, None
+        if wanted is not None:
+            data = await scheduler.submit(wanted, 0).wait()
+            await self.plan.source.verify()
+        if self.plan.takes_long:  # other tasks of the loop would wait
+            return await run_in_thread(lambda: self.plan.works(data))
         return self.plan.works(data)
 
     # --- the consumer's side -----------------------------------------------------------------------

@@ -16,11 +16,12 @@ from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression
 from orcstream.codec.structure import StreamKind
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
-from orcstream.reader import session
+from orcstream.reader import planning, session
 from orcstream.reader.budget import Lease, MemoryBudget
 from orcstream.reader.decoding import DecodeQueue
 from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.fetching import StripeWork, windows_of
+from orcstream.reader.pruning import Pruner
 from orcstream.reader.runs import RowSizes, StreamPiece, StripeRun
 from orcstream.reader.stripes import FileTimes, StripeStarter
 from orcstream.unlocking import KeyRing, UnlockedFile
@@ -293,6 +294,24 @@ def deliver_all(queue: DecodeQueue) -> list[tuple[int, int]]:
 
 def arrive(queue: DecodeQueue, piece: StreamPiece, data: memoryview) -> None:
     queue.arrive(piece, [data[piece.range.start : piece.range.stop]], None)
+
+
+@pytest.mark.parametrize("many", [True, False])
+async def test_where_statistics_of_stripes_are_looked_at(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a thread where there are many: they would keep the loop for a microsecond each."""
+    looked: list[bool] = []
+    stripes = Pruner.stripes
+
+    def look(pruner: Pruner, statistics: Any) -> Any:
+        looked.append(threading.current_thread() is threading.main_thread())
+        return stripes(pruner, statistics)
+
+    monkeypatch.setattr(Pruner, "stripes", look)
+    monkeypatch.setattr(planning, "_MANY_STATISTICS", 1 if many else 1 << 14)
+    async with orcstream.open(DATA) as file:
+        rows = await file.read(where=~orcstream.col(file.schema.root.field_names[0]).is_null())
+        assert rows.num_rows == file.row_count
+    assert looked == [not many]
 
 
 async def test_memory_left_behind_goes_back_when_nothing_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
