@@ -4,7 +4,7 @@
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 # Tests wait for servers as often as they compute; those of one file share what they start.
-WORKERS ?= 2
+WORKERS ?= 3
 
 VENV := .venv
 PY := $(VENV)/bin/python

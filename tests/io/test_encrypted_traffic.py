@@ -102,7 +102,10 @@ async def test_encrypted_statistics_come_with_the_others() -> None:
     assert (await traffic(tail, CountedKeys(), columns=["a"], where=col("d") > 5))[-1] == "3 hops, 4 requests"
 
 
-async def test_keys_of_stripes_are_asked_for_while_footers_are_on_their_way() -> None:
+@pytest.mark.parametrize(("columns", "variant_count"), [(["d"], 1), (None, 2)])
+async def test_keys_of_stripes_are_asked_for_while_footers_are_on_their_way(
+    columns: list[str] | None, variant_count: int
+) -> None:
     footer, _ = await tail_bytes_of()
     source = record(DATA, cost_of(tail_bytes=footer))
     under_way: list[int] = []
@@ -110,8 +113,8 @@ async def test_keys_of_stripes_are_asked_for_while_footers_are_on_their_way() ->
     keys.on_call = lambda _: under_way.append(source.under_way)
     async with opened(source, keys=keys) as file:
         assert under_way == [0, 0], "those of the tail, once that is known"
-        await file.read(columns=["d"])
-    assert under_way[2:] == [2] * 4
+        await file.read(columns=columns)
+    assert under_way[2:] == [2] * 2 * variant_count
     assert source.hop_count == 3
 
 
