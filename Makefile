@@ -48,7 +48,8 @@ $(VENV)/.installed: pyproject.toml setup.py $(VENV)/.groups
 	@touch $@
 
 $(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
-	$(PY) setup.py --quiet build_ext --inplace
+	@test -z "$$(find $(KERNELS) setup.py -newer $(VENV)/.installed)" || { \
+		echo "$(PY) setup.py --quiet build_ext --inplace"; $(PY) setup.py --quiet build_ext --inplace; }
 	@touch $@
 
 # pytest runs last, so its closing line is the last line printed.
