@@ -4,7 +4,7 @@
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 # Tests wait for servers as often as they compute; those of one file share what they start.
-WORKERS ?= 3
+WORKERS ?= 2
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -52,7 +52,8 @@ $(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
 		echo "$(PY) setup.py --quiet build_ext --inplace"; $(PY) setup.py --quiet build_ext --inplace; }
 	@touch $@
 
-# pytest runs last, so its closing line is the last line printed.
+# pytest runs last, so its closing line is the last line printed. Files in their order: those of few and long tests
+# would come last otherwise, when there is nothing left to run beside them.
 test: venv some-servers ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
@@ -60,7 +61,7 @@ test: venv some-servers ## lint, types and all tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What cannot be had is named here; the tests that need it then say that they did not run.
 some-servers:

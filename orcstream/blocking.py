@@ -124,11 +124,16 @@ class _LoopThread:
 
     async def _live(self) -> None:
         await self._ending.wait()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=_STOP_TIMEOUT_S)
+        stop_s = self._loop.time() + _STOP_TIMEOUT_S
+        # What is cancelled may begin something else.
+        while (left := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < stop_s:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=max(0.0, stop_s - self._loop.time()))
+
+    def _begin(self, call: _Call[Any]) -> None:
+        if not self._ending.is_set():  # else it is told when the loop has ended
+            call.begin()
 
     def _end_with_program(self) -> None:
         threading.main_thread().join()
@@ -147,7 +152,7 @@ class _LoopThread:
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
         try:
-            self._loop.call_soon_threadsafe(call.begin)
+            self._loop.call_soon_threadsafe(self._begin, call)
         except RuntimeError:
             raise UsageError("the program is ending") from None
         try:
@@ -181,6 +186,8 @@ class _Call(Generic[T]):
             result = await self._work()
         except asyncio.CancelledError:
             self._future.set_exception(UsageError("the call was cancelled"))
+            raise
+        except GeneratorExit:  # the loop has ended without it, and has told the caller
             raise
         except BaseException as error:  # noqa: BLE001 - raised to the caller, whatever it is
             self._future.set_exception(error)
