@@ -28,7 +28,7 @@ from orcstream.reader.file import OrcFile
 from orcstream.writer import merge as merging
 from tests.support import seeds
 from tests.support.encrypting import SECRETS, CountedKeys, ProbeKeys, written
-from tests.support.read_sources import Leftovers, ProbeSource, cost_of, opened, probe
+from tests.support.read_sources import Leftovers, ProbeSource, cost_of, ended_before, opened, probe
 from tests.support.reference.encryption import Locked
 
 SCHEMA = "struct<a:int,s:string>"
@@ -77,19 +77,6 @@ async def turns_of(attempt: Callable[[int], Awaitable[bool]], least: int) -> Non
     assert turn >= least
 
 
-async def cancel_after(turn: int, work: Awaitable[None]) -> bool:
-    """Run until some turn of the loop; answers whether it was done before."""
-    task = asyncio.ensure_future(work)
-    for _ in range(turn):
-        await anyio.lowlevel.checkpoint()
-    if not task.cancel():
-        await task
-        return True
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    return False
-
-
 async def open_and_read(source: ProbeSource, keys: ProbeKeys, into: list[Row]) -> None:
     async with opened(source, keys=keys, require_keys=True) as file:
         await read_rows(file, into)
@@ -126,7 +113,7 @@ async def test_a_read_after_every_turn(name: str) -> None:
     async def attempt(turn: int) -> bool:
         source, keys, rows = probe(DATA, COST), ProbeKeys(), list[Row]()
         left = Leftovers(source)
-        done = await cancel_after(turn, read(source, keys, rows))
+        done = await ended_before(asyncio.ensure_future(read(source, keys, rows)), turn)
         assert keys.open_count == 0
         await left.check(file_closed=turn > 0)  # a task that never ran has opened nothing
         assert rows == (wanted if done else wanted[: len(rows)])
@@ -175,7 +162,7 @@ async def test_a_merge_after_every_turn(tmp_path: Path, monkeypatch: pytest.Monk
                 files, target, keys=keys, rekey=True, io_options={"part_bytes": 400, "retries": 0}
             )
 
-        done = await cancel_after(turn, merge())
+        done = await ended_before(asyncio.ensure_future(merge()), turn)
         await left.check()
         assert keys.open_count == leased_clients() == 0
         assert all(source.open_count == 0 and source.close_count >= 1 for source in sources)
@@ -204,7 +191,7 @@ async def test_a_writer_after_every_turn(tmp_path: Path, *, growing: bool) -> No
         keys, left = ProbeKeys(), Leftovers()
         for one in tmp_path.iterdir():
             one.unlink()
-        done = await cancel_after(turn, write(keys))
+        done = await ended_before(asyncio.ensure_future(write(keys)), turn)
         await left.check()
         assert keys.open_count == 0
         assert len({local.encrypted for local in keys.drawn}) == len(keys.drawn) <= 2
@@ -493,7 +480,7 @@ async def test_following_is_cancelled_while_it_asks(tmp_path: Path) -> None:
                 async with orcstream.open(path, follow=True, poll_s=0.01, keys=keys) as file:
                     assert rows_in(await anext(file.batches())) == rows_of(0)
 
-            done = await cancel_after(turn, follow())
+            done = await ended_before(asyncio.ensure_future(follow()), turn)
             assert keys.open_count == 0
             await left.check()
             return done
