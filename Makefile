@@ -23,8 +23,10 @@ KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Where it is set, each program that a test starts compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test some-servers check check-wheel demo proto fuzz servers bench format clean
+.PHONY: help venv test lint some-servers check check-wheel demo proto fuzz servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -52,16 +54,20 @@ $(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
 		echo "$(PY) setup.py --quiet build_ext --inplace"; $(PY) setup.py --quiet build_ext --inplace; }
 	@touch $@
 
-# pytest runs last, so its closing line is the last line printed. Files in their order: those of few and long tests
-# would come last otherwise, when there is nothing left to run beside them.
-test: venv some-servers ## lint, types and all tests
+# Servers are fetched and built while packages are installed. pytest runs last, so its closing line is the last line
+# printed. Files in their order: those of few and long tests would come last otherwise, when there is nothing left to
+# run beside them.
+test: ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
+	@$(MAKE) --jobs=2 --output-sync venv some-servers lint
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+lint: venv ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What cannot be had is named here; the tests that need it then say that they did not run.
 some-servers:

@@ -59,15 +59,19 @@ class Timing:
         return f"{self.wall_s:.3f} s ({self.cpu_s:.3f} CPU)"
 
 
-def interleave(rounds: int, **measured: Callable[[], object]) -> dict[str, Timing]:
+def interleave(
+    rounds: int, *, before: Callable[[], object] = lambda: None, **measured: Callable[[], object]
+) -> dict[str, Timing]:
     """Each thing once a round, in turns, so that a disturbance strikes all; answers medians.
 
-    CPU seconds are this process's, all its threads. One round before the first is not counted.
+    CPU seconds are this process's, all its threads. One round before the first is not counted, nor is what
+    `before` does before each thing.
     """
     walls: dict[str, list[float]] = {name: [] for name in measured}
     cpus: dict[str, list[float]] = {name: [] for name in measured}
     for round_ in range(rounds + 1):
         for name, action in measured.items():
+            before()
             wall, cpu = time.perf_counter(), time.process_time()
             result = action()
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

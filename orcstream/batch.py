@@ -19,9 +19,10 @@ from typing import Any, NoReturn, overload
 
 import numpy as np
 
-from orcstream.batch_values import AnyArray, UnionValue, empty_vector, has_duplicates, to_numpy, to_pylist
+from orcstream.batch_values import UnionValue, has_duplicates, to_numpy, to_pylist
 from orcstream.codec._arrow_c import count_nulls, export_array, export_schema, export_stream
-from orcstream.codec.column import Field, Vector
+from orcstream.codec.arrays import Array
+from orcstream.codec.column import Field, Vector, nulls_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema import FileColumn, Kind, Schema, Type
 
@@ -106,7 +107,7 @@ class Column:
         _refuse_null_keys(self._field, self._vector, self._field.name)
         return export_array(self._field, self._vector)
 
-    def to_numpy(self) -> AnyArray:
+    def to_numpy(self) -> Array:
         """The values as an array; see `Batch.to_numpy`."""
         return to_numpy(self._field, self._vector)
 
@@ -179,10 +180,10 @@ class Batch:
         return export_array(self._schema.root, _root_vector(self._schema, self))
 
     @overload
-    def to_numpy(self) -> dict[str, AnyArray]: ...
+    def to_numpy(self) -> dict[str, Array]: ...
     @overload
-    def to_numpy(self, column: str | int) -> AnyArray: ...
-    def to_numpy(self, column: str | int | None = None) -> dict[str, AnyArray] | AnyArray:
+    def to_numpy(self, column: str | int) -> Array: ...
+    def to_numpy(self, column: str | int | None = None) -> dict[str, Array] | Array:
         """One array for each column by name, or the one of `column`.
 
         Numbers and timestamps are read-only views of the batch's memory; booleans and dates are converted;
@@ -271,25 +272,25 @@ class ReadResult:
         return stream_capsule(self._schema, lambda: next(batches, None))
 
     @overload
-    def to_numpy(self) -> dict[str, AnyArray]: ...
+    def to_numpy(self) -> dict[str, Array]: ...
     @overload
-    def to_numpy(self, column: str | int) -> AnyArray: ...
-    def to_numpy(self, column: str | int | None = None) -> dict[str, AnyArray] | AnyArray:
+    def to_numpy(self, column: str | int) -> Array: ...
+    def to_numpy(self, column: str | int | None = None) -> dict[str, Array] | Array:
         """As `Batch.to_numpy`; the arrays of several batches are joined, which copies."""
         if column is not None:
             return self._joined(self._schema.position(column))
         _refuse_duplicates(self._schema)
         return {name: self._joined(index) for index, name in enumerate(self._schema.names)}
 
-    def _joined(self, index: int) -> AnyArray:
+    def _joined(self, index: int) -> Array:
         arrays = [batch.column(index).to_numpy() for batch in self._batches]
         if not arrays:
             field = self._schema.fields[index]
-            return to_numpy(field, empty_vector(field))
+            return to_numpy(field, nulls_of(field, 0))
         if len(arrays) == 1:
             return arrays[0]
         masked = any(isinstance(array, np.ma.MaskedArray) for array in arrays)
-        concatenate: Callable[[list[AnyArray]], AnyArray] = np.ma.concatenate if masked else np.concatenate
+        concatenate: Callable[[list[Array]], Array] = np.ma.concatenate if masked else np.concatenate
         return concatenate(arrays)
 
     def to_pylist(self) -> list[Any]:

@@ -14,14 +14,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from orcstream.codec.arrays import Array, Mask, bits_of, items_of, offsets_of, validity_bits, window, words_of
 from orcstream.codec.column import Field, Vector
 from orcstream.errors import Unsupported
 
-__all__ = ["UnionValue", "empty_vector", "has_duplicates", "to_numpy", "to_pylist"]
-
-AnyArray = NDArray[Any]
+__all__ = ["UnionValue", "has_duplicates", "to_numpy", "to_pylist"]
 
 
 class UnionValue(NamedTuple):
@@ -52,7 +50,7 @@ def to_pylist(field: Field, vector: Vector) -> list[Any]:
     if field.dictionary is not None and vector.dictionary is not None:
         entries = to_pylist(field.dictionary, vector.dictionary)
         # A null's index may be anything.
-        return [None if i is None else entries[i] for i in _nulled(_numbers("i", vector).tolist(), vector)]
+        return [None if i is None else entries[i] for i in _nulled(items_of(vector, "i4").tolist(), vector)]
     kind = field.format
     if kind.startswith("+ud:"):
         return _unions(field, vector)
@@ -63,7 +61,7 @@ def to_pylist(field: Field, vector: Vector) -> list[Any]:
     elif kind in ("u", "z"):
         values = _texts(kind, vector)
     elif kind == "b":
-        values = _bits(vector.buffers[1], vector).tolist()
+        values = bits_of(vector).tolist()
     elif kind == "tdD":
         values = _dates(vector)
     elif kind.startswith("ts"):
@@ -71,11 +69,11 @@ def to_pylist(field: Field, vector: Vector) -> list[Any]:
     elif kind.startswith("d:"):
         values = _decimals(kind, vector)
     else:
-        values = _numbers(kind, vector).tolist()
+        values = items_of(vector, _DTYPES[kind]).tolist()
     return _nulled(values, vector)
 
 
-def to_numpy(field: Field, vector: Vector) -> AnyArray:
+def to_numpy(field: Field, vector: Vector) -> Array:
     """The values as one array.
 
     Numbers and timestamps (`datetime64` of the column's unit) are read-only views of the vector's memory;
@@ -83,36 +81,21 @@ def to_numpy(field: Field, vector: Vector) -> AnyArray:
     `numpy.ma.MaskedArray`. All other types come as arrays of the objects of `to_pylist`.
     """
     kind = field.format
-    array: AnyArray
+    array: Array
     if field.dictionary is not None:
         return _objects(to_pylist(field, vector))
     if kind in _DTYPES:
-        array = _numbers(kind, vector)
+        array = _shared(items_of(vector, _DTYPES[kind]))
     elif kind == "b":
-        array = _bits(vector.buffers[1], vector)
+        array = bits_of(vector)
     elif kind == "tdD":
-        array = _numbers("i", vector).astype("i8").view("M8[D]")
+        array = items_of(vector, "i4").astype("i8").view("M8[D]")
     elif kind.startswith("ts"):
-        array = _numbers("l", vector).view(f"M8[{_UNITS[kind[2]]}]")
+        array = _shared(items_of(vector, "i8")).view(f"M8[{_UNITS[kind[2]]}]")
     else:
         return _objects(to_pylist(field, vector))
     valid = _validity(vector)
     return array if valid is None else np.ma.MaskedArray(array, mask=~valid)
-
-
-def empty_vector(field: Field) -> Vector:
-    """A vector of no values."""
-    buffers: tuple[bytes | None, ...]
-    if field.format.startswith("+ud:"):
-        buffers = (b"", b"")
-    elif field.format == "+s":
-        buffers = (None,)
-    elif field.format in ("u", "z"):
-        buffers = (None, b"", b"")
-    else:
-        buffers = (None, b"")
-    dictionary = None if field.dictionary is None else empty_vector(field.dictionary)
-    return Vector(0, buffers, 0, 0, tuple(map(empty_vector, field.children)), dictionary)
 
 
 def has_duplicates(fields: tuple[Field, ...]) -> bool:
@@ -123,34 +106,15 @@ def has_duplicates(fields: tuple[Field, ...]) -> bool:
 # --- parts of a vector ----------------------------------------------------------------------------
 
 
-def _numbers(kind: str, vector: Vector) -> AnyArray:
-    return _window(vector.buffers[1], _DTYPES[kind], vector.offset, vector.length)
-
-
-def _window(buffer: Any, dtype: str, start: int, length: int) -> AnyArray:
-    """Values of a buffer, read-only: batches share their memory with each other."""
-    if not length:
-        return np.empty(0, dtype)
-    array: AnyArray = np.frombuffer(buffer, dtype, length, start * np.dtype(dtype).itemsize)
-    array.flags.writeable = False
+def _shared(array: Array) -> Array:
+    array.flags.writeable = False  # batches share their memory with each other
     return array
 
 
-def _bits(buffer: Any, vector: Vector) -> NDArray[np.bool_]:
-    if not vector.length:
-        return np.empty(0, np.bool_)
-    start = vector.offset // 8
-    count = (vector.offset + vector.length + 7) // 8 - start
-    bits = np.unpackbits(_window(buffer, "u1", start, count), bitorder="little")
-    return bits[vector.offset % 8 :][: vector.length].view(np.bool_)
-
-
-def _validity(vector: Vector) -> NDArray[np.bool_] | None:
+def _validity(vector: Vector) -> Mask | None:
     """True where a value is; None when no value is null. Not for unions."""
-    if vector.buffers[0] is None or vector.null_count == 0:
-        return None
-    valid = _bits(vector.buffers[0], vector)
-    return None if valid.all() else valid
+    valid = validity_bits(vector)
+    return None if valid is None or valid.all() else valid
 
 
 def _nulled(values: list[Any], vector: Vector) -> list[Any]:
@@ -160,14 +124,7 @@ def _nulled(values: list[Any], vector: Vector) -> list[Any]:
     return [value if ok else None for value, ok in zip(values, valid.tolist(), strict=True)]
 
 
-def _offsets(vector: Vector) -> list[int]:
-    if not vector.length:
-        return [0]
-    offsets: list[int] = _window(vector.buffers[1], "i4", vector.offset, vector.length + 1).tolist()
-    return offsets
-
-
-def _objects(values: list[Any]) -> AnyArray:
+def _objects(values: list[Any]) -> Array:
     # Not np.array: it would make two dimensions of lists of equal lengths.
     return np.fromiter(values, dtype=object, count=len(values))
 
@@ -176,9 +133,9 @@ def _objects(values: list[Any]) -> AnyArray:
 
 
 def _texts(kind: str, vector: Vector) -> list[Any]:
-    offsets = _offsets(vector)
+    offsets = offsets_of(vector).tolist()
     first = offsets[0]
-    data = _window(vector.buffers[2], "u1", first, offsets[-1] - first).tobytes()
+    data = window(vector.buffers[2], "u1", first, offsets[-1] - first).tobytes()
     spans = [(start - first, stop - first) for start, stop in pairwise(offsets)]
     if kind == "z":
         return [data[start:stop] for start, stop in spans]
@@ -189,7 +146,7 @@ def _texts(kind: str, vector: Vector) -> list[Any]:
 
 
 def _dates(vector: Vector) -> list[Any]:
-    days = _numbers("i", vector).astype("i8")
+    days = items_of(vector, "i4").astype("i8")
     fits = (days >= _FIRST_DAY) & (days <= _LAST_DAY)
     dates: list[datetime.date] = np.where(fits, days, 0).view("M8[D]").tolist()
     return _exact(dates, fits, days.view("M8[D]"))
@@ -197,7 +154,7 @@ def _dates(vector: Vector) -> list[Any]:
 
 def _timestamps(kind: str, vector: Vector) -> list[Any]:
     unit = _UNITS[kind[2]]
-    ticks = _numbers("l", vector)
+    ticks = items_of(vector, "i8")
     if unit == "ns":
         micros = ticks // 1000
         fits = micros * 1000 == ticks
@@ -211,7 +168,7 @@ def _timestamps(kind: str, vector: Vector) -> list[Any]:
     return _exact(times, fits, ticks.view(f"M8[{unit}]"))
 
 
-def _exact(values: list[Any], fits: NDArray[np.bool_], originals: AnyArray) -> list[Any]:
+def _exact(values: list[Any], fits: Mask, originals: Array) -> list[Any]:
     """`values`, with the original where the value does not fit its Python type."""
     for index in np.flatnonzero(~fits).tolist():
         values[index] = originals[index]
@@ -220,7 +177,7 @@ def _exact(values: list[Any], fits: NDArray[np.bool_], originals: AnyArray) -> l
 
 def _decimals(kind: str, vector: Vector) -> list[Any]:
     exponent = -int(kind.split(",")[1])
-    words = _window(vector.buffers[1], "i8", 2 * vector.offset, 2 * vector.length)
+    words = words_of(vector)
     low, high = words[0::2], words[1::2]
     numbers: list[int] = low.tolist()
     if not np.array_equal(high, low >> 63):
@@ -231,7 +188,7 @@ def _decimals(kind: str, vector: Vector) -> list[Any]:
 
 
 def _lists(field: Field, vector: Vector) -> list[Any]:
-    offsets = _offsets(vector)
+    offsets = offsets_of(vector).tolist()
     first = offsets[0]
     child = vector.children[0].slice(first, offsets[-1])
     item = field.children[0]
@@ -265,8 +222,8 @@ def _columns(field: Field, vector: Vector) -> list[list[Any]]:
 
 
 def _unions(field: Field, vector: Vector) -> list[Any]:
-    tags = _window(vector.buffers[0], "u1", vector.offset, vector.length)
-    offsets = _window(vector.buffers[1], "i4", vector.offset, vector.length)
+    tags = window(vector.buffers[0], "u1", vector.offset, vector.length)
+    offsets = items_of(vector, "i4")
     values = np.empty(vector.length, dtype=object)
     for tag, (child, column) in enumerate(zip(field.children, vector.children, strict=True)):
         rows = tags == tag

@@ -562,7 +562,7 @@ async def _merge(options: argparse.Namespace) -> None:
     _write(
         [
             f"{result.url}: {result.row_count:,} rows in {result.stripe_count:,} stripes of "
-            f"{len(result.files):,} files, {result.byte_count:,} bytes"
+            f"{len(result.files):,} files, {result.length:,} bytes"
         ]
     )
 

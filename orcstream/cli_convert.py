@@ -314,7 +314,7 @@ async def _reading_orc(
         total = file.tail.file_length if whole and options.schema is None else None
         yield _Reading(
             stream.schema,
-            file.compression.name.lower(),
+            str(file.compression),
             lambda: anext(stream, None),
             lambda: (stream.stats.bytes_read, total),
             file.user_metadata,

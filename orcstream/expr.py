@@ -272,6 +272,8 @@ def from_filters(filters: Sequence[Any]) -> Expr:
     given: object = filters
     if not isinstance(given, Sequence) or isinstance(given, str | bytes) or not given:
         raise UsageError(f"filters are a list of tuples, or of lists of them, and not empty: {_shown(given)}")
+    if isinstance(given, tuple) and isinstance(given[0], str):
+        raise UsageError(f"filters are a list of tuples: write [{given!r:.80}]")
     if all(isinstance(part, list) for part in given):
         return _joined(Any_, *(_all_of(part) for part in given))
     return _all_of(given)

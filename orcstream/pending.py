@@ -6,15 +6,42 @@ what is waited for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 __all__ = ["Pending"]
 
 
-class Pending:
+T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
+
+
+class Pending(ABC, Generic[T]):
     """Awaited or entered by whoever made it; `made_by` is the function that did."""
 
     made_by: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._made: T | None = None
+
+    @abstractmethod
+    async def _make(self) -> T:
+        """What is waited for."""
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> T:
+        self._made = await self._make()
+        return self._made
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._made is not None:
+            await self._made.__aexit__(kind, error, trace)
 
     def __repr__(self) -> str:
         return f"<{self._not_yet}>"

@@ -1,10 +1,10 @@
-"""The type tree of a file: column ids, the text form, and selection of columns by name.
+"""The type tree of a file: column ids, how it is printed, and selection of columns by name.
 
-Knows ORC's types, their pre-order numbering and their text form (Hive's, as ORC Java prints it). Must not
-know protobuf, Arrow or any byte of a file: a tree that comes from a file is checked in `codec.metadata`.
-Contract: every `Type` is a well-formed tree of at most `MAX_DEPTH` levels, so code above may recurse over
-it. A *projected* tree is the same class with fewer struct children, in the order asked; its column ids
-stay the file's. Specification: "Type Information".
+Knows ORC's types, their pre-order numbering and their text form, which `schema_text` parses. Must not know
+protobuf, Arrow or any byte of a file: a tree that comes from a file is checked in `codec.metadata`. Contract:
+every `Type` is a well-formed tree of at most `MAX_DEPTH` levels, so code above may recurse over it. A
+*projected* tree is the same class with fewer struct children, in the order asked; its column ids stay the
+file's. Specification: "Type Information".
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NewType, NoReturn, cast
 
-from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
+from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
 
 __all__ = [
     "DEFAULT_CRS",
     "EDGE_ALGORITHMS",
+    "FLOATS",
+    "INTEGERS",
+    "KIND_WORDS",
     "MAX_DEPTH",
+    "TEXTS",
+    "TIMES",
     "FileColumn",
     "Kind",
     "Schema",
@@ -63,7 +68,11 @@ class Kind(enum.IntEnum):
     GEOGRAPHY = 20
 
 
-_WORDS = {
+INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
+FLOATS = frozenset((Kind.FLOAT, Kind.DOUBLE))
+TEXTS = frozenset((Kind.STRING, Kind.CHAR, Kind.VARCHAR))
+TIMES = frozenset((Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT))
+KIND_WORDS = {
     Kind.BOOLEAN: "boolean",
     Kind.BYTE: "tinyint",
     Kind.SHORT: "smallint",
@@ -86,38 +95,12 @@ _WORDS = {
     Kind.GEOMETRY: "geometry",
     Kind.GEOGRAPHY: "geography",
 }
-_KINDS = {word: kind for kind, word in _WORDS.items()}
-# Words of other systems, only to say what ORC calls it.
-_FOREIGN_WORDS = {
-    "bool": "boolean",
-    "byte": "tinyint",
-    "int8": "tinyint",
-    "short": "smallint",
-    "int16": "smallint",
-    "integer": "int",
-    "int32": "int",
-    "long": "bigint",
-    "int64": "bigint",
-    "float32": "float",
-    "float64": "double",
-    "str": "string",
-    "utf8": "string",
-    "bytes": "binary",
-    "list": "array",
-    "union": "uniontype",
-    "numeric": "decimal",
-    "timestamp_instant": "timestamp with local time zone",
-    "timestamptz": "timestamp with local time zone",
-}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 # What a file means that does not say: longitude and latitude on WGS 84, edges on the sphere.
 DEFAULT_CRS = "OGC:CRS84"
 EDGE_ALGORITHMS = ("SPHERICAL", "VINCENTY", "THOMAS", "ANDOYER", "KARNEY")
 # What ORC C++ gives decimals of Hive 0.11 (`forcedScaleOnHive11Decimal`).
 _UNDECLARED_SCALE = 6
-# The limits of the format's own writers: Hive's decimals, 8-bit union tags.
-_MAX_PRECISION = 38
-_MAX_UNION_CHILDREN = 256
 
 _Row = tuple[Any, ...]  # one type without its children: count of children, then the other fields
 
@@ -226,7 +209,7 @@ def _steps(node: Type) -> tuple[str, ...]:
 
 
 def _text(node: Type) -> str:
-    word = _WORDS[node.kind]
+    word = KIND_WORDS[node.kind]
     match node.kind:
         case Kind.STRUCT:
             fields = zip(node.field_names, node.children, strict=True)
@@ -282,7 +265,9 @@ class Schema:
     @classmethod
     def parse(cls, text: str) -> Schema:
         """The schema that a text such as ``struct<a:int,`odd name`:array<string>>`` describes."""
-        return cls(_Parser(text).schema())
+        from orcstream.schema_text import parse_type
+
+        return cls(parse_type(text))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -485,165 +470,3 @@ def _project(node: Type, picked: _Picked | None) -> Type:
         node,
         children=tuple(_project(child, picked.get(index)) for index, child in enumerate(node.children)),
     )
-
-
-# --- the text form ---------------------------------------------------------------------------------
-
-
-class _Parser:
-    """Recursive descent over one text; `_at` is where it stands."""
-
-    def __init__(self, text: str) -> None:
-        if not isinstance(text, str):
-            raise UsageError(f"a schema text must be str, not {type(text).__name__}")
-        self._text = text
-        self._at = 0
-        self._next_id = 0
-        self._depth = 0
-
-    def schema(self) -> Type:
-        root = self._type()
-        self._space()
-        if self._at != len(self._text):
-            self._fail("expected the end of the schema")
-        return root
-
-    def _type(self) -> Type:
-        column_id = FileColumn(self._next_id)
-        self._next_id += 1
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
-        kind = self._kind()
-        node = Type(kind, column_id=column_id, last_column_id=column_id)
-        match kind:
-            case Kind.STRUCT:
-                node = self._struct(node)
-            case Kind.LIST | Kind.MAP | Kind.UNION:
-                node = replace(node, children=self._children(kind))
-            case Kind.DECIMAL:
-                node = self._decimal(node)
-            case Kind.CHAR | Kind.VARCHAR:
-                self._expect("(")
-                node = replace(node, max_length=self._number(1, 2**31 - 1, "length"))
-                self._expect(")")
-            case Kind.GEOMETRY | Kind.GEOGRAPHY:
-                node = self._geospatial(node)
-        self._depth -= 1
-        return replace(node, last_column_id=FileColumn(self._next_id - 1))
-
-    def _kind(self) -> Kind:
-        self._space()
-        start = self._at
-        word = self._match(r"[^\W\d]\w*").lower()
-        if word == "timestamp":
-            zone = self._match(r"\s+with\s+(local\s+)?time\s+zone\b").lower()
-            word += " " + " ".join(zone.split()) if zone else ""
-        if word not in _KINDS:
-            self._at = start
-            self._unknown(word)
-        return _KINDS[word]
-
-    def _unknown(self, word: str) -> NoReturn:
-        if not word:
-            self._fail("expected a type")
-        hint = _FOREIGN_WORDS.get(word) or next(iter(get_close_matches(word, _KINDS, 1)), None)
-        if word == "timestamp with time zone":
-            hint = _WORDS[Kind.TIMESTAMP_INSTANT]
-        self._fail(f"unknown type {word!r}" + (f", did you mean {hint!r}?" if hint else ""))
-
-    def _children(self, kind: Kind) -> tuple[Type, ...]:
-        self._expect("<")
-        children = [self._type()]
-        while self._take(","):
-            children.append(self._type())
-        self._expect(">")
-        least, most = {Kind.LIST: (1, 1), Kind.MAP: (2, 2)}.get(kind, (1, _MAX_UNION_CHILDREN))
-        if not least <= len(children) <= most:
-            count = str(most) if least == most else f"{least} to {most}"
-            self._fail(f"{_WORDS[kind]} has {count} type{'s' if most > 1 else ''}, not {len(children)}")
-        return tuple(children)
-
-    def _struct(self, node: Type) -> Type:
-        names: list[str] = []
-        children: list[Type] = []
-        self._expect("<")
-        if not self._take(">"):
-            while True:
-                names.append(self._name())
-                self._expect(":")
-                children.append(self._type())
-                if not self._take(","):
-                    break
-            self._expect(">")
-        return replace(node, children=tuple(children), field_names=tuple(names))
-
-    def _decimal(self, node: Type) -> Type:
-        if not self._take("("):
-            return node
-        precision = self._number(1, _MAX_PRECISION, "precision")
-        scale = self._number(0, precision, "scale") if self._take(",") else 0
-        self._expect(")")
-        return replace(node, precision=precision, scale=scale)
-
-    def _geospatial(self, node: Type) -> Type:
-        algorithm = EDGE_ALGORITHMS[0] if node.kind is Kind.GEOGRAPHY else None
-        if not self._take("("):
-            return replace(node, crs=DEFAULT_CRS, algorithm=algorithm)
-        crs = self._match(r"[^,()]+").strip()
-        if not crs:
-            self._fail("expected a coordinate reference system")
-        if node.kind is Kind.GEOGRAPHY and self._take(","):
-            self._space()
-            start = self._at
-            algorithm = self._match(r"\w+").upper()
-            if algorithm not in EDGE_ALGORITHMS:
-                self._at = start
-                self._fail(f"expected an algorithm ({', '.join(EDGE_ALGORITHMS)})")
-        self._expect(")")
-        return replace(node, crs=crs, algorithm=algorithm)
-
-    def _name(self) -> str:
-        self._space()
-        if self._take("`"):
-            quoted = self._match(r"(?:[^`]|``)*")
-            if not self._match("`"):
-                self._fail("a name in back quotes has no end")
-            return quoted.replace("``", "`")
-        # More than ORC Java takes unquoted (letters, digits, underscores): other printers quote less.
-        name = self._match(r"[^`:,<>()\s]+")
-        if not name:
-            self._fail("expected a field name")
-        return name
-
-    def _number(self, least: int, most: int, what: str) -> int:
-        self._space()
-        start = self._at
-        digits = self._match(r"[0-9]{1,10}")
-        if not digits or not least <= int(digits) <= most:
-            self._at = start
-            self._fail(f"expected a {what} from {least} to {most}")
-        return int(digits)
-
-    def _match(self, pattern: str) -> str:
-        found = re.compile(pattern, re.IGNORECASE).match(self._text, self._at)
-        if found is None:
-            return ""
-        self._at = found.end()
-        return found.group()
-
-    def _space(self) -> None:
-        self._match(r"\s+")
-
-    def _take(self, mark: str) -> bool:
-        self._space()
-        return bool(self._match(re.escape(mark)))
-
-    def _expect(self, mark: str) -> None:
-        if not self._take(mark):
-            self._fail(f"expected {mark!r}")
-
-    def _fail(self, problem: str) -> NoReturn:
-        seen = self._text[self._at : self._at + 20]
-        where = f"before {seen!r}" if seen else "at the end"
-        raise SchemaMismatch(f"bad schema text at position {self._at}, {where}: {problem}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import anyio
 
@@ -18,13 +19,9 @@ from orcstream.byterange import ByteRange
 from orcstream.codec.compression import decompress_metadata
 from orcstream.codec.encryption import stream_cipher
 from orcstream.codec.forms import FileForm
-from orcstream.codec.metadata import (
-    MESSAGE_CAP_BYTES,
-    StatisticsList,
-    parse_column_statistics,
-    parse_file_statistics,
-)
-from orcstream.codec.structure import DataMask, Encryption, EncryptionVariant, StreamKind, StripeInformation
+from orcstream.codec.metadata import MESSAGE_CAP_BYTES
+from orcstream.codec.metadata_indexes import StatisticsList, parse_column_statistics, parse_file_statistics
+from orcstream.codec.structure import DataMask, Encryption, StreamKind, StripeInformation
 from orcstream.codec.wire import MOST_PARTS
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
@@ -61,7 +58,8 @@ class EncryptedColumn:
         return ".".join(self.path)
 
 
-_Wrapped = tuple[EncryptionKey, bytes]
+# A master key, and a local key as it encrypts it.
+_Wrapped: TypeAlias = tuple[EncryptionKey, bytes]
 
 
 @dataclass(slots=True)
@@ -92,6 +90,16 @@ class KeyRing:
         required = self.required
         return required if isinstance(required, bool) else key.name in required
 
+    def check_required(self, keys: Iterable[EncryptionKey]) -> None:
+        """Raises `UsageError` for a required name that none of the keys of encrypted columns has."""
+        if isinstance(self.required, bool):
+            return
+        names = dict.fromkeys(key.name for key in keys)
+        for name in self.required:
+            if name not in names:
+                known = ", ".join(map(repr, names))
+                raise UsageError(f"no column is encrypted with a key {name!r}; the file's are {known}")
+
     def failure(self, key: EncryptionKey, encrypted: bytes) -> Exception | None:
         """Why the provider could not answer when it was asked last."""
         return self._failed.get((key, encrypted))
@@ -103,20 +111,20 @@ class KeyRing:
         for before it may be enough. After it no more are asked for, and those that are left fail for it, too.
         """
         provider = self.provider
-        if provider is None or not any(map(self._is_open, wanted := list(dict.fromkeys(wanted)))):
+        if provider is None or not any(map(self._is_unknown, wanted := list(dict.fromkeys(wanted)))):
             return
         async with self._lock:  # what another stream of the file asks for just now is not asked for twice
-            waiting = iter([one for one in wanted if self._is_open(one)])
+            waiting = iter([one for one in wanted if self._is_unknown(one)])
             failures: list[Exception] = []
             async with anyio.create_task_group() as tasks:
                 for _ in range(_REQUESTS):
                     tasks.start_soon(self._ask, provider, waiting, failures, tasks.cancel_scope)
             for one in wanted if failures else ():
-                if self._is_open(one):
+                if self._is_unknown(one):
                     self._failed[one] = failures[0]
 
-    def _is_open(self, one: _Wrapped) -> bool:
-        """Whether it is not known whether there is this key."""
+    def _is_unknown(self, one: _Wrapped) -> bool:
+        """Whether the provider neither handed it out nor refused it."""
         return one not in self._found and one[0] not in self._refused
 
     async def _ask(
@@ -153,9 +161,7 @@ class UnlockedFile:
         encryption = footer.encryption
         self._variants = encryption.variants if encryption is not None else ()
         self._keys = [encryption.keys[one.key] for one in self._variants] if encryption is not None else []
-        open_variants = [
-            index for index, one in enumerate(self._variants) if self._tail_key(index, one) is not None
-        ]
+        open_variants = [index for index in range(len(self._variants)) if self._tail_key(index) is not None]
         self.form = FileForm(encryption, footer.schema, open_variants)
         self.encrypted_columns = _encrypted_columns(tail, encryption, self.form, ring)
         statistics = self._file_statistics() if open_variants else footer.statistics
@@ -165,11 +171,13 @@ class UnlockedFile:
     async def unlocked(cls, tail: Tail, ring: KeyRing) -> UnlockedFile:
         """Ask for the keys of the tail, one of each variant.
 
-        Raises `KeyUnavailable` for a key that is required, `CorruptTail` for one that is not that of the
-        file, and what the provider raises when it cannot answer.
+        Raises `KeyUnavailable` for a key that is required, `UsageError` for a required one that the file does
+        not name, `CorruptTail` for one that is not that of the file, and what the provider raises when it
+        cannot answer.
         """
         encryption = tail.footer.encryption
-        if encryption is not None:
+        if encryption is not None and encryption.variants:
+            ring.check_required(encryption.keys)
             wanted = [(encryption.keys[one.key], one.encrypted_key) for one in encryption.variants]
             await ring.unlock(wanted)
             for one in wanted:
@@ -181,8 +189,8 @@ class UnlockedFile:
                     raise KeyUnavailable(f"a required key cannot be had: {refusal.message}") from refusal
         return cls(tail, ring)
 
-    def _tail_key(self, index: int, variant: EncryptionVariant) -> bytes | None:
-        return self._ring.get(self._keys[index], variant.encrypted_key)
+    def _tail_key(self, variant: int) -> bytes | None:
+        return self._ring.get(self._keys[variant], self._variants[variant].encrypted_key)
 
     def for_stripes(self, schema: Schema) -> UnlockedFile:
         """What it takes to read stripes, and no statistics; `schema` is an equal one that files may share."""
@@ -298,7 +306,7 @@ class UnlockedFile:
         return len(data) - self.stored_tail.postscript.metadata_length
 
     def _check_room(self) -> None:
-        """A file claims stripes and columns for nothing: by each other, no more than clear ones could be."""
+        """What a few bytes of a footer claim: columns times stripes, no more than may stand in the clear."""
         footer = self.stored_tail.footer
         hidden = sum(len(footer.schema.types[one.root].column_ids) for one in self._variants)
         if len(footer.stripes) * (footer.schema.column_count + hidden) > MOST_PARTS:
@@ -346,7 +354,7 @@ class UnlockedFile:
         self, index: int, column: FileColumn, kind: StreamKind, data: memoryview, cap_bytes: int
     ) -> bytes:
         """A message of the tail."""
-        key = self._tail_key(index, self._variants[index])
+        key = self._tail_key(index)
         assert key is not None
         postscript = self.stored_tail.postscript
         cipher = stream_cipher(key, column, kind, len(self.stored_tail.footer.stripes) + 1)

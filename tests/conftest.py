@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -38,6 +39,9 @@ TIMEOUT_S = 120
 def pytest_configure(config: pytest.Config) -> None:
     # Rows are many small objects: by default, the collector takes as long as what makes and compares them.
     gc.set_threshold(10_000)
+    # What a shell runs in the background ignores interrupts, and so would the programs that tests interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "corpus: needs the corpus of foreign files (ORCSTREAM_CORPUS)")
     config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
 

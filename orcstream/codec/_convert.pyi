@@ -8,11 +8,8 @@ from orcstream._buffer import Buffer
 Numbers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.uint8]
 
-def decimals_from_ints(
-    values: Numbers, mask: Mask, value_scale: int, precision: int, scale: int
-) -> Buffer: ...
-def decimals_from_decimals(
-    values: Numbers, mask: Mask, value_scale: int, precision: int, scale: int
+def decimals_from_numbers(
+    values: Numbers, words: int, mask: Mask, value_scale: int, precision: int, scale: int
 ) -> Buffer: ...
 def decimals_from_doubles(
     values: NDArray[np.floating[Any]], mask: Mask, precision: int, scale: int

@@ -175,43 +175,26 @@ cdef bint fit(int128 value, int scale, int target, int128 limit, int64_t* out) n
     return True
 
 
-def decimals_from_ints(
-    const int64_t[::1] values, uint8_t[::1] mask, int value_scale, int precision, int scale
+def decimals_from_numbers(
+    const int64_t[::1] values, int words, uint8_t[::1] mask, int value_scale, int precision, int scale
 ):
-    """Decimals of integers that count 10^-`value_scale`."""
+    """Decimals of numbers of one or two words each that count 10^-`value_scale`."""
     cdef Py_ssize_t row, count = mask.shape[0]
     cdef Buffer out = allocate(count * 16)
-    cdef int64_t* words = <int64_t*> out.ptr
-    cdef int128 limit
-    rows_of(values.shape[0], 1, count)
+    cdef int64_t* found = <int64_t*> out.ptr
+    cdef int128 value, limit
+    if words not in (1, 2):
+        raise ValueError("no such numbers")
+    rows_of(values.shape[0], words, count)
     shape(precision, scale)
     shape(MOST_SCALE, value_scale)
     limit = POWERS[precision] - 1
     with nogil:
         for row in range(count):
-            if not mask[row] or not fit(values[row], value_scale, scale, limit, words + 2 * row):
+            value = values[row] if words == 1 else load(&values[2 * row])
+            if not mask[row] or not fit(value, value_scale, scale, limit, found + 2 * row):
                 mask[row] = 0
-                store(words + 2 * row, 0)
-    return out
-
-
-def decimals_from_decimals(
-    const int64_t[::1] values, uint8_t[::1] mask, int value_scale, int precision, int scale
-):
-    """Decimals of another precision and scale."""
-    cdef Py_ssize_t row, count = mask.shape[0]
-    cdef Buffer out = allocate(count * 16)
-    cdef int64_t* words = <int64_t*> out.ptr
-    cdef int128 limit
-    rows_of(values.shape[0], 2, count)
-    shape(precision, scale)
-    shape(MOST_SCALE, value_scale)
-    limit = POWERS[precision] - 1
-    with nogil:
-        for row in range(count):
-            if not mask[row] or not fit(load(&values[2 * row]), value_scale, scale, limit, words + 2 * row):
-                mask[row] = 0
-                store(words + 2 * row, 0)
+                store(found + 2 * row, 0)
     return out
 
 

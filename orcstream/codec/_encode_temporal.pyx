@@ -9,7 +9,15 @@ before anything is encoded; encoding then takes values without nulls and trusts 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from orcstream._buffer cimport Buffer, allocate
-from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._calendar cimport (
+    DAY_SECONDS,
+    GREGORIAN_DAY,
+    date_of,
+    day_of_julian,
+    floor_div,
+    is_skipped,
+)
+from orcstream.codec._memory cimport View, bits_of, is_null, view_of
 from orcstream.codec._zone cimport zone_offset
 
 cdef int64_t FAR_SECONDS = <int64_t> 1 << 62
@@ -17,14 +25,8 @@ cdef int64_t INT32_LEAST = -2147483648
 cdef int64_t INT64_LEAST = <int64_t> (<uint64_t> 1 << 63)
 
 cdef enum:
-    DAY_SECONDS = 86400
     NANOS = 1000000000
     SUB_MILLISECOND = 999999
-    # 1582-10-15, the first day of the Gregorian calendar, as days since 1970-01-01; the ten days before it do not exist.
-    GREGORIAN_DAY = -141427
-    SKIPPED_DAYS = 10
-    # Julian day number of 1970-01-01.
-    EPOCH_JULIAN_DAY = 2440588
 
 # What keeps a value out of a file.
 cdef enum:
@@ -34,28 +36,9 @@ cdef enum:
     FAR = 3        # seconds that would not fit 64 bits once they count from 2015 in some zone and calendar
 
 
-cdef inline int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
-    cdef int64_t quotient = a // b
-    return quotient - 1 if (a % b != 0 and (a < 0) != (b < 0)) else quotient
-
-
 cdef int64_t hybrid_day(int64_t day) noexcept nogil:
     """The day whose Julian date is written like this day's proleptic Gregorian date; for days before 1582-10-15."""
-    cdef int64_t era, doe, yoe, doy, mp, y, m, d, z = day + 719468
-    # Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days.
-    era = (z if z >= 0 else z - 146096) // 146097
-    doe = z - era * 146097
-    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
-    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
-    mp = (5 * doy + 2) // 153
-    d = doy - (153 * mp + 2) // 5 + 1
-    # A year from 1 March on, in which a leap day comes last; in the Julian calendar every fourth has one.
-    y = yoe + era * 400
-    return 365 * y + floor_div(y, 4) + (153 * mp + 2) // 5 + d - 1 - 719470
-
-
-cdef inline bint is_skipped(int64_t day) noexcept nogil:
-    return GREGORIAN_DAY - SKIPPED_DAYS <= day < GREGORIAN_DAY
+    return day_of_julian(date_of(day))
 
 
 cdef struct Clock:
@@ -113,10 +96,6 @@ cdef int clock_of(
     return 0
 
 
-cdef inline bint is_null(const uint8_t* bitmap, Py_ssize_t row) noexcept nogil:
-    return bitmap != NULL and not (bitmap[row >> 3] >> (row & 7)) & 1
-
-
 def unwritable_timestamps(
     values,
     bitmap,
@@ -136,17 +115,15 @@ def unwritable_timestamps(
     """
     cdef Clock clock
     cdef View held = view_of(values, first + count, 8)
-    cdef View valid = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
+    cdef View valid = bits_of(bitmap, first + count)
     cdef const int64_t* numbers = <const int64_t*> held.ptr
-    cdef const uint8_t* bits = NULL
+    cdef const uint8_t* bits = valid.ptr
     cdef int64_t instant = 0, nano = 0
     cdef Py_ssize_t row
     cdef int why = FITS
     cdef bint plain
     clock_of(&clock, transitions, offsets, hybrid, unit)
     plain = clock.size == 0 and clock.offsets[0] == 0 and not hybrid and unit != 1
-    if valid is not None:
-        bits = valid.ptr
     with nogil:
         for row in range(first, first + count):
             if plain and not -unit <= numbers[row] < 0:
@@ -166,12 +143,10 @@ def unwritable_timestamps(
 def unwritable_days(values, bitmap, Py_ssize_t first, Py_ssize_t count):
     """The first of `count` int32 days that is not null and that the hybrid calendar skips or has below int32, or -1."""
     cdef View held = view_of(values, first + count, 4)
-    cdef View valid = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
+    cdef View valid = bits_of(bitmap, first + count)
     cdef const int32_t* days = <const int32_t*> held.ptr
-    cdef const uint8_t* bits = NULL
+    cdef const uint8_t* bits = valid.ptr
     cdef Py_ssize_t row, found = -1
-    if valid is not None:
-        bits = valid.ptr
     with nogil:
         for row in range(first, first + count):
             if days[row] >= GREGORIAN_DAY or is_null(bits, row):

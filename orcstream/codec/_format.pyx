@@ -10,7 +10,9 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._calendar cimport DAY_SECONDS, Date, date_of, floor_div
 from orcstream.codec._convert cimport int128, load, power_of_ten, shortest_digits
+from orcstream.codec._texts cimport bytes_of, check_texts
 
 cdef extern from *:
     bint isfinite(double x) noexcept nogil
@@ -23,7 +25,6 @@ cdef enum:
     DECIMAL_BYTES = 41
     DATE_BYTES = 20
     TIME_BYTES = 40
-    DAY_SECONDS = 86400
 
 # Years of nine digits, as many as java.time knows.
 cdef int64_t MOST_SECONDS = 31556889832780799
@@ -221,22 +222,15 @@ def format_decimals(const int64_t[::1] values, const uint8_t[::1] mask, int scal
 
 cdef uint8_t* put_date(uint8_t* at, int64_t day) noexcept nogil:
     """``2019-07-09``; a year has four digits or more, with a sign where it has more or is negative."""
-    cdef int64_t z = day + 719468, era, doe, yoe, doy, mp, year
-    # Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-    era = (z if z >= 0 else z - 146096) // 146097
-    doe = z - era * 146097
-    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
-    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
-    mp = (5 * doy + 2) // 153
-    year = yoe + era * 400 + (1 if mp >= 10 else 0)
-    if year < 0 or year > 9999:
-        at[0] = c"-" if year < 0 else c"+"
+    cdef Date date = date_of(day)
+    if date.year < 0 or date.year > 9999:
+        at[0] = c"-" if date.year < 0 else c"+"
         at += 1
-    at = put_number(at, <uint64_t> (-year if year < 0 else year), 4)
+    at = put_number(at, <uint64_t> (-date.year if date.year < 0 else date.year), 4)
     at[0] = c"-"
-    at = put_number(at + 1, mp + 3 if mp < 10 else mp - 9, 2)
+    at = put_number(at + 1, date.month, 2)
     at[0] = c"-"
-    return put_number(at + 1, doy - (153 * mp + 2) // 5 + 1, 2)
+    return put_number(at + 1, date.day, 2)
 
 
 def format_dates(const int32_t[::1] values, const uint8_t[::1] mask):
@@ -257,9 +251,7 @@ def format_dates(const int32_t[::1] values, const uint8_t[::1] mask):
 
 cdef uint8_t* put_time(uint8_t* at, int64_t second, int64_t fraction, int digits) noexcept nogil:
     """``2019-07-09 13:11:00.5``: a fraction of `digits` digits without the zeros at its end."""
-    cdef int64_t day = second // DAY_SECONDS
-    if day * DAY_SECONDS > second:
-        day -= 1
+    cdef int64_t day = floor_div(second, DAY_SECONDS)
     second -= day * DAY_SECONDS
     at = put_date(at, day)
     at[0] = c" "
@@ -296,9 +288,7 @@ def format_timestamps(const int64_t[::1] values, uint8_t[::1] mask, int digits, 
     with nogil:
         for row in range(count):
             if mask[row]:
-                second = values[row] // unit
-                if second * unit > values[row]:
-                    second -= 1
+                second = floor_div(values[row], unit)
                 if second > MOST_SECONDS or second < LEAST_SECONDS:
                     mask[row] = 0
                 else:
@@ -312,27 +302,9 @@ def format_timestamps(const int64_t[::1] values, uint8_t[::1] mask, int digits, 
 # --- texts of texts --------------------------------------------------------------------------------
 
 
-cdef Py_ssize_t check(const int32_t[::1] offsets, const uint8_t[::1] data, Py_ssize_t count) except -1:
-    """The offsets rise and stay within the bytes; answers the count."""
-    cdef Py_ssize_t row
-    cdef int32_t falls = 0
-    if count < 0 or offsets.shape[0] != count + 1:
-        raise ValueError("offsets and mask differ in length")
-    with nogil:
-        for row in range(count):
-            falls |= offsets[row + 1] < offsets[row]
-    if falls or offsets[0] < 0 or offsets[count] > data.shape[0]:
-        raise ValueError("offsets beyond their bytes")
-    return count
-
-
-cdef const uint8_t* bytes_of(const uint8_t[::1] data) noexcept:
-    return &data[0] if data.shape[0] else NULL
-
-
 def format_hexadecimal(const int32_t[::1] offsets, const uint8_t[::1] data, const uint8_t[::1] mask):
     """Bytes as pairs of digits with blanks between: ``0a ff``."""
-    cdef Py_ssize_t row, count = check(offsets, data, mask.shape[0]), total = 0, size
+    cdef Py_ssize_t row, count = check_texts(offsets, data, mask.shape[0]), total = 0, size
     cdef Buffer out_offsets = allocate((count + 1) * 4)
     cdef int32_t* ends = <int32_t*> out_offsets.ptr
     cdef Buffer out
@@ -400,7 +372,7 @@ def cut_texts(
 
     Padding needs `trim`. None where nothing changes.
     """
-    cdef Py_ssize_t row, count = check(offsets, data, mask.shape[0]), total = 0, size, kept, have = 0
+    cdef Py_ssize_t row, count = check_texts(offsets, data, mask.shape[0]), total = 0, size, kept, have = 0
     cdef Buffer out_offsets = allocate((count + 1) * 4)
     cdef int32_t* ends = <int32_t*> out_offsets.ptr
     cdef Buffer out
@@ -447,7 +419,7 @@ def gather_texts(
 ):
     """Row by row the dictionary entry that the row's index names."""
     cdef Py_ssize_t row, count = mask.shape[0], total = 0, size
-    cdef Py_ssize_t entries = check(offsets, data, offsets.shape[0] - 1)
+    cdef Py_ssize_t entries = check_texts(offsets, data, offsets.shape[0] - 1)
     cdef Buffer out_offsets = allocate((count + 1) * 4)
     cdef int32_t* ends = <int32_t*> out_offsets.ptr
     cdef Buffer out

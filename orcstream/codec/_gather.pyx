@@ -1,9 +1,8 @@
-"""Selections of rows, and kernels that bring the selected values of vectors together.
+"""Kernels that bring the selected values of vectors together.
 
-Know the Arrow layout of each kind of buffer; must not know types, fields or predicates. A selection is either a list
-of positions, or of runs of them where runs are long on average: then values are moved by whole runs. Every position
-was proved to be below `rows` when the selection was made, so kernels check only that buffers hold `rows` values
-from `base` on. Offsets inside of buffers are checked where they are followed. All work without the GIL.
+Know the Arrow layout of each kind of buffer; must not know types, fields or predicates. Selections are trusted, so
+kernels check only that buffers hold `rows` values from `base` on. Offsets inside of buffers are checked where they are
+followed. All work without the GIL.
 """
 
 from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -11,245 +10,13 @@ from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._selection cimport RUN_ROWS, Selection, Steps, length_of, made, of_positions, steps_of
 
 cdef extern from *:
     """
     #define ORC_LOW_BITS 0x0101010101010101ull
     """
     uint64_t LOW_BITS "ORC_LOW_BITS"
-    int popcount "__builtin_popcountll"(uint64_t word) noexcept nogil
-    int lowest_bit "__builtin_ctzll"(uint64_t word) noexcept nogil
-
-cdef enum:
-    # Runs of fewer rows than this on average cost more than positions.
-    RUN_ROWS = 8
-
-
-cdef class Selection:
-    """`count` of the rows 0 up to `rows`, in the order in which they are to come; made by the functions below."""
-
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t rows
-    cdef Buffer positions
-    cdef Buffer runs  # pairs of start and length
-    cdef Py_ssize_t run_count
-
-    def __cinit__(self):
-        self.runs = allocate(0)
-
-    @property
-    def whole(self):
-        """Whether these are all rows in their order."""
-        return self.count == self.rows and (self.rows == 0 or self.span() == (0, self.rows))
-
-    def span(self):
-        """(start, stop) where these are consecutive rows, else None."""
-        cdef const int32_t* pair
-        if self.runs is None or self.run_count != 1:
-            return None
-        pair = <const int32_t*> self.runs.ptr
-        return pair[0], pair[0] + pair[1]
-
-    def numbers(self, int64_t first):
-        """The selected rows as int64 numbers, where row 0 has the number `first`."""
-        cdef Buffer out = allocate(self.count * 8)
-        cdef int64_t* numbers = <int64_t*> out.ptr
-        cdef Py_ssize_t index, at = 0, step, length
-        cdef const int32_t* items
-        with nogil:
-            if self.positions is not None:
-                items = <const int32_t*> self.positions.ptr
-                for index in range(self.count):
-                    numbers[index] = first + items[index]
-            else:
-                items = <const int32_t*> self.runs.ptr
-                for index in range(self.run_count):
-                    length = items[2 * index + 1]
-                    for step in range(length):
-                        numbers[at + step] = first + items[2 * index] + step
-                    at += length
-        return out
-
-    def __len__(self):
-        return self.count
-
-
-cdef Selection made(Py_ssize_t count, Py_ssize_t rows, Buffer positions, Buffer runs, Py_ssize_t run_count):
-    cdef Selection selection = Selection.__new__(Selection)
-    selection.count = count
-    selection.rows = rows
-    selection.positions = positions
-    selection.runs = runs
-    selection.run_count = run_count
-    return selection
-
-
-def select_span(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t rows):
-    """The rows `start` up to `stop` of `rows`."""
-    cdef Buffer runs = allocate(8)
-    if not 0 <= start <= stop <= rows or rows > INT32_MAX:
-        raise ValueError("a span beyond its rows")
-    (<int32_t*> runs.ptr)[0] = <int32_t> start
-    (<int32_t*> runs.ptr)[1] = <int32_t> (stop - start)
-    return made(stop - start, rows, None, runs, 1)
-
-
-def select_mask(mask, Py_ssize_t rows):
-    """The rows whose byte in the mask has its lowest bit."""
-    cdef View view = view_of(mask, rows, 1)
-    cdef Py_ssize_t count = 0, runs = 0
-    cdef Buffer out
-    if rows > INT32_MAX:
-        raise ValueError("more rows than a vector may have")
-    with nogil:
-        survey(view.ptr, rows, &count, &runs)
-    if count == rows:
-        return select_span(0, rows, rows)
-    if count >= RUN_ROWS * runs:
-        out = allocate((runs + 1) * 8)
-        with nogil:
-            fill_runs(view.ptr, rows, <int32_t*> out.ptr)
-        return made(count, rows, None, out, runs)
-    out = allocate((count + 1) * 4)
-    with nogil:
-        fill_positions(view.ptr, rows, <int32_t*> out.ptr, count)
-    return made(count, rows, out, None, 0)
-
-
-cdef inline uint64_t word_at(const uint8_t* mask, Py_ssize_t row, Py_ssize_t rows) noexcept nogil:
-    """The lowest bits of eight bytes from `row` on, 0 beyond the end."""
-    cdef uint64_t word = 0
-    if rows - row >= 8:
-        memcpy(&word, mask + row, 8)
-    else:
-        memcpy(&word, mask + row, rows - row)
-    return word & LOW_BITS
-
-
-cdef void survey(const uint8_t* mask, Py_ssize_t rows, Py_ssize_t* count, Py_ssize_t* runs) noexcept nogil:
-    cdef Py_ssize_t row = 0, ones = 0, begun = 0
-    cdef uint64_t word, before = 0
-    while row < rows:
-        word = word_at(mask, row, rows)
-        ones += popcount(word)
-        begun += popcount(word & ~(word << 8 | before))
-        before = word >> 56
-        row += 8
-    count[0] = ones
-    runs[0] = begun
-
-
-cdef void fill_runs(const uint8_t* mask, Py_ssize_t rows, int32_t* out) noexcept nogil:
-    cdef Py_ssize_t row = 0, at = 0
-    cdef uint64_t word, changes, before = 0
-    cdef int32_t place
-    cdef bint inside = False
-    while row < rows:
-        word = word_at(mask, row, rows)
-        changes = word ^ (word << 8 | before)
-        before = word >> 56
-        while changes:
-            place = <int32_t> (row + (lowest_bit(changes) >> 3))
-            changes &= changes - 1
-            if inside:
-                out[2 * at + 1] = place - out[2 * at]
-                at += 1
-            else:
-                out[2 * at] = place
-            inside = not inside
-        row += 8
-    # Beyond the end the word has zeros, so only a run up to the end of the last whole word is still open.
-    if inside:
-        out[2 * at + 1] = <int32_t> rows - out[2 * at]
-
-
-cdef void fill_positions(const uint8_t* mask, Py_ssize_t rows, int32_t* out, Py_ssize_t count) noexcept nogil:
-    cdef Py_ssize_t row = 0, at = 0
-    cdef uint64_t word
-    cdef bint dense = count * 8 > rows
-    cdef int step
-    while row < rows:
-        word = word_at(mask, row, rows)
-        if word == 0:
-            pass
-        elif dense:
-            # Without branches; what is written one too far is written again, or lies behind the last.
-            for step in range(8):
-                out[at] = <int32_t> row + step
-                at += word & 1
-                word >>= 8
-        else:
-            while word:
-                out[at] = <int32_t> (row + (lowest_bit(word) >> 3))
-                at += 1
-                word &= word - 1
-        row += 8
-
-
-def select_positions(positions, Py_ssize_t count, Py_ssize_t rows):
-    """The rows that `count` int64 positions name, in their order, perhaps several times."""
-    cdef View view = view_of(positions, count, 8)
-    cdef Buffer out = allocate(count * 4)
-    cdef const int64_t* wanted = <const int64_t*> view.ptr
-    cdef Py_ssize_t index
-    cdef bint beyond = False
-    if rows < 0 or rows > INT32_MAX:
-        raise ValueError("more rows than a vector may have")
-    with nogil:
-        for index in range(count):
-            beyond |= <uint64_t> wanted[index] >= <uint64_t> rows
-            (<int32_t*> out.ptr)[index] = <int32_t> wanted[index]
-    if beyond:
-        raise ValueError("a position beyond its rows")
-    return of_positions(out, count, rows)
-
-
-cdef Selection of_positions(Buffer positions, Py_ssize_t count, Py_ssize_t rows):
-    """A selection of positions that were checked, as runs where these are long."""
-    cdef const int32_t* items = <const int32_t*> positions.ptr
-    cdef Py_ssize_t index, runs = 0
-    cdef Buffer out
-    cdef int32_t* pairs
-    with nogil:
-        for index in range(count):
-            runs += index == 0 or items[index] != items[index - 1] + 1
-    if count < RUN_ROWS * runs:
-        return made(count, rows, positions, None, 0)
-    out = allocate((runs + 1) * 8)
-    with nogil:
-        pairs = <int32_t*> out.ptr - 2
-        for index in range(count):
-            if index == 0 or items[index] != items[index - 1] + 1:
-                pairs += 2
-                pairs[0] = items[index]
-                pairs[1] = 0
-            pairs[1] += 1
-    return made(count, rows, None, out, runs)
-
-
-cdef struct Steps:
-    # Runs (start, length), or positions as runs of one.
-    const int32_t* items
-    Py_ssize_t count
-    int stride
-
-
-cdef inline Steps steps_of(Selection selection) noexcept nogil:
-    cdef Steps steps
-    if selection.positions is not None:
-        steps.items = <const int32_t*> selection.positions.ptr
-        steps.count = selection.count
-        steps.stride = 1
-    else:
-        steps.items = <const int32_t*> selection.runs.ptr
-        steps.count = selection.run_count
-        steps.stride = 2
-    return steps
-
-
-cdef inline int32_t length_of(const Steps* steps, Py_ssize_t index) noexcept nogil:
-    return 1 if steps.stride == 1 else steps.items[2 * index + 1]
-
 
 cdef int fits(Buffer out, Py_ssize_t at, Py_ssize_t count, Py_ssize_t item_bytes) except -1:
     if out is None or at < 0 or at > out.nbytes // item_bytes or count > out.nbytes // item_bytes - at:
@@ -452,7 +219,7 @@ def gather_lists(Buffer out_offsets, Py_ssize_t at, offsets, Py_ssize_t base, Se
     fits(out_offsets, at, selection.count + 1, 4)
     at_least_zero(base)
     if not selection.count:
-        return select_span(0, 0, items)
+        return of_positions(allocate(0), 0, items)
     view = view_of(offsets, base + selection.rows + 1, 4)
     with nogil:
         ends = <const int32_t*> view.ptr + base

@@ -10,7 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
-from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._calendar cimport SKIPPED_DAYS, Date, date_of, day_of, days_in, is_leap, is_skipped
+from orcstream.codec._memory cimport View, bits_of, is_null, view_of
 
 cdef enum:
     CLASSES = 10
@@ -20,14 +21,7 @@ cdef enum:
     MOST_BYTES = 0x7fffffff
     DIGEST_BYTES = 32
     CHUNK_BYTES = 64
-    # 1582-10-15, the first day of the Gregorian calendar, as days since 1970-01-01; the ten days before it do not exist.
-    GREGORIAN_DAY = -141427
     GREGORIAN_YEAR = 1582
-    SKIPPED_DAYS = 10
-
-
-cdef inline bint is_null(const uint8_t* bitmap, Py_ssize_t row) noexcept nogil:
-    return bitmap != NULL and not (bitmap[row >> 3] >> (row & 7)) & 1
 
 
 cdef class Texts:
@@ -45,10 +39,8 @@ cdef class Texts:
         self.offsets = view_of(offsets, first + count + 1 if count else 0, 4)
         self.data = view_of(data, 0, 1)
         self.ends = <const int32_t*> self.offsets.ptr + first
-        self.bitmap = None if bitmap is None else view_of(bitmap, (first + count + 7) // 8, 1)
-        self.bits = NULL
-        if self.bitmap is not None:
-            self.bits = self.bitmap.ptr
+        self.bitmap = bits_of(bitmap, first + count)
+        self.bits = self.bitmap.ptr
         self.first = first
         self.count = count
         self.trims = trims
@@ -241,36 +233,29 @@ cdef int rules_of(
 # --- days ------------------------------------------------------------------------------------------
 
 
-cdef int days_in(int64_t year, int month) noexcept nogil:
+cdef inline int days_in_month(int64_t year, int month) noexcept nogil:
     """In the Julian calendar before 1582-10-15."""
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0 or year < GREGORIAN_YEAR) else 28
-    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
+    return days_in(month, year % 4 == 0 if year < GREGORIAN_YEAR else is_leap(year))
 
 
-cdef int64_t day_of(int64_t year, int month, int day) noexcept nogil:
+cdef int64_t lenient_day_of(int64_t year, int month, int day) noexcept nogil:
     """Days since 1970 of a date, whose month may be 0 and whose day may be 0, or beyond the month's end."""
-    cdef int64_t era, yoe, doy
+    cdef Date date
     if day == 0:
         month -= 1
     if month <= 0:
         month += 12
         year -= 1
     if day == 0:
-        day = days_in(year, month)
-    elif day > days_in(year, month):
-        day -= days_in(year, month)
+        day = days_in_month(year, month)
+    elif day > days_in_month(year, month):
+        day -= days_in_month(year, month)
         month += 1
     if month > 12:
         month = 1
         year += 1
-    # Hinnant, "chrono-Compatible Low-Level Date Algorithms": days_from_civil.
-    if month <= 2:
-        year -= 1
-    era = (year if year >= 0 else year - 399) // 400
-    yoe = year - era * 400
-    doy = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
+    date.year, date.month, date.day = year, month, day
+    return day_of(date)
 
 
 def redact_days(const int64_t[::1] days, int year, int month, int day):
@@ -283,28 +268,21 @@ def redact_days(const int64_t[::1] days, int year, int month, int day):
     cdef Py_ssize_t row, count = days.shape[0]
     cdef Buffer out = allocate(count * 8)
     cdef int64_t* found = <int64_t*> out.ptr
-    cdef int64_t z, era, doe, yoe, doy, y
-    cdef int mp, m, d
+    cdef Date date
     if not (-1 <= year <= 9999 and -1 <= month <= 12 and -1 <= day <= 31):
         raise ValueError("no date")
     with nogil:
         for row in range(count):
-            # Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days.
-            z = days[row] + 719468
-            era = (z if z >= 0 else z - 146096) // 146097
-            doe = z - era * 146097
-            yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
-            doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
-            mp = <int> ((5 * doy + 2) // 153)
-            d = <int> (doy - (153 * mp + 2) // 5 + 1) if day < 0 else day
-            y = yoe + era * 400 + (1 if mp >= 10 else 0)
-            m = (mp + 3 if mp < 10 else mp - 9) if month < 0 else month
+            date = date_of(days[row])
             if year >= 0:
-                y = year if y > 0 else 1 - year
-            z = day_of(y, m, d)
-            if GREGORIAN_DAY - SKIPPED_DAYS <= z < GREGORIAN_DAY:
-                z += SKIPPED_DAYS
-            found[row] = z
+                date.year = year if date.year > 0 else 1 - year
+            if month >= 0:
+                date.month = month
+            if day >= 0:
+                date.day = day
+            found[row] = lenient_day_of(date.year, date.month, date.day)
+            if is_skipped(found[row]):
+                found[row] += SKIPPED_DAYS
     return out
 
 

@@ -10,3 +10,8 @@ cdef class View:
 
 
 cdef View view_of(object buffer, Py_ssize_t items, Py_ssize_t item_bytes)
+cdef View bits_of(object bitmap, Py_ssize_t count)
+
+
+cdef inline bint is_null(const unsigned char* bitmap, Py_ssize_t row) noexcept nogil:
+    return bitmap != NULL and not (bitmap[row >> 3] >> (row & 7)) & 1

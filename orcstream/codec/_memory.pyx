@@ -9,6 +9,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 cdef class View:
     def __cinit__(self, object buffer):
+        if buffer is None:
+            return
         PyObject_GetBuffer(buffer, &self.held, PyBUF_SIMPLE)
         self.ptr = <const unsigned char*> self.held.buf
         self.nbytes = self.held.len
@@ -26,3 +28,8 @@ cdef View view_of(object buffer, Py_ssize_t items, Py_ssize_t item_bytes):
     if items < 0 or items > view.nbytes // item_bytes:
         raise ValueError("a buffer is shorter than its values")
     return view
+
+
+cdef View bits_of(object bitmap, Py_ssize_t count):
+    """A bitmap of at least `count` bits; without an address where there is none, for no row is null then."""
+    return View.__new__(View, None) if bitmap is None else view_of(bitmap, (count + 7) // 8, 1)

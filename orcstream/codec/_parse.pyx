@@ -11,33 +11,16 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._calendar cimport DAY_SECONDS, Date, day_of, days_in, is_leap
 from orcstream.codec._convert cimport double_of, int128, power_of_ten, scaled, store
+from orcstream.codec._texts cimport bytes_of, check_texts
 
 cdef enum:
-    DAY_SECONDS = 86400
     MOST_YEAR = 999999999
     # Numbers up to this length are copied to the stack; nobody writes longer ones.
     SHORT = 120
     # A file has few zones; a list of more is no list of zones.
     MOST_ZONES = 4096
-
-
-cdef Py_ssize_t check(const int32_t[::1] offsets, const uint8_t[::1] data, Py_ssize_t count) except -1:
-    """The offsets rise and stay within the bytes; answers the count."""
-    cdef Py_ssize_t row
-    cdef int32_t falls = 0
-    if offsets.shape[0] != count + 1:
-        raise ValueError("offsets and mask differ in length")
-    with nogil:
-        for row in range(count):
-            falls |= offsets[row + 1] < offsets[row]
-    if falls or offsets[0] < 0 or offsets[count] > data.shape[0]:
-        raise ValueError("offsets beyond their bytes")
-    return count
-
-
-cdef const uint8_t* bytes_of(const uint8_t[::1] data) noexcept:
-    return &data[0] if data.shape[0] else NULL
 
 
 cdef bint is_digit(uint8_t c) noexcept nogil:
@@ -74,7 +57,7 @@ cdef bint one_int(const uint8_t* at, const uint8_t* end, int64_t* out) noexcept 
 
 def parse_ints(const int32_t[::1] offsets, const uint8_t[::1] data, uint8_t[::1] mask):
     """64-bit integers."""
-    cdef Py_ssize_t row, count = check(offsets, data, mask.shape[0])
+    cdef Py_ssize_t row, count = check_texts(offsets, data, mask.shape[0])
     cdef Buffer out = allocate(count * 8)
     cdef int64_t* values = <int64_t*> out.ptr
     cdef const uint8_t* text = bytes_of(data)
@@ -172,7 +155,7 @@ cdef int one_double(const uint8_t* at, const uint8_t* end, double* out) noexcept
 
 def parse_doubles(const int32_t[::1] offsets, const uint8_t[::1] data, uint8_t[::1] mask):
     """Doubles."""
-    cdef Py_ssize_t row, count = check(offsets, data, mask.shape[0])
+    cdef Py_ssize_t row, count = check_texts(offsets, data, mask.shape[0])
     cdef Buffer out = allocate(count * 8)
     cdef double* values = <double*> out.ptr
     cdef const uint8_t* text = bytes_of(data)
@@ -257,7 +240,7 @@ def parse_decimals(
     const int32_t[::1] offsets, const uint8_t[::1] data, uint8_t[::1] mask, int precision, int scale
 ):
     """Decimals, two words each."""
-    cdef Py_ssize_t row, count = check(offsets, data, mask.shape[0])
+    cdef Py_ssize_t row, count = check_texts(offsets, data, mask.shape[0])
     cdef Buffer out = allocate(count * 16)
     cdef int64_t* words = <int64_t*> out.ptr
     cdef const uint8_t* text = bytes_of(data)
@@ -285,23 +268,6 @@ cdef int two_digits(const uint8_t* at) noexcept nogil:
     return (at[0] - c"0") * 10 + (at[1] - c"0")
 
 
-cdef int days_in(int64_t year, int month) noexcept nogil:
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
-
-
-cdef int64_t day_of(int64_t year, int month, int day) noexcept nogil:
-    """Days since 1970 of a proleptic Gregorian date (Hinnant, "chrono-Compatible Low-Level Date Algorithms")."""
-    cdef int64_t era, yoe, doy
-    if month <= 2:
-        year -= 1
-    era = (year if year >= 0 else year - 399) // 400
-    yoe = year - era * 400
-    doy = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
-
-
 cdef const uint8_t* one_date(
     const uint8_t* at, const uint8_t* end, bint lenient, int64_t* out
 ) noexcept nogil:
@@ -309,8 +275,9 @@ cdef const uint8_t* one_date(
 
     A year has four digits, or a sign: minus with four to ten, plus with five to ten.
     """
+    cdef Date date
     cdef int64_t year = 0
-    cdef int month, day, digits = 0
+    cdef int digits = 0, most
     cdef uint8_t sign = 0
     if at < end and (at[0] == c"-" or at[0] == c"+"):
         sign = at[0]
@@ -327,21 +294,23 @@ cdef const uint8_t* one_date(
         year = -year
     if end - at < 6 or at[0] != c"-" or at[3] != c"-":
         return NULL
-    month = two_digits(at + 1)
-    day = two_digits(at + 4)
-    if month < 1 or month > 12 or day < 1 or day > 31:
+    date.year = year
+    date.month = two_digits(at + 1)
+    date.day = two_digits(at + 4)
+    if date.month < 1 or date.month > 12 or date.day < 1 or date.day > 31:
         return NULL
-    if day > days_in(year, month):
+    most = days_in(date.month, is_leap(year))
+    if date.day > most:
         if not lenient:
             return NULL
-        day = days_in(year, month)
-    out[0] = day_of(year, month, day)
+        date.day = most
+    out[0] = day_of(date)
     return at + 6
 
 
 def parse_dates(const int32_t[::1] offsets, const uint8_t[::1] data, uint8_t[::1] mask):
     """Days since 1970, as int32: ``2019-07-09``."""
-    cdef Py_ssize_t row, count = check(offsets, data, mask.shape[0])
+    cdef Py_ssize_t row, count = check_texts(offsets, data, mask.shape[0])
     cdef Buffer out = allocate(count * 4)
     cdef int32_t* values = <int32_t*> out.ptr
     cdef const uint8_t* text = bytes_of(data)
@@ -402,7 +371,7 @@ def parse_timestamps(const int32_t[::1] offsets, const uint8_t[::1] data, uint8_
 
     The form is ``2019-07-09 13:11:00.5``; a zoned one ends with a blank and a zone's name.
     """
-    cdef Py_ssize_t row, count = check(offsets, data, mask.shape[0])
+    cdef Py_ssize_t row, count = check_texts(offsets, data, mask.shape[0])
     cdef Buffer out = allocate(count * 8)
     cdef Buffer fractions = allocate(count * 4)
     cdef Buffer zones = allocate(count * 4 if zoned else 0)

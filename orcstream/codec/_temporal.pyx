@@ -8,6 +8,7 @@ that cannot be represented, or -1. Specification: "Timestamp Columns", "Date Col
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._calendar cimport DAY_SECONDS, GREGORIAN_DAY, day_of, floor_div, julian_date_of
 from orcstream.codec._zone cimport zone_offset
 
 cdef extern from *:
@@ -16,12 +17,7 @@ cdef extern from *:
     bint add_overflow "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
 
 cdef enum:
-    DAY_SECONDS = 86400
     NANOS = 1000000000
-    # 1582-10-15, the first day of the Gregorian calendar, as days since 1970-01-01.
-    GREGORIAN_DAY = -141427
-    # Julian day number of 1970-01-01.
-    EPOCH_JULIAN_DAY = 2440588
 
 # Nanoseconds with z > 0 trailing zeros removed are stored as (n << 3 | z - 1): times 10^(z + 1).
 cdef int64_t[8] NANO_SCALE = [1, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000]
@@ -35,29 +31,7 @@ cdef int check(Buffer buffer, Py_ssize_t count, Py_ssize_t item_bytes) except -1
 
 cdef int64_t proleptic_day(int64_t day) noexcept nogil:
     """The day whose proleptic Gregorian date is written like this day's Julian date."""
-    cdef int64_t f, e, g, h, d, m, y, era, yoe, doy, doe
-    # Julian calendar date of a Julian day number (Richards' algorithm, without the Gregorian correction);
-    # shifted by whole 28-year-times-100 cycles so that all divisions are of positive numbers.
-    cdef int64_t cycles = 0
-    cdef int64_t jdn = day + EPOCH_JULIAN_DAY
-    if jdn < 0:
-        cycles = (-jdn) // 1461 + 1
-        jdn += cycles * 1461
-    f = jdn + 1401
-    e = 4 * f + 3
-    g = (e % 1461) // 4
-    h = 5 * g + 2
-    d = (h % 153) // 5 + 1
-    m = (h // 153 + 2) % 12 + 1
-    y = e // 1461 - 4716 + (14 - m) // 12 - 4 * cycles
-    # Days of a proleptic Gregorian date (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-    if m <= 2:
-        y -= 1
-    era = (y if y >= 0 else y - 399) // 400
-    yoe = y - era * 400
-    doy = (153 * (m + (-3 if m > 2 else 9)) + 2) // 5 + d - 1
-    doe = yoe * 365 + yoe // 4 - yoe // 100 + doy
-    return era * 146097 + doe - 719468
+    return day_of(julian_date_of(day))
 
 
 def dates(Buffer days, Py_ssize_t count, bint hybrid):
@@ -132,9 +106,7 @@ def timestamps(
                 beyond = index
                 break
             if hybrid and second < GREGORIAN_DAY * <int64_t> DAY_SECONDS:
-                day = second // DAY_SECONDS
-                if day * DAY_SECONDS > second:
-                    day -= 1
+                day = floor_div(second, DAY_SECONDS)
                 second += (proleptic_day(day) - day) * DAY_SECONDS
             # A division takes longer than all the rest, and nanoseconds are the rule.
             fraction = nano if divisor == 1 else nano // divisor

@@ -15,7 +15,6 @@ same but for timestamps, whose clock readers can't know: a writer leaves that st
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +22,19 @@ from numpy.typing import NDArray
 from orcstream.codec._bloom import add_hashes, hash_longs, hash_texts
 from orcstream.codec._filter import Texts
 from orcstream.codec._format import format_decimals
+from orcstream.codec.arrays import DTYPES, Array, items_of, words_of
 from orcstream.codec.bloom import MAX_HASHES, BloomFilter
-from orcstream.codec.cells import Cells, texts_of, window
+from orcstream.codec.cells import Cells, texts_of
 from orcstream.codec.column import Vector
-from orcstream.schema import Kind, Type, decimal_shape
+from orcstream.schema import FLOATS, TEXTS, TIMES, Kind, Type, decimal_shape
 
 __all__ = ["BLOOM_ENCODING", "BloomBuilder", "bloom_size", "can_have_bloom"]
 
 BLOOM_ENCODING = 1
 """The `bloom_encoding` of a column that has such filters."""
 
-_INTEGERS = {Kind.BYTE: "i1", Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8", Kind.DATE: "i4"}
-_FLOATS = {Kind.FLOAT: "f4", Kind.DOUBLE: "f8"}
-_TIMES = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
-_TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
-_KINDS = frozenset((*_INTEGERS, *_FLOATS, *_TIMES, *_TEXTS, Kind.DECIMAL))
+_TEXTS = frozenset((*TEXTS, Kind.BINARY))
+_KINDS = frozenset((*DTYPES, *_TEXTS, Kind.DECIMAL))
 _WORD_BITS = 64
 _MAX_BITS = (1 << 31) - _WORD_BITS
 
@@ -91,14 +88,14 @@ class BloomBuilder:
 def _hashes(cells: Cells) -> NDArray[np.uint64]:
     """One for each row; what those of nulls are does not matter."""
     type_, vector = cells.field.type, cells.vector
-    if type_.kind in _INTEGERS:
-        return _of_longs(_numbers(vector, _INTEGERS[type_.kind]).astype("i8", copy=False))
-    if type_.kind in _FLOATS:
-        doubles = _numbers(vector, _FLOATS[type_.kind]).astype("f8")
+    if type_.kind in FLOATS:
+        doubles = items_of(vector, DTYPES[type_.kind]).astype("f8")
         doubles[np.isnan(doubles)] = np.nan
         return _of_longs(doubles.view("i8"))
-    if type_.kind in _TIMES:
-        return _of_longs(_milliseconds(_numbers(vector, "i8"), cells.field.format[2]))
+    if type_.kind in TIMES:
+        return _of_longs(_milliseconds(items_of(vector, "i8"), cells.field.format[2]))
+    if type_.kind in DTYPES:
+        return _of_longs(items_of(vector, DTYPES[type_.kind]).astype("i8", copy=False))
     if type_.kind is Kind.DECIMAL:
         return _of_decimals(cells)
     if type_.kind in _TEXTS:
@@ -106,11 +103,7 @@ def _hashes(cells: Cells) -> NDArray[np.uint64]:
     raise ValueError(f"a column of type {type_} has no bloom filters")
 
 
-def _numbers(vector: Vector, dtype: str) -> NDArray[Any]:
-    return window(vector.buffers[1], dtype, vector.offset, vector.length)
-
-
-def _milliseconds(times: NDArray[Any], unit: str) -> NDArray[Any]:
+def _milliseconds(times: Array, unit: str) -> Array:
     if unit == "s":
         return times * 1000
     return times if unit == "m" else times // {"u": 1000, "n": 1_000_000}[unit]
@@ -124,7 +117,7 @@ def _of_longs(values: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 def _of_decimals(cells: Cells) -> NDArray[np.uint64]:
     vector = cells.vector
-    words = window(vector.buffers[1], "i8", 2 * vector.offset, 2 * vector.length)
+    words = words_of(vector)
     mask = np.ones(vector.length, np.uint8) if cells.mask is None else cells.mask.view(np.uint8)
     _, scale = decimal_shape(cells.field.type)
     return _hashed(Texts(*format_decimals(words, mask, scale), 0, vector.length))
@@ -135,7 +128,7 @@ def _of_texts(type_: Type, vector: Vector) -> NDArray[np.uint64]:
     if entries is None or entries.length > vector.length or not entries.length:
         return _hashed(texts_of(type_, vector))
     # Each entry is hashed once; a null's index may be anything.
-    return _hashed(texts_of(type_, entries)).take(_numbers(vector, "i4"), mode="clip")
+    return _hashed(texts_of(type_, entries)).take(items_of(vector, "i4"), mode="clip")
 
 
 def _hashed(texts: Texts) -> NDArray[np.uint64]:

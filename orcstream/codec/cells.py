@@ -10,25 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec._filter import Texts
 from orcstream.codec._format import cut_texts
-from orcstream.codec._gather import select_positions
+from orcstream.codec._selection import select_positions
+from orcstream.codec.arrays import Mask, items_of, offsets_of, validity_bits, window
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.gather import compact
 from orcstream.schema import Kind, Type
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer as Readable
-
 __all__ = [
     "Cells",
-    "Mask",
-    "bits",
     "both",
     "cells_of",
     "lengths_of",
@@ -36,11 +31,7 @@ __all__ = [
     "texts_of",
     "union_children",
     "validity",
-    "validity_bits",
-    "window",
 ]
-
-Mask: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,18 +79,12 @@ def _walk(field: Field, vector: Vector, there: Mask | None) -> Iterator[Cells]:
 
 def lengths_of(vector: Vector) -> NDArray[np.int32]:
     """How many items each row of a list or map has; a null may have some, too."""
-    return np.diff(_offsets(vector))
-
-
-def _offsets(vector: Vector) -> NDArray[np.int32]:
-    if not vector.length:
-        return np.zeros(1, np.int32)
-    return window(vector.buffers[1], "i4", vector.offset, vector.length + 1)
+    return np.diff(offsets_of(vector))
 
 
 def _items(vector: Vector, mask: Mask | None) -> tuple[Vector, Mask | None]:
     """The items of these lists, and which of them are of lists that are no nulls."""
-    offsets = _offsets(vector)
+    offsets = offsets_of(vector)
     lengths = np.diff(offsets)
     start, stop = int(offsets[0]), int(offsets[-1])
     (child,) = vector.children
@@ -119,7 +104,7 @@ def _union(field: Field, vector: Vector, mask: Mask | None) -> Iterator[Cells]:
 def union_children(field: Field, vector: Vector, mask: Mask | None = None) -> Iterator[Vector]:
     """The values of each child of a union, in the order of the rows where `mask` is true (None: all)."""
     tags = window(vector.buffers[0], "i1", vector.offset, vector.length)
-    offsets = window(vector.buffers[1], "i4", vector.offset, vector.length)
+    offsets = items_of(vector, "i4")
     if mask is not None:
         tags, offsets = tags[mask], offsets[mask]
     for tag, (child, part) in enumerate(zip(field.children, vector.children, strict=True)):
@@ -151,32 +136,10 @@ def validity(type_: Type, vector: Vector) -> Mask | None:
     if inner is None:
         return None
     first = window(vector.buffers[0], "u1", vector.offset, vector.length) == 0
-    offsets = window(vector.buffers[1], "i4", vector.offset, vector.length)
+    offsets = items_of(vector, "i4")
     valid_rows = np.ones(vector.length, np.bool_)
     valid_rows[first] = inner[offsets[first]]
     return valid_rows
-
-
-def validity_bits(vector: Vector) -> Mask | None:
-    """The same of a vector that is no union."""
-    valid = vector.buffers[0]
-    return None if valid is None or vector.null_count == 0 else bits(valid, vector)
-
-
-def bits(buffer: Readable | None, vector: Vector) -> Mask:
-    """The bits of a vector's rows in a bitmap of its own, one byte each."""
-    start = vector.offset // 8
-    count = (vector.offset + vector.length + 7) // 8 - start
-    found = np.unpackbits(window(buffer, "u1", start, count), bitorder="little")
-    return found[vector.offset % 8 :][: vector.length].view(np.bool_)
-
-
-def window(buffer: Readable | None, dtype: str, start: int, length: int) -> NDArray[Any]:
-    """Items `start` up to `start + length` of a buffer, sharing its memory; raises ValueError beyond it."""
-    if not length:
-        return np.empty(0, dtype)
-    assert buffer is not None
-    return np.frombuffer(buffer, dtype, length, start * np.dtype(dtype).itemsize)  # type: ignore[call-overload,no-any-return]
 
 
 # --- texts -----------------------------------------------------------------------------------------
@@ -193,7 +156,7 @@ def texts_of(type_: Type, vector: Vector) -> Texts:
     offsets, data = entries.buffers[1], entries.buffers[2]
     indexes, first, size = vector.buffers[1], vector.offset, entries.offset + entries.length
     if entries.offset:
-        moved = window(indexes, "i4", first, vector.length) + np.int32(entries.offset)
+        moved = items_of(vector, "i4") + np.int32(entries.offset)
         return Texts(offsets, data, 0, vector.length, moved, size)
     return Texts(offsets, data, first, vector.length, indexes, size)
 
@@ -205,7 +168,7 @@ def padded(type_: Type, vector: Vector) -> Vector:
         return vector
     if vector.dictionary is not None:
         return replace(vector, dictionary=padded(type_, vector.dictionary))
-    offsets = window(vector.buffers[1], "i4", vector.offset, vector.length + 1)
+    offsets = offsets_of(vector)
     held = vector.buffers[2]
     data = np.frombuffer(memoryview(b"" if held is None else held), np.uint8)
     found = cut_texts(offsets, data, np.ones(vector.length, np.uint8), length, True, length)

@@ -10,16 +10,26 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orcstream.schema import Kind, Type, decimal_shape
+from orcstream._buffer import zeroed
+from orcstream.schema import TEXTS, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Field", "Vector", "VectorOptions", "field_of", "rows_bytes", "vector_bytes"]
+__all__ = [
+    "Field",
+    "Vector",
+    "VectorOptions",
+    "field_of",
+    "item_bytes",
+    "nulls_of",
+    "rows_bytes",
+    "vector_bytes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +102,15 @@ _FORMATS = {
     Kind.MAP: "+m",
     Kind.STRUCT: "+s",
 }
-_TEXT = (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
-
-
-_ITEM_BYTES = {"b": 1, "c": 1, "s": 2, "i": 4, "l": 8, "f": 4, "g": 8, "tdD": 4}
+_ITEM_BYTES = {"b": 1, "c": 1, "s": 2, "i": 4, "f": 4, "tdD": 4}
 _OFFSET = struct.Struct("=i")
 # So many rows, evenly spread, tell how long the texts of a dictionary are.
 _SAMPLED_ROWS = 4096
+
+
+def item_bytes(format_: str) -> int:
+    """What a value takes in a format of fixed width; a boolean a byte, though it has a bit."""
+    return 16 if format_.startswith("d:") else _ITEM_BYTES.get(format_, 8)
 
 
 def rows_bytes(field: Field, vector: Vector) -> int:
@@ -122,10 +134,8 @@ def rows_bytes(field: Field, vector: Vector) -> int:
             return sum(map(rows_bytes, field.children, parts))
         case format_ if format_.startswith("+ud:"):
             return 5 * vector.length + sum(map(rows_bytes, field.children, vector.children))
-        case format_ if format_.startswith("d:"):
-            return 16 * vector.length
         case format_:
-            return _ITEM_BYTES.get(format_, 8) * vector.length
+            return item_bytes(format_) * vector.length
 
 
 def _dictionary_text_bytes(vector: Vector, entries: Vector) -> int:
@@ -148,11 +158,34 @@ def _offset(vector: Vector, index: int) -> int:
     return int(_OFFSET.unpack_from(offsets, 4 * index)[0])
 
 
+def nulls_of(field: Field, count: int) -> Vector:
+    """A vector of nothing but nulls. Unions have none of their own: a null union is a null in child 0."""
+    if field.format.startswith("+ud:"):
+        children = tuple(nulls_of(child, 0 if tag else count) for tag, child in enumerate(field.children))
+        places: Any = np.arange(count, dtype=np.int32)
+        return Vector(count, (zeroed(count), places), 0, children=children)
+    validity = zeroed((count + 7) // 8) if count else None
+    if field.dictionary is not None:
+        entries = nulls_of(field.dictionary, 0)
+        return Vector(count, (validity, zeroed(4 * count)), count, dictionary=entries)
+    match field.format:
+        case "+s":
+            children = tuple(nulls_of(child, count) for child in field.children)
+            return Vector(count, (validity,), count, children=children)
+        case "+l" | "+m":
+            children = (nulls_of(field.children[0], 0),)
+            return Vector(count, (validity, zeroed(4 * (count + 1))), count, children=children)
+        case "u" | "z":
+            return Vector(count, (validity, zeroed(4 * (count + 1)), zeroed(0)), count)
+        case format_:
+            return Vector(count, (validity, zeroed(item_bytes(format_) * count)), count)
+
+
 def field_of(name: str, type_: Type, options: VectorOptions) -> Field:
     """The field of a (projected) column; the root struct of a read gives the whole tree."""
     metadata = _metadata(type_)
     children = _children(type_, options)
-    if type_.kind in _TEXT:
+    if type_.kind in TEXTS:
         text = "z" if options.invalid_utf8 == "binary" else "u"
         if options.dictionaries:
             values = Field(name, text, type_)

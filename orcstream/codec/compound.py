@@ -7,13 +7,10 @@ Columns", "List Columns", "Map Columns", "Union Columns".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from orcstream._buffer import Buffer
-from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, ByteValues, IntValues
 from orcstream.codec._vector import (
-    fit_lengths,
     last_offset,
     offsets_of,
     rows_of_union,
@@ -31,13 +28,7 @@ class StructDecoder(ColumnDecoder):
     """Structs: children have the struct's own rows, so its mask is handed down."""
 
     def __init__(self, type_: Type, present: BoolValues | None, children: Sequence[ColumnDecoder]) -> None:
-        super().__init__(type_, present)
-        self._children = tuple(children)
-        self.leaf_count = max(1, sum(child.leaf_count for child in children))
-
-    def streams(self) -> Sequence[InputStream]:
-        own = [] if self._present is None else [self._present.input]
-        return [*own, *chain.from_iterable(child.streams() for child in self._children)]
+        super().__init__(type_, present, (), children)
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)
@@ -63,31 +54,18 @@ class ListDecoder(ColumnDecoder):
         lengths: IntValues,
         children: Sequence[ColumnDecoder],
     ) -> None:
-        super().__init__(type_, present)
+        super().__init__(type_, present, (lengths,), children)
         self._lengths = lengths
-        self._children = tuple(children)
-        self.leaf_count = max(1, sum(child.leaf_count for child in children))
-
-    def streams(self) -> Sequence[InputStream]:
-        own = (self._present, self._lengths)
-        inputs = [values.input for values in own if values is not None]
-        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)
         count = self._see_values(self._lengths, count, turn)
         # An element takes a byte at least, so the budget bounds how many there may be.
-        rows, total = self._fit(count, min(budget, MAX_VECTOR_BYTES))
+        rows, total = self._fit(self._lengths, self._mask, count, min(budget, MAX_VECTOR_BYTES))
         have = total
         for child in self._children:
             have = child.ready(have, None, self._share(budget, child), turn)
-        return rows if have == total else self._fit(rows, have)[0]
-
-    def _fit(self, count: int, limit: int) -> tuple[int, int]:
-        rows, total, bad = fit_lengths(self._lengths, self._mask, count, limit)
-        if bad >= 0:
-            raise self._located(CorruptStream("a negative length"), self._lengths)
-        return rows, total
+        return rows if have == total else self._fit(self._lengths, self._mask, rows, have)[0]
 
     def take(self, count: int) -> Vector:
         validity, mask, values = self._take_mask(count)
@@ -107,15 +85,8 @@ class UnionDecoder(ColumnDecoder):
     def __init__(
         self, type_: Type, present: BoolValues | None, tags: ByteValues, children: Sequence[ColumnDecoder]
     ) -> None:
-        super().__init__(type_, present)
+        super().__init__(type_, present, (tags,), children)
         self._tags = tags
-        self._children = tuple(children)
-        self.leaf_count = max(1, sum(child.leaf_count for child in children))
-
-    def streams(self) -> Sequence[InputStream]:
-        own = (self._present, self._tags)
-        inputs = [values.input for values in own if values is not None]
-        return [*inputs, *chain.from_iterable(child.streams() for child in self._children)]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)

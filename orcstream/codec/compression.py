@@ -28,10 +28,13 @@ Decompress = Callable[[memoryview, memoryview], int]
 _Compress = Callable[[memoryview], Any]
 
 _HEADER_BYTES = 3
+# Where flags stand in a zstd frame, and the one for a checksum behind it (RFC 8878, section 3.1.1.1.1).
+_ZSTD_DESCRIPTOR = 4
+_ZSTD_CHECKSUM = 1 << 2
 
 
 class Compression(enum.IntEnum):
-    """CompressionKind of the postscript."""
+    """CompressionKind of the postscript; as text what `create` takes."""
 
     NONE = 0
     ZLIB = 1
@@ -40,6 +43,12 @@ class Compression(enum.IntEnum):
     LZ4 = 4
     ZSTD = 5
     BROTLI = 6
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, form: str) -> str:
+        return format(str(self), form)
 
 
 class Decompressor:
@@ -111,17 +120,22 @@ def _lz4() -> Decompress:
 
 
 def _zstd() -> Decompress:
-    decompress = zstandard.ZstdDecompressor().decompress
+    decompressor = zstandard.ZstdDecompressor()
     content_size = zstandard.frame_content_size
 
     def into(chunk: memoryview, out: memoryview) -> int:
         # A frame that declares its size decides the allocation, whatever max_output_size says.
-        if content_size(chunk) > len(out):
+        size = content_size(chunk)
+        if size > len(out):
             raise CorruptStream("a zstd frame declares more than the compression block size")
-        data = decompress(chunk, max_output_size=len(out))
-        size = len(data)
-        out[:size] = data
-        return size
+        # With room for all of a frame a reader writes to where it is told; but lets half a checksum pass.
+        if size > 0 and not chunk[_ZSTD_DESCRIPTOR] & _ZSTD_CHECKSUM:
+            if decompressor.stream_reader(chunk).readinto(out) != size:
+                raise CorruptStream(f"a zstd frame ends before the {size} bytes that it declares")
+            return size
+        data = decompressor.decompress(chunk, max_output_size=len(out))
+        out[: len(data)] = data
+        return len(data)
 
     return into
 

@@ -26,20 +26,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream._buffer import Buffer, zeroed
+from orcstream._buffer import Buffer
 from orcstream.codec import _convert, _format, _parse
-from orcstream.codec.column import Vector, VectorOptions
+from orcstream.codec.arrays import (
+    DTYPES,
+    Array,
+    bits_of,
+    items_of,
+    nulls_where,
+    offsets_of,
+    pack,
+    validity_bits,
+    words_of,
+)
+from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.codec.temporal import UNITS, UTC, ZoneRules
 from orcstream.codec.zone_shift import instant_shift, named_zone, wall_clock_shift
 from orcstream.errors import Unsupported
-from orcstream.schema import Kind, Type, decimal_shape
+from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
 
 __all__ = ["Convert", "ConvertOptions", "can_convert", "conversion_of"]
 
 Convert = Callable[[Vector], Vector]
-_Array = NDArray[Any]
 _Mask = NDArray[np.uint8]
-_Texts = tuple[_Array, _Array, _Mask]  # offsets, bytes, mask
+_Texts = tuple[Array, Array, _Mask]  # offsets, bytes, mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +67,11 @@ class ConvertOptions:
 
 # --- what is convertible --------------------------------------------------------------------------
 
-_INTEGERS = frozenset((Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
-_FLOATS = frozenset((Kind.FLOAT, Kind.DOUBLE))
-_TEXTS = frozenset((Kind.STRING, Kind.CHAR, Kind.VARCHAR))
-_TIMES = frozenset((Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT))
-
 _FAMILIES = {
-    **dict.fromkeys(_INTEGERS, "int"),
-    **dict.fromkeys(_FLOATS, "float"),
-    **dict.fromkeys(_TEXTS, "text"),
-    **dict.fromkeys(_TIMES, "time"),
+    **dict.fromkeys((*INTEGERS, Kind.BOOLEAN), "int"),
+    **dict.fromkeys(FLOATS, "float"),
+    **dict.fromkeys(TEXTS, "text"),
+    **dict.fromkeys(TIMES, "time"),
     Kind.DECIMAL: "decimal",
     Kind.DATE: "date",
     Kind.BINARY: "binary",
@@ -100,7 +105,7 @@ def conversion_of(source: Type, target: Type, options: ConvertOptions) -> Conver
             )
             raise Unsupported(message, reason="converted_text_too_long", column=source.column_id) from None
 
-    by_entries = source.kind in _TEXTS and target.kind is not Kind.BINARY
+    by_entries = source.kind in TEXTS and target.kind is not Kind.BINARY
     return _by_entries(convert, case) if by_entries else convert
 
 
@@ -129,77 +134,45 @@ class _Case:
 
 # --- parts of vectors -----------------------------------------------------------------------------
 
-_DTYPES = {
-    Kind.BYTE: "i1",
-    Kind.SHORT: "i2",
-    Kind.INT: "i4",
-    Kind.LONG: "i8",
-    Kind.FLOAT: "f4",
-    Kind.DOUBLE: "f8",
-    Kind.DATE: "i4",
-}
-_WIDTHS = {
-    **{kind: np.dtype(dtype).itemsize for kind, dtype in _DTYPES.items()},
-    Kind.BOOLEAN: 1,
-    Kind.DECIMAL: 16,
-    Kind.TIMESTAMP: 8,
-    Kind.TIMESTAMP_INSTANT: 8,
-}
 _NO_NANOS = np.empty(0, np.int32)
 
 
-def _view(buffer: Any, dtype: str) -> _Array:
+def _view(buffer: Any, dtype: str) -> Array:
     """All of a buffer."""
     return np.frombuffer(buffer, dtype)
 
 
-def _window(buffer: Any, dtype: str, start: int, length: int) -> _Array:
-    if not length:
-        return np.empty(0, dtype)
-    return np.frombuffer(buffer, dtype, length, start * np.dtype(dtype).itemsize)
-
-
-def _bits(buffer: Any, vector: Vector) -> _Mask:
-    start = vector.offset // 8
-    count = (vector.offset + vector.length + 7) // 8 - start if vector.length else 0
-    bits = np.unpackbits(_window(buffer, "u1", start, count), bitorder="little")
-    return bits[vector.offset % 8 :][: vector.length]
-
-
 def _mask(vector: Vector) -> _Mask:
     """One byte a row, 1 where a value is; a fresh array, since conversions write to it."""
-    if vector.buffers[0] is None or vector.null_count == 0:
-        return np.ones(vector.length, np.uint8)
-    return _bits(vector.buffers[0], vector).copy()
+    valid = validity_bits(vector)
+    return np.ones(vector.length, np.uint8) if valid is None else valid.view(np.uint8)
 
 
-def _ints(vector: Vector, case: _Case) -> tuple[_Array, _Mask]:
+def _ints(vector: Vector, case: _Case) -> tuple[Array, _Mask]:
     if case.source.kind is Kind.BOOLEAN:
-        return _bits(vector.buffers[1], vector).astype("i8"), _mask(vector)
-    values = _window(vector.buffers[1], _DTYPES[case.source.kind], vector.offset, vector.length)
-    return values.astype("i8", copy=False), _mask(vector)
+        return bits_of(vector).astype("i8"), _mask(vector)
+    return items_of(vector, DTYPES[case.source.kind]).astype("i8", copy=False), _mask(vector)
 
 
-def _floats(vector: Vector, case: _Case) -> tuple[_Array, _Mask]:
-    values = _window(vector.buffers[1], _DTYPES[case.source.kind], vector.offset, vector.length)
+def _floats(vector: Vector, case: _Case) -> tuple[Array, _Mask]:
+    values = items_of(vector, DTYPES[case.source.kind])
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         return values.astype("f8", copy=False), _mask(vector)
 
 
-def _words(vector: Vector) -> tuple[_Array, _Mask]:
-    return _window(vector.buffers[1], "i8", 2 * vector.offset, 2 * vector.length), _mask(vector)
+def _words(vector: Vector) -> tuple[Array, _Mask]:
+    return words_of(vector), _mask(vector)
 
 
-def _ticks(vector: Vector) -> tuple[_Array, _Mask]:
-    return _window(vector.buffers[1], "i8", vector.offset, vector.length), _mask(vector)
+def _ticks(vector: Vector) -> tuple[Array, _Mask]:
+    return items_of(vector, "i8"), _mask(vector)
 
 
-def _text_parts(vector: Vector) -> tuple[_Array, _Array]:
+def _text_parts(vector: Vector) -> tuple[Array, Array]:
     if not vector.length:
         return np.zeros(1, np.int32), np.empty(0, np.uint8)
     data: Any = vector.buffers[2]
-    offsets = _window(vector.buffers[1], "i4", vector.offset, vector.length + 1)
-    return offsets, _window(data, "u1", 0, memoryview(data).nbytes)
+    return offsets_of(vector), _view(data, "u1")
 
 
 def _texts(vector: Vector, case: _Case) -> _Texts:
@@ -207,14 +180,14 @@ def _texts(vector: Vector, case: _Case) -> _Texts:
     mask = _mask(vector)
     offsets, data = _text_parts(vector if vector.dictionary is None else vector.dictionary)
     if vector.dictionary is not None:
-        indexes = _window(vector.buffers[1], "i4", vector.offset, vector.length)
+        indexes = items_of(vector, "i4")
         offsets, data = _viewed(_format.gather_texts(indexes, mask, offsets, data))
     if case.source.kind is Kind.CHAR and case.target.kind is not Kind.BINARY:
         offsets, data = _shaped(offsets, data, mask, case.source, pad=False)
     return offsets, data, mask
 
 
-def _viewed(texts: tuple[Buffer, Buffer]) -> tuple[_Array, _Array]:
+def _viewed(texts: tuple[Buffer, Buffer]) -> tuple[Array, Array]:
     return _view(texts[0], "i4"), _view(texts[1], "u1")
 
 
@@ -222,13 +195,11 @@ def _viewed(texts: tuple[Buffer, Buffer]) -> tuple[_Array, _Array]:
 
 
 def _vector(mask: _Mask, *buffers: Any) -> Vector:
-    count = len(mask)
-    nulls = count - int(np.count_nonzero(mask))
-    validity: Any = np.packbits(mask, bitorder="little") if nulls else None
-    return Vector(count, (validity, *buffers), nulls)
+    bitmap, nulls = nulls_where(mask.view(np.bool_))
+    return Vector(len(mask), (bitmap, *buffers), nulls)
 
 
-def _fixed(values: _Array, dtype: str, mask: _Mask) -> Vector:
+def _fixed(values: Array, dtype: str, mask: _Mask) -> Vector:
     """Values in a recycled block of memory."""
     out = Buffer(len(values) * np.dtype(dtype).itemsize)
     view = _view(out, dtype)
@@ -237,18 +208,18 @@ def _fixed(values: _Array, dtype: str, mask: _Mask) -> Vector:
     return _vector(mask, out)
 
 
-def _int_vector(values: _Array, mask: _Mask, case: _Case) -> Vector:
+def _int_vector(values: Array, mask: _Mask, case: _Case) -> Vector:
     kind = case.target.kind
     if kind is Kind.BOOLEAN:
-        return _vector(mask, np.packbits(values != 0, bitorder="little"))
+        return _vector(mask, pack(values != 0))
     if kind is not Kind.LONG:
-        limits = np.iinfo(_DTYPES[kind])
+        limits = np.iinfo(DTYPES[kind])
         mask &= (values >= limits.min) & (values <= limits.max)
-    return _fixed(values, _DTYPES[kind], mask)
+    return _fixed(values, DTYPES[kind], mask)
 
 
-def _float_vector(values: _Array, mask: _Mask, case: _Case) -> Vector:
-    return _fixed(values, _DTYPES[case.target.kind], mask)
+def _float_vector(values: Array, mask: _Mask, case: _Case) -> Vector:
+    return _fixed(values, DTYPES[case.target.kind], mask)
 
 
 def _time_vector(found: tuple[Buffer, int], mask: _Mask, case: _Case) -> Vector:
@@ -276,7 +247,7 @@ def _text_vector(offsets: Any, data: Any, mask: _Mask, case: _Case) -> Vector:
     return Vector(count, rows.buffers, rows.null_count, dictionary=entries)
 
 
-def _shaped(offsets: _Array, data: _Array, mask: _Mask, type_: Type, *, pad: bool) -> tuple[_Array, _Array]:
+def _shaped(offsets: Array, data: Array, mask: _Mask, type_: Type, *, pad: bool) -> tuple[Array, Array]:
     """Texts as char and varchar have them: cut, those of a char trimmed, then padded where asked."""
     if type_.max_length is None:
         return offsets, data
@@ -302,28 +273,26 @@ def _by_entries(convert: Convert, case: _Case) -> Convert:
         if found is None or found[0] is not entries.buffers[1]:
             found = (entries.buffers[1], convert(entries))
             known[:] = [found]
-        if case.target.kind in _TEXTS:
+        if case.target.kind in TEXTS:
             return replace(vector, dictionary=found[1])
-        return _gathered(vector, found[1], case.target.kind)
+        return _gathered(vector, found[1], case)
 
     return run
 
 
-def _gathered(vector: Vector, entries: Vector, kind: Kind) -> Vector:
+def _gathered(vector: Vector, entries: Vector, case: _Case) -> Vector:
     """Row by row the converted entry that the row's index names; entries have a fixed width."""
-    mask = _mask(vector)
-    width = _WIDTHS[kind]
+    kind = case.target.kind
     if not entries.length:
-        mask[:] = 0
-        return _vector(mask, zeroed(width * vector.length))
-    rows = np.where(mask, _window(vector.buffers[1], "i4", vector.offset, vector.length), 0)
+        return nulls_of(field_of("", case.target, case.options.vectors), vector.length)
+    mask = _mask(vector)
+    rows = np.where(mask, items_of(vector, "i4"), 0)
     mask &= _mask(entries)[rows]
     if kind is Kind.BOOLEAN:
-        bits = _bits(entries.buffers[1], entries)
-        return _vector(mask, np.packbits(bits[rows], bitorder="little"))
-    out = Buffer(width * vector.length)
-    values = _window(entries.buffers[1], f"V{width}", 0, entries.length)
-    np.take(values, rows, out=_view(out, f"V{width}"), mode="clip")
+        return _vector(mask, pack(bits_of(entries)[rows]))
+    dtype = "V16" if kind is Kind.DECIMAL else DTYPES[kind]
+    out = Buffer(np.dtype(dtype).itemsize * vector.length)
+    np.take(items_of(entries, dtype), rows, out=_view(out, dtype), mode="clip")
     return _vector(mask, out)
 
 
@@ -394,7 +363,7 @@ def _float_of_time(vector: Vector, case: _Case) -> Vector:
 
 def _decimal_of_int(vector: Vector, case: _Case) -> Vector:
     values, mask = _ints(vector, case)
-    return _vector(mask, _convert.decimals_from_ints(values, mask, 0, *decimal_shape(case.target)))
+    return _vector(mask, _convert.decimals_from_numbers(values, 1, mask, 0, *decimal_shape(case.target)))
 
 
 def _decimal_of_float(vector: Vector, case: _Case) -> Vector:
@@ -406,7 +375,7 @@ def _decimal_of_float(vector: Vector, case: _Case) -> Vector:
 def _decimal_of_decimal(vector: Vector, case: _Case) -> Vector:
     words, mask = _words(vector)
     scale = decimal_shape(case.source)[1]
-    out = _convert.decimals_from_decimals(words, mask, scale, *decimal_shape(case.target))
+    out = _convert.decimals_from_numbers(words, 2, mask, scale, *decimal_shape(case.target))
     return _vector(mask, out)
 
 
@@ -417,7 +386,7 @@ def _decimal_of_text(vector: Vector, case: _Case) -> Vector:
 
 def _decimal_of_time(vector: Vector, case: _Case) -> Vector:
     ticks, mask = _ticks(vector)
-    words = _convert.decimals_from_ints(ticks, mask, case.unit_digits, *decimal_shape(case.target))
+    words = _convert.decimals_from_numbers(ticks, 1, mask, case.unit_digits, *decimal_shape(case.target))
     return _vector(mask, words)
 
 
@@ -444,7 +413,7 @@ def _text_of_decimal(vector: Vector, case: _Case) -> Vector:
 
 
 def _text_of_date(vector: Vector, case: _Case) -> Vector:
-    days = _window(vector.buffers[1], "i4", vector.offset, vector.length)
+    days = items_of(vector, "i4")
     mask = _mask(vector)
     return _text_vector(*_format.format_dates(days, mask), mask, case)
 
@@ -535,7 +504,7 @@ def _time_of_text(vector: Vector, case: _Case) -> Vector:
 
 
 def _time_of_date(vector: Vector, case: _Case) -> Vector:
-    days = _window(vector.buffers[1], "i4", vector.offset, vector.length).astype("i8")
+    days = items_of(vector, "i4").astype("i8")
     mask = _mask(vector)
     return _time_vector(_convert.ticks_from_seconds(days * 86_400, _NO_NANOS, mask, case.unit), mask, case)
 
@@ -549,16 +518,16 @@ def _time_of_time(vector: Vector, case: _Case) -> Vector:
     return _vector(mask, _moved(ticks, mask, case, shift))
 
 
-def _moved(ticks: _Array, mask: _Mask, case: _Case, shift: Callable[[_Array, ZoneRules], _Array]) -> _Array:
+def _moved(ticks: Array, mask: _Mask, case: _Case, shift: Callable[[Array, ZoneRules], Array]) -> Array:
     """Times moved by what `shift` gives for their seconds; what 64 bits do not hold is `Unsupported`."""
     change = shift(ticks // case.unit, case.options.zone) * case.unit
-    moved: _Array = ticks + change
+    moved: Array = ticks + change
     if (((moved < ticks) != (change < 0)) & mask.view(np.bool_)).any():
         raise _out_of_range(case)
     return moved
 
 
-def _in_their_zones(seconds: _Array, zones: _Array, names: list[bytes], mask: _Mask, case: _Case) -> _Array:
+def _in_their_zones(seconds: Array, zones: Array, names: list[bytes], mask: _Mask, case: _Case) -> Array:
     """The instants of wall clocks that texts gave with the names of their zones."""
     out = seconds.copy()
     for number, name in enumerate(names):

@@ -16,14 +16,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from orcstream._buffer import Buffer
 from orcstream.codec._stream import InputStream
-from orcstream.codec._values import BoolValues, Values
-from orcstream.codec._vector import count_ones, merge_masks, pack_bits, rows_within, spread
+from orcstream.codec._values import BoolValues, IntValues, Values
+from orcstream.codec._vector import count_ones, fit_lengths, merge_masks, pack_bits, rows_within, spread
 from orcstream.codec.column import Vector
 from orcstream.codec.compression import Decompress
-from orcstream.errors import OrcError
+from orcstream.errors import CorruptStream, OrcError
 from orcstream.schema import Type
 
 __all__ = ["EMPTY", "MAX_VECTOR_BYTES", "ColumnDecoder", "FixedDecoder", "Turn"]
@@ -61,11 +62,19 @@ class ColumnDecoder(ABC):
 
     row_bytes: int = 1
     is_fixed = False
-    leaf_count = 1
 
-    def __init__(self, type_: Type, present: BoolValues | None) -> None:
+    def __init__(
+        self,
+        type_: Type,
+        present: BoolValues | None,
+        values: Sequence[Values],
+        children: Sequence[ColumnDecoder] = (),
+    ) -> None:
         self.type = type_
+        self.leaf_count: int = max(1, sum(child.leaf_count for child in children))
         self._present = present
+        self._inputs = [stream.input for stream in (present, *values) if stream is not None]
+        self._children = tuple(children)
         self._parent: Buffer | None = None
         self._mask: Buffer | None = None
 
@@ -81,9 +90,9 @@ class ColumnDecoder(ABC):
     def take(self, count: int) -> Vector:
         """The next `count` rows, at most as many as `ready` answered last."""
 
-    @abstractmethod
     def streams(self) -> Sequence[InputStream]:
         """All input streams of this column and its children."""
+        return [*self._inputs, *chain.from_iterable(child.streams() for child in self._children)]
 
     def _share(self, budget: int, child: ColumnDecoder) -> int:
         """A child's part of a budget, by its leaves: so it is the same however deep they lie."""
@@ -112,6 +121,13 @@ class ColumnDecoder(ABC):
             return count
         return got if self._mask is None else rows_within(self._mask, count, got)
 
+    def _fit(self, lengths: IntValues, mask: Buffer | None, count: int, limit: int) -> tuple[int, int]:
+        """Rows, at most `count`, whose lengths add up to `limit` at most, and to what."""
+        rows, total, bad = fit_lengths(lengths, mask, count, limit)
+        if bad >= 0:
+            raise self._located(CorruptStream("a negative length"), lengths)
+        return rows, total
+
     def _take_mask(self, count: int) -> tuple[Buffer | None, Buffer | None, int]:
         """Advance past the presence of `count` rows: (validity bitmap, mask, number of values)."""
         if self._present is not None:
@@ -138,13 +154,9 @@ class FixedDecoder(ColumnDecoder):
     def __init__(
         self, type_: Type, present: BoolValues | None, values: Sequence[Values], *, row_bytes: int
     ) -> None:
-        super().__init__(type_, present)
+        super().__init__(type_, present, values)
         self._values = tuple(values)
         self.row_bytes = row_bytes
-
-    def streams(self) -> Sequence[InputStream]:
-        own = (self._present, *self._values)
-        return [values.input for values in own if values is not None]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         count = self._see(count, parent, budget, turn)

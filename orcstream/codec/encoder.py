@@ -25,13 +25,14 @@ from orcstream.codec._encode_rle_v1 import BoolEncoder, IntEncoderV1
 from orcstream.codec._encode_rle_v2 import IntEncoder
 from orcstream.codec._encode_values import Encoder
 from orcstream.codec._out_stream import OutStream
+from orcstream.codec._selection import select_mask
 from orcstream.codec.bloom import BloomFilter, BloomIndex
 from orcstream.codec.bloom_build import BLOOM_ENCODING, BloomBuilder
 from orcstream.codec.cells import Cells, validity
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.gather import compact, select_mask
-from orcstream.codec.metadata import RowIndex
+from orcstream.codec.gather import compact
+from orcstream.codec.metadata_indexes import RowIndex
 from orcstream.codec.metadata_out import (
     FILE_VERSION,
     frame_metadata,

@@ -16,7 +16,8 @@ from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder
 from orcstream.codec._encode_temporal import encode_days, encode_timestamps, hybrid_days, hybrid_times
 from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
-from orcstream.codec.cells import Cells, padded, texts_of, union_children, window
+from orcstream.codec.arrays import DTYPES, items_of, window, words_of
+from orcstream.codec.cells import Cells, padded, texts_of, union_children
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.compression import Compressor
 from orcstream.codec.decoder import EMPTY
@@ -38,7 +39,6 @@ from orcstream.schema import Kind, Type, decimal_shape
 
 __all__ = ["RootStruct", "encoder_of"]
 
-_INTEGERS = {Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8"}
 # When a dictionary has to show that it pays: after so many rows, or bytes, at the latest.
 _TRIAL_ROWS = 10_000
 _TRIAL_BYTES = 1 << 20
@@ -161,7 +161,7 @@ class _Bytes(ColumnEncoder):
         self._data = self._streams[StreamKind.DATA] = ByteEncoder(self._out())
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
-        self._data.put(_numbers(values, "i1"), values.length)
+        self._data.put(items_of(values, "i1"), values.length)
 
 
 class _Integers(_Versioned):
@@ -170,7 +170,7 @@ class _Integers(_Versioned):
         self._data = self._integers(StreamKind.DATA, signed=True)
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
-        found = _numbers(values, _INTEGERS[self.type.kind])
+        found = items_of(values, DTYPES[self.type.kind])
         self._data.put(found.astype("i8", copy=False), values.length)
 
 
@@ -195,7 +195,7 @@ class _Floats(ColumnEncoder):
         self._data = self._streams[StreamKind.DATA] = raw
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
-        self._data.put(_numbers(values, self._dtype), values.length)
+        self._data.put(items_of(values, self._dtype), values.length)
 
 
 class _Decimals(_Versioned):
@@ -208,7 +208,7 @@ class _Decimals(_Versioned):
         self._scale = decimal_shape(type_)[1]
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
-        self._data.put(window(values.buffers[1], "i8", 2 * values.offset, 2 * values.length), values.length)
+        self._data.put(words_of(values), values.length)
         self._scales.put_repeated(self._scale, values.length)
 
 
@@ -220,7 +220,7 @@ class _ShortDecimals(ColumnEncoder):
         self._data = self._integers(StreamKind.DATA, signed=True)
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
-        words = window(values.buffers[1], "i8", 2 * values.offset, 2 * values.length)
+        words = words_of(values)
         self._data.put(np.ascontiguousarray(words[::2]), values.length)
 
 
@@ -418,18 +418,17 @@ class _Lists(_Versioned):
     def _put(self, field: Field, values: Vector) -> None:
         lengths, start, stop = lengths_of(values.buffers[1], values.offset, values.length)
         self._lengths.put(lengths, values.length)
-        self._put_items(field.children[0], values.children[0], start, stop)
-
-    def _put_items(self, field: Field, items: Vector, start: int, stop: int) -> None:
+        (items,) = values.children
         if stop > items.length:
             raise ValueError("offsets beyond the items")
+        self._put_items(field.children[0], items, start, stop)
+
+    def _put_items(self, field: Field, items: Vector, start: int, stop: int) -> None:
         self.children[0].add(field, items.slice(start, stop))
 
 
 class _Maps(_Lists):
     def _put_items(self, field: Field, items: Vector, start: int, stop: int) -> None:
-        if stop > items.length:
-            raise ValueError("offsets beyond the entries")
         for encoder, child, part in zip(self.children, field.children, items.children, strict=True):
             encoder.add(child, part.slice(items.offset + start, items.offset + stop))
 
@@ -464,10 +463,6 @@ class _Unions(ColumnEncoder):
             self.children, field.children, union_children(field, values), strict=True
         ):
             encoder.add(child, part)
-
-
-def _numbers(values: Vector, dtype: str) -> Any:
-    return window(values.buffers[1], dtype, values.offset, values.length)
 
 
 _ENCODERS: dict[Kind, type[ColumnEncoder]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orcstream.codec.metadata import StatisticsList
+from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.metadata_out import statistics_list
 from orcstream.codec.statistics import statistics_of_nothing
 from orcstream.column_statistics import ColumnStatistics, merge

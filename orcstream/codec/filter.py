@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orcstream._buffer import Buffer
 from orcstream.codec._filter import (
@@ -28,27 +27,16 @@ from orcstream.codec._filter import (
     match_integers,
     match_texts,
 )
-from orcstream.codec.cells import bits, both, validity, validity_bits, window
+from orcstream.codec.arrays import DTYPES, Array, Mask, bits_of, items_of, validity_bits, window
+from orcstream.codec.cells import both, validity
 from orcstream.codec.column import Vector
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.schema import Kind, Type
+from orcstream.schema import FLOATS, TEXTS, Kind, Type
 
 __all__ = ["RowFilter"]
 
-_Mask: TypeAlias = NDArray[np.bool_]
-_Test: TypeAlias = Callable[[Vector], _Mask]
+_Test: TypeAlias = Callable[[Vector], Mask]
 
-_INTEGERS = {
-    Kind.BYTE: "i1",
-    Kind.SHORT: "i2",
-    Kind.INT: "i4",
-    Kind.LONG: "i8",
-    Kind.DATE: "i4",
-    Kind.TIMESTAMP: "i8",
-    Kind.TIMESTAMP_INSTANT: "i8",
-}
-_FLOATS = {Kind.FLOAT: "f4", Kind.DOUBLE: "f8"}
-_TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
 _CODES = {Op.LESS: 0, Op.LESS_EQUAL: 1, Op.GREATER: 2, Op.GREATER_EQUAL: 3, Op.STARTS_WITH: 4}
 _COMPARE: dict[Op, Any] = {
     Op.LESS: np.less,
@@ -87,7 +75,7 @@ class RowFilter:
         return out
 
 
-_Node: TypeAlias = Callable[[Sequence[Vector], int], _Mask]
+_Node: TypeAlias = Callable[[Sequence[Vector], int], Mask]
 
 
 def _ready(predicate: Predicate, root: Type, *, wanted: bool) -> _Node:
@@ -119,7 +107,7 @@ class _Joined:
     parts: tuple[_Node, ...]
     all: bool
 
-    def __call__(self, vectors: Sequence[Vector], rows: int) -> _Mask:
+    def __call__(self, vectors: Sequence[Vector], rows: int) -> Mask:
         mask = np.full(rows, self.all)
         for part in self.parts:
             if self.all:
@@ -141,11 +129,11 @@ class _LeafNode:
     wanted: bool
     test: _Test | None
 
-    def __call__(self, vectors: Sequence[Vector], rows: int) -> _Mask:
+    def __call__(self, vectors: Sequence[Vector], rows: int) -> Mask:
         vector = vectors[self.path[0]]
         if vector.length != rows:
             raise ValueError(f"a vector of {vector.length} rows among vectors of {rows}")
-        valid: _Mask | None = None
+        valid: Mask | None = None
         for index in self.path[1:]:
             valid = both(valid, validity_bits(vector))
             child = vector.children[index]
@@ -172,13 +160,13 @@ def _test_of(leaf: Leaf) -> _Test | None:
         return None
     if kind is Kind.BOOLEAN:
         return _boolean_test(leaf)
-    if kind in _INTEGERS:
-        return _integer_test(leaf, _INTEGERS[kind])
-    if kind in _FLOATS:
-        return _float_test(leaf, _FLOATS[kind])
+    if kind in FLOATS:
+        return _float_test(leaf, DTYPES[kind])
+    if kind in DTYPES:
+        return _integer_test(leaf, DTYPES[kind])
     if kind is Kind.DECIMAL:
         return _decimal_test(leaf)
-    if kind in _TEXTS:
+    if kind in TEXTS or kind is Kind.BINARY:
         return _text_test(leaf)
     raise ValueError(f"a {leaf.type} cannot be asked {leaf.op.value!r}")
 
@@ -187,7 +175,7 @@ def _constant(answer: bool) -> _Test:
     return lambda vector: np.full(vector.length, answer)
 
 
-def _one_of(values: NDArray[Any], literals: NDArray[Any]) -> _Mask:
+def _one_of(values: Array, literals: Array) -> Mask:
     """Rows equal to one of the literals, which are sorted."""
     if len(literals) <= _FEW:
         mask = np.zeros(len(values), np.bool_)
@@ -196,7 +184,7 @@ def _one_of(values: NDArray[Any], literals: NDArray[Any]) -> _Mask:
         return mask
     places = np.searchsorted(literals, values)
     np.minimum(places, len(literals) - 1, out=places)
-    found: _Mask = literals[places] == values
+    found: Mask = literals[places] == values
     return found
 
 
@@ -209,8 +197,8 @@ def _boolean_test(leaf: Leaf) -> _Test:
     if len(accepted) != 1:
         return _constant(bool(accepted))
     if True in accepted:
-        return lambda vector: bits(vector.buffers[1], vector)
-    return lambda vector: ~bits(vector.buffers[1], vector)
+        return lambda vector: bits_of(vector)
+    return lambda vector: ~bits_of(vector)
 
 
 def _integer_test(leaf: Leaf, dtype: str) -> _Test:
@@ -226,7 +214,7 @@ def _integer_test(leaf: Leaf, dtype: str) -> _Test:
                 match_integers(vector.buffers[1], vector.offset, vector.length, width, wanted), vector
             )
         few = np.array(literals, dtype)
-        return lambda vector: _one_of(_numbers(dtype, vector), few)
+        return lambda vector: _one_of(items_of(vector, dtype), few)
     # Integers are less than a number where they are at most the one before it.
     number = numbers[0]
     if leaf.op in (Op.LESS, Op.LESS_EQUAL):
@@ -234,26 +222,22 @@ def _integer_test(leaf: Leaf, dtype: str) -> _Test:
         if not least <= bound < largest:
             return _constant(bound >= largest)
         at_most = np.array(bound, dtype)
-        return lambda vector: _numbers(dtype, vector) <= at_most
+        return lambda vector: items_of(vector, dtype) <= at_most
     bound = -(-(number + (leaf.op is Op.GREATER)) // unit)
     if not least < bound <= largest:
         return _constant(bound <= least)
     at_least = np.array(bound, dtype)
-    return lambda vector: _numbers(dtype, vector) >= at_least
-
-
-def _numbers(dtype: str, vector: Vector) -> NDArray[Any]:
-    return window(vector.buffers[1], dtype, vector.offset, vector.length)
+    return lambda vector: items_of(vector, dtype) >= at_least
 
 
 def _float_test(leaf: Leaf, dtype: str) -> _Test:
     if leaf.op is Op.IN:
         literals = np.array(leaf.literals, "f8")
-        return lambda vector: _one_of(_numbers(dtype, vector).astype("f8", copy=False), literals)
+        return lambda vector: _one_of(items_of(vector, dtype).astype("f8", copy=False), literals)
     compare, literal = _COMPARE[leaf.op], np.float64(leaf.literals[0])
 
-    def test(vector: Vector) -> _Mask:
-        mask: _Mask = compare(_numbers(dtype, vector).astype("f8", copy=False), literal)
+    def test(vector: Vector) -> Mask:
+        mask: Mask = compare(items_of(vector, dtype).astype("f8", copy=False), literal)
         return mask
 
     return test
@@ -286,7 +270,7 @@ def _text_test(leaf: Leaf) -> _Test:
         code, literal = _CODES[leaf.op], literals[0]
         ask = lambda texts: compare_texts(texts, code, literal)  # noqa: E731
 
-    def test(vector: Vector) -> _Mask:
+    def test(vector: Vector) -> Mask:
         if not vector.length:
             return np.empty(0, np.bool_)
         entries = vector.dictionary
@@ -298,21 +282,21 @@ def _text_test(leaf: Leaf) -> _Test:
     return test
 
 
-def _of_dictionary(ask: Callable[[Texts], Buffer], vector: Vector, entries: Vector) -> _Mask:
+def _of_dictionary(ask: Callable[[Texts], Buffer], vector: Vector, entries: Vector) -> Mask:
     indexes, offsets, data = vector.buffers[1], entries.buffers[1], entries.buffers[2]
     if entries.offset or entries.length > vector.length:
         # Of a large dictionary few entries are asked for, so each row is compared by itself.
         size = entries.offset + entries.length
         if entries.offset:
-            moved = _numbers("i4", vector) + np.int32(entries.offset)
+            moved = items_of(vector, "i4") + np.int32(entries.offset)
             return _as_mask(ask(Texts(offsets, data, 0, vector.length, moved, size)), vector)
         return _as_mask(ask(Texts(offsets, data, vector.offset, vector.length, indexes, size)), vector)
     if not entries.length:
         return np.zeros(vector.length, np.bool_)
     holds = _as_mask(ask(Texts(offsets, data, 0, entries.length)), entries)
     # A null's index may be anything.
-    return holds.take(_numbers("i4", vector), mode="clip")
+    return holds.take(items_of(vector, "i4"), mode="clip")
 
 
-def _as_mask(buffer: Buffer, vector: Vector) -> _Mask:
+def _as_mask(buffer: Buffer, vector: Vector) -> Mask:
     return window(buffer, "?", 0, vector.length)

@@ -14,7 +14,7 @@ from functools import cached_property
 from orcstream.byterange import ByteRange
 from orcstream.codec.encryption import StreamCipher, stream_cipher
 from orcstream.codec.layout import stream_ranges
-from orcstream.codec.metadata import RowIndex
+from orcstream.codec.metadata_indexes import RowIndex
 from orcstream.codec.structure import (
     ColumnEncoding,
     Encryption,

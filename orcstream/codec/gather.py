@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from orcstream._buffer import Buffer, zeroed
+from orcstream._buffer import Buffer
 from orcstream.codec._gather import (
-    Selection,
     add_to,
     entries_of,
     fill,
@@ -22,20 +21,16 @@ from orcstream.codec._gather import (
     gather_texts,
     gather_union,
     measure_texts,
-    select_mask,
-    select_positions,
-    select_span,
 )
+from orcstream.codec._selection import Selection, select_span
 from orcstream.codec._vector import count_ones, count_up, pack_bits
-from orcstream.codec.column import Field, Vector
+from orcstream.codec.column import Field, Vector, item_bytes, nulls_of
 from orcstream.codec.decoder import MAX_VECTOR_BYTES
 from orcstream.errors import Unsupported
 
-__all__ = ["Selection", "compact", "copied", "select_mask", "select_positions", "select_span"]
+__all__ = ["compact", "copied"]
 
 _Parts: TypeAlias = list[tuple[Vector, Selection]]
-
-_ITEM_BYTES = {"c": 1, "s": 2, "i": 4, "l": 8, "f": 4, "g": 8, "tdD": 4}
 
 
 def compact(parts: Sequence[tuple[Vector, Selection | None]], field: Field) -> Vector:
@@ -84,13 +79,7 @@ def _gathered(parts: _Parts, field: Field, total: int) -> Vector:
         case "b":
             return Vector(total, (validity, pack_bits(_bits(parts, 1, total), total)), nulls)
         case _:
-            return Vector(total, (validity, _fixed(parts, _item_bytes(field.format), total)), nulls)
-
-
-def _item_bytes(format_: str) -> int:
-    if format_.startswith("d:"):
-        return 16
-    return 8 if format_.startswith("ts") else _ITEM_BYTES[format_]
+            return Vector(total, (validity, _fixed(parts, item_bytes(field.format), total)), nulls)
 
 
 # --- buffers ---------------------------------------------------------------------------------------
@@ -248,5 +237,5 @@ def _one_dictionary(dictionaries: list[Vector], entries: Field) -> tuple[dict[in
     if size > MAX_VECTOR_BYTES:
         raise _too_large(f"{size} entries of dictionaries")
     if not dictionaries:
-        return shifts, Vector(0, (None, zeroed(4), zeroed(0)), 0)
+        return shifts, nulls_of(entries, 0)
     return shifts, compact([(dictionary, None) for dictionary in dictionaries], entries)

@@ -16,18 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec._encode_texts import DictionaryBuilder
-from orcstream.codec.cells import bits, texts_of, validity_bits, window
+from orcstream.codec._selection import select_mask, select_positions, select_span
+from orcstream.codec.arrays import DTYPES, Array, bits_of, items_of, validity_bits, window
+from orcstream.codec.cells import texts_of
 from orcstream.codec.column import Field, Vector, vector_bytes
-from orcstream.codec.gather import compact, copied, select_mask, select_positions, select_span
+from orcstream.codec.gather import compact, copied
 from orcstream.codec.ingest import IngestedRows
-from orcstream.schema import FileColumn, Kind, Schema, Type, decimal_shape
+from orcstream.schema import INTEGERS, TEXTS, FileColumn, Kind, Schema, Type, decimal_shape
 
 __all__ = ["Coded", "can_group", "code", "groups_of", "joined", "keeps_little", "only", "without_columns"]
 
 _Numbers: TypeAlias = NDArray[np.int64]
 
-_INTEGERS = {Kind.BYTE: "i1", Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8", Kind.DATE: "i4"}
-_TEXTS = (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
+_KINDS = {*INTEGERS, *TEXTS, Kind.BOOLEAN, Kind.DATE, Kind.DECIMAL}
 _FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
 _EXACT = Context(prec=77)
 # Less than this is no memory worth copying for.
@@ -44,7 +45,7 @@ class Coded:
 
 def can_group(type_: Type) -> bool:
     """Whether `code` takes columns of a type: integers, booleans, dates, decimals and texts."""
-    return type_.kind in _INTEGERS or type_.kind in _TEXTS or type_.kind in (Kind.BOOLEAN, Kind.DECIMAL)
+    return type_.kind in _KINDS
 
 
 def code(field: Field, vector: Vector) -> Coded:
@@ -66,14 +67,13 @@ def _distinct(field: Field, vector: Vector) -> tuple[_Numbers, list[Any]]:
     kind = field.type.kind
     if not vector.length:
         return np.zeros(0, np.int64), []
-    if kind in _TEXTS:
+    if kind in TEXTS:
         return _distinct_texts(field.type, vector)
-    items: NDArray[Any]
+    items: Array
     if kind is Kind.BOOLEAN:
-        items = bits(vector.buffers[1], vector)
+        items = bits_of(vector)
     else:
-        dtype = "V16" if kind is Kind.DECIMAL else _INTEGERS[kind]
-        items = window(vector.buffers[1], dtype, vector.offset, vector.length)
+        items = items_of(vector, "V16" if kind is Kind.DECIMAL else DTYPES[kind])
     found, numbers = np.unique(items, return_inverse=True)
     values = found.tolist()
     if kind is Kind.DECIMAL:

@@ -19,15 +19,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from orcstream.codec._arrow_import import ArrowColumn, ArrowField, ArrowStream, import_array
+from orcstream.codec.arrays import Array
 from orcstream.codec.arrow_schema import arrow_schema_of, schema_of
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of, rows_bytes
-from orcstream.codec.fitting import Array, fit
+from orcstream.codec.fitting import fit
 from orcstream.codec.numpy_columns import column_of_array, holds_objects
 from orcstream.codec.python_values import struct_text_of, type_text_of, vector_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from orcstream.schema import MAX_DEPTH, FileColumn, Kind, Schema, Type
 
-__all__ = ["IngestedRows", "ReadyRows", "UserData", "schema_from", "vectors_of"]
+__all__ = ["IngestedRows", "ReadyRows", "UserData"]
 
 # A map takes two Arrow levels, and a dictionary's values one more.
 _MOST_LEVELS = 2 * MAX_DEPTH + 1
@@ -62,29 +63,6 @@ class IngestedRows:
         return Field("", "+s", type_, nullable=False, children=self.fields)
 
 
-def vectors_of(data: object, schema: Schema) -> Iterator[IngestedRows]:
-    """The rows of the data as vectors of the schema's types, a batch at a time.
-
-    `data` is a `UserData`, or what it takes. Raises, when asked for the batch, SchemaMismatch for what does
-    not fit the schema, UsageError for data of no known form, Unsupported (`vector_too_large`) for a row that
-    no vector holds, and SourceError where an Arrow stream fails.
-    """
-    return _data(data).vectors(schema)
-
-
-def schema_from(data: object) -> Schema:
-    """The schema that data asks for by itself, without reading a batch of a stream.
-
-    A stream that can be had only once is used up: keep the `UserData` and ask it for both. Raises
-    SchemaMismatch where there is none, such as for columns of nulls.
-    """
-    return _data(data).schema()
-
-
-def _data(data: object) -> UserData:
-    return data if isinstance(data, UserData) else UserData(data)
-
-
 class UserData:
     """Data in one of these forms; anything else is a UsageError.
 
@@ -112,7 +90,10 @@ class UserData:
         return isinstance(self._data, list | tuple | Mapping) and not self._data
 
     def schema(self) -> Schema:
-        """As `schema_from`."""
+        """The schema that the data asks for by itself, without reading a batch of a stream.
+
+        Raises SchemaMismatch where there is none, such as for columns of nulls.
+        """
         carried = getattr(self._data, "schema", None)
         if isinstance(carried, Schema):
             return carried
@@ -129,7 +110,12 @@ class UserData:
         return arrow_schema_of(self._array().field)
 
     def vectors(self, schema: Schema) -> Iterator[IngestedRows]:
-        """As `vectors_of`. Data can be asked any number of times, a stream once."""
+        """The rows as vectors of the schema's types, a batch at a time.
+
+        Data can be asked any number of times, a stream once. Raises, when asked for the batch, SchemaMismatch
+        for what does not fit the schema, Unsupported (`vector_too_large`) for a row that no vector holds, and
+        SourceError where an Arrow stream fails.
+        """
         root = _root_field(schema)
         first_row = 0
         while blocks := self._next(root, schema, first_row):

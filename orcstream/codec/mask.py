@@ -9,27 +9,26 @@ docs/masks.md has the differences. Specification: "Column Encryption".
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from orcstream.codec._mask import digests
-from orcstream.codec.cells import lengths_of, union_children, validity_bits, window
-from orcstream.codec.column import Field, Vector
-from orcstream.codec.fitting import nulls_of, pack, too_large
-from orcstream.codec.gather import compact, select_positions
+from orcstream.codec._selection import select_positions
+from orcstream.codec.arrays import as_buffer, items_of, nulls_where, validity_bits, window
+from orcstream.codec.cells import lengths_of, union_children
+from orcstream.codec.column import Field, Vector, nulls_of
+from orcstream.codec.gather import compact
 from orcstream.codec.redaction import Leaf, redaction_of
+from orcstream.codec.refusals import too_large
 from orcstream.codec.structure import DataMask
 from orcstream.codec.temporal import UTC, ZoneRules
 from orcstream.encryption import Mask
 from orcstream.errors import UsageError
 from orcstream.schema import FileColumn, Kind, Type
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 __all__ = [
     "REDACT",
@@ -48,6 +47,8 @@ REDACT = "redact"
 _HEXADECIMAL_BYTES = 64
 # What the first two parameters of "redact" do when they are not given: upper-case letters, and the year.
 _DEFAULTS = ("X", "_")
+# Two back quotes stand for one, and are never its end.
+_BETWEEN_QUOTES = re.compile(r"`((?:[^`]|``)*+)`")
 
 
 def mask_of(type_: Type, mask: Mask, zone: ZoneRules = UTC) -> Masking:
@@ -131,26 +132,19 @@ def _quoted(name: str) -> str:
 
 def _name(text: str, start: int) -> tuple[str, int]:
     """The name that begins at `start`, and where it ends."""
-    at = start
-    if text[at : at + 1] != "`":
+    if text[start : start + 1] != "`":
+        at = start
         while at < len(text) and _is_plain(text[at]):
             at += 1
         if at == start:
             raise UsageError(f"no mask: {text!r:.200}, a name or parameter is missing at character {at}")
         return text[start:at], at
-    name = ""
-    while True:
-        end = text.find("`", at + 1)
-        if end < 0:
-            raise UsageError(f"no mask: {text!r:.200}, the back quote at character {start} is not closed")
-        name += text[at + 1 : end]
-        at = end + 1
-        if text[at : at + 1] != "`":
-            break
-        name += "`"
-    if not name:
+    quoted = _BETWEEN_QUOTES.match(text, start)
+    if quoted is None:
+        raise UsageError(f"no mask: {text!r:.200}, the back quote at character {start} is not closed")
+    if not quoted[1]:
         raise UsageError(f"no mask: {text!r:.200}, nothing between back quotes at character {start}")
-    return name, at
+    return quoted[1].replace("``", "`"), quoted.end()
 
 
 def _is_plain(character: str) -> bool:
@@ -199,7 +193,7 @@ class Masking:
             self.apply(child, part.slice(start, stop))
             for child, part in zip(field.children, vector.children, strict=True)
         )
-        bitmap, nulls = _nulls(vector)
+        bitmap, nulls = nulls_where(validity_bits(vector))
         return Vector(vector.length, (bitmap,), nulls, children=children)
 
     def _list(self, field: Field, vector: Vector) -> Vector:
@@ -212,8 +206,8 @@ class Masking:
         if first < 0 or (lengths < 0).any() or first + int(offsets[-1]) > items.length:
             raise ValueError("offsets beyond the items of a list")
         child = self.apply(field.children[0], items.slice(first, first + int(offsets[-1])))
-        bitmap, nulls = _nulls(vector)
-        return Vector(count, (bitmap, cast("Buffer", offsets)), nulls, children=(child,))
+        bitmap, nulls = nulls_where(validity_bits(vector))
+        return Vector(count, (bitmap, as_buffer(offsets)), nulls, children=(child,))
 
     def _union(self, field: Field, vector: Vector) -> Vector:
         tags = window(vector.buffers[0], "i1", vector.offset, vector.length).copy()
@@ -222,32 +216,24 @@ class Masking:
         for tag, (child, own) in enumerate(zip(field.children, union_children(field, vector), strict=True)):
             places[tags == tag] = np.arange(own.length, dtype="i4")
             children.append(self.apply(child, own))
-        buffers = (cast("Buffer", tags), cast("Buffer", places))
+        buffers = (as_buffer(tags), as_buffer(places))
         return Vector(vector.length, buffers, 0, children=tuple(children))
-
-
-def _nulls(vector: Vector) -> tuple[Buffer | None, int]:
-    """The bitmap of the vector's rows, from bit 0 on, and how many are null."""
-    valid = validity_bits(vector)
-    if valid is None or valid.all():
-        return None, 0
-    return pack(valid), vector.length - int(np.count_nonzero(valid))
 
 
 def _dictionary(leaf: Leaf, entries_field: Field, vector: Vector) -> Vector:
     """The entries masked; those that the rows have, where these are fewer than the entries."""
     entries, valid = vector.dictionary, validity_bits(vector)
     assert entries is not None
-    numbers = window(vector.buffers[1], "i4", vector.offset, vector.length)
+    numbers = items_of(vector, "i4")
     numbers = numbers.copy() if valid is None else np.where(valid, numbers, 0).astype("i4")
     if entries.length > vector.length:
         used, inverse = np.unique(numbers, return_inverse=True)
         numbers = inverse.reshape(-1).astype("i4")
         chosen = select_positions(used.astype("i8"), len(used), entries.length)
         entries = compact([(entries, chosen)], entries_field)
-    bitmap, nulls = _nulls(vector)
+    bitmap, nulls = nulls_where(valid)
     masked = leaf(entries_field, entries)
-    return Vector(vector.length, (bitmap, cast("Buffer", numbers)), nulls, dictionary=masked)
+    return Vector(vector.length, (bitmap, as_buffer(numbers)), nulls, dictionary=masked)
 
 
 # --- SHA-256 ---------------------------------------------------------------------------------------
@@ -264,7 +250,7 @@ def _binary_digests(field: Field, vector: Vector) -> Vector:  # noqa: ARG001
 
 
 def _digests(vector: Vector, *, hexadecimal: bool, most: int, trims: bool) -> Vector:
-    bitmap, nulls = _nulls(vector)
+    bitmap, nulls = nulls_where(validity_bits(vector))
     held = vector.buffers[0] if nulls else None
     rows = (vector.offset, vector.length)
     try:

@@ -30,7 +30,8 @@ from orcstream._proto import orc_proto as pb
 from orcstream.codec._out_stream import OutStream
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.metadata import Footer, RowIndex, StatisticsList
+from orcstream.codec.metadata import Footer
+from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.structure import (
     Calendar,
     ColumnEncoding,

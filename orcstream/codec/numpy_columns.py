@@ -6,13 +6,13 @@ of objects are for `codec.python_values`. Contract: NaT and masked values are nu
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from orcstream.codec._arrow_import import ArrowColumn, ArrowField
-from orcstream.codec.fitting import Array, Mask, Path, pack
-from orcstream.errors import SchemaMismatch
+from orcstream.codec.arrays import Array, Mask, pack
+from orcstream.codec.refusals import refuse
 
 __all__ = ["column_of_array", "holds_objects"]
 
@@ -44,13 +44,13 @@ def column_of_array(name: str, array: Array, *, instants: bool) -> ArrowColumn:
     Raises SchemaMismatch for arrays that are not of one dimension, and for dtypes that no column has.
     """
     if array.ndim != 1:
-        _refuse((name,), f"is an array of {array.ndim} dimensions")
+        refuse((name,), None, f"is an array of {array.ndim} dimensions")
     mask = np.ma.getmask(array)
     valid: Mask | None = None if mask is np.ma.nomask else ~np.asarray(mask, np.bool_)
     plain = np.asarray(np.ma.getdata(array))
     dtype = plain.dtype
     if dtype.names is not None or dtype.kind not in "biufMUS" or (dtype.itemsize > 8 and dtype.kind == "f"):
-        _refuse((name,), f"is an array of {dtype}, which no column type takes")
+        refuse((name,), None, f"is an array of {dtype}, which no column type takes")
     if not dtype.isnative:
         plain = plain.astype(dtype.newbyteorder("="))
     if dtype.kind == "M":
@@ -80,12 +80,12 @@ def _times(name: str, array: Array, valid: Mask | None, instants: bool) -> Arrow
         return _dates(name, array.view("i8"), valid)
     wanted = "s" if unit in _COARSE else unit
     if wanted not in _UNITS:
-        _refuse((name,), f"is an array of {array.dtype}; convert it to datetime64[ns] or datetime64[D]")
+        refuse((name,), None, f"is an array of {array.dtype}; convert it to datetime64[ns] or datetime64[D]")
     converted = array.astype(f"M8[{wanted}]")
     if step != 1 or unit != wanted:
         bad = (converted.astype(array.dtype) != array) & ~missing
         if bad.any():
-            _refuse((name,), f"holds times that 64 bits of {wanted} do not", int(bad.argmax()))
+            refuse((name,), None, f"holds times that 64 bits of {wanted} do not", int(bad.argmax()))
     format_ = _UNITS[wanted] + ("UTC" if instants else "")
     return _column(name, format_, len(array), valid, (_aligned(converted).view("i8"),))
 
@@ -96,7 +96,7 @@ def _dates(name: str, days: Array, valid: Mask | None) -> ArrowColumn:
     if valid is not None:
         bad &= valid
     if bad.any():
-        _refuse((name,), "holds a date that 32 bits do not", int(bad.argmax()))
+        refuse((name,), None, "holds a date that 32 bits do not", int(bad.argmax()))
     return _column(name, "tdD", len(days), valid, (narrow,))
 
 
@@ -107,7 +107,7 @@ def _fixed_texts(name: str, array: Array, valid: Mask | None) -> ArrowColumn:
         try:
             array = np.char.encode(array, "utf-8")
         except UnicodeEncodeError as error:
-            _refuse((name,), f"holds a text that is no Unicode: {error.reason}")
+            refuse((name,), None, f"holds a text that is no Unicode: {error.reason}")
     array = _aligned(array)
     count, width = len(array), array.dtype.itemsize
     lengths = np.char.str_len(array).astype("i8") if count else np.empty(0, "i8")
@@ -117,7 +117,3 @@ def _fixed_texts(name: str, array: Array, valid: Mask | None) -> ArrowColumn:
     if count and width:
         data = array.view("u1").reshape(count, width)[np.arange(width) < lengths[:, None]]
     return _column(name, format_.upper(), count, valid, (offsets, data))
-
-
-def _refuse(path: Path, problem: str, row: int | None = None) -> NoReturn:
-    raise SchemaMismatch(f"the column {'.'.join(path)!r} {problem}", row=row)

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import numpy as np
 
+from orcstream.codec.arrays import DTYPES, as_buffer, nulls_where, pack
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.decoder import MAX_VECTOR_BYTES
-from orcstream.codec.fitting import Path, pack, refuse, too_large
+from orcstream.codec.refusals import Path, refuse, too_large
 from orcstream.errors import SchemaMismatch
-from orcstream.schema import Kind, Type, decimal_shape
+from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -33,8 +34,6 @@ __all__ = ["converter", "struct_text_of", "type_text_of", "vector_of"]
 _Values: TypeAlias = Sequence[Any]
 _Fitted: TypeAlias = tuple[Field, Vector]
 
-_INTEGERS = {Kind.BYTE: "i1", Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8"}
-_FLOATS = {Kind.FLOAT: "f4", Kind.DOUBLE: "f8"}
 _FLOAT_MAX = float(np.finfo("f4").max)
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
 _EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -67,15 +66,12 @@ def vector_of(values: _Values, field: Field, path: Path) -> _Fitted:
         return _lists(values, field, path)
     if kind is Kind.UNION:
         return _unions(values, field, path)
-    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+    if kind in TIMES:
         return _timestamps(values, field, path)
-    if kind in _INTEGERS or kind in _FLOATS:
-        dtype = _INTEGERS.get(kind) or _FLOATS[kind]
-        return _fixed(np.array(_each(values, field, path, 0), dtype), values, field)
+    if kind in DTYPES:
+        return _fixed(np.array(_each(values, field, path, 0), DTYPES[kind]), values, field)
     if kind is Kind.BOOLEAN:
         return field, _leaf(values, (pack(np.array(_each(values, field, path, False), np.bool_)),))
-    if kind is Kind.DATE:
-        return _fixed(np.array(_each(values, field, path, 0), "i4"), values, field)
     if kind is Kind.DECIMAL:
         words = b"".join(n.to_bytes(16, "little", signed=True) for n in _each(values, field, path, 0))
         return field, _leaf(values, (words,))
@@ -110,17 +106,17 @@ def _each(values: _Values, field: Field, path: Path, null: Any) -> list[Any]:
 def converter(type_: Type) -> Callable[[Any], Any]:
     """What turns a value of a type without children into what vectors hold; raises where it does not fit."""
     kind = type_.kind
-    if kind in _INTEGERS:
-        limits = np.iinfo(_INTEGERS[kind])
+    if kind in INTEGERS:
+        limits = np.iinfo(DTYPES[kind])
         return lambda value: _whole(value, int(limits.min), int(limits.max), type_)
-    if kind in _FLOATS:
+    if kind in FLOATS:
         return _narrow_float if kind is Kind.FLOAT else _float
     if kind is Kind.DECIMAL:
         precision, scale = decimal_shape(type_)
         return lambda value: _unscaled(value, precision, scale)
     if kind in (Kind.BINARY, Kind.GEOMETRY, Kind.GEOGRAPHY):
         return _bytes
-    if kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR):
+    if kind in TEXTS:
         return lambda value: _text(value, type_)
     return {Kind.BOOLEAN: _boolean, Kind.DATE: _day}[kind]
 
@@ -131,15 +127,15 @@ def _fixed(numbers: Any, values: _Values, field: Field) -> _Fitted:
 
 def _leaf(values: _Values, buffers: tuple[Any, ...], children: tuple[Vector, ...] = ()) -> Vector:
     valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    nulls = len(values) - int(np.count_nonzero(valid))
-    return Vector(len(values), (pack(valid) if nulls else None, *buffers), nulls, children=children)
+    bitmap, nulls = nulls_where(valid)
+    return Vector(len(values), (bitmap, *buffers), nulls, children=children)
 
 
 def _offsets(lengths: Iterable[int], what: str) -> Buffer:
     ends = np.array([0, *accumulate(lengths)], "i8")
     if ends[-1] > MAX_VECTOR_BYTES:
         raise too_large(f"{ends[-1]} {what}")
-    return cast("Buffer", ends.astype("i4"))
+    return as_buffer(ends.astype("i4"))
 
 
 # --- single values ---------------------------------------------------------------------------------
@@ -373,7 +369,7 @@ def _unions(values: _Values, field: Field, path: Path) -> _Fitted:
             if error.row is not None:
                 error.row = owners[tag][error.row]
             raise
-    buffers = (cast("Buffer", tags), cast("Buffer", places))
+    buffers = (as_buffer(tags), as_buffer(places))
     children = tuple(vector for _, vector in fitted)
     return replace(field, children=tuple(child for child, _ in fitted)), Vector(
         len(values), buffers, 0, children=children

@@ -14,16 +14,28 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec import _format, _parse
 from orcstream.codec._mask import redact_days, redact_texts
-from orcstream.codec.cells import bits, validity_bits, window
+from orcstream.codec.arrays import (
+    DTYPES,
+    Array,
+    Mask,
+    as_buffer,
+    bits_of,
+    items_of,
+    nulls_where,
+    pack,
+    validity_bits,
+    window,
+    words_of,
+)
 from orcstream.codec.column import Field, Vector
-from orcstream.codec.fitting import pack, too_large
+from orcstream.codec.refusals import too_large
 from orcstream.codec.temporal import ZoneRules, units_of
 from orcstream.codec.zone_shift import instant_shift, wall_clock_shift
 from orcstream.errors import UsageError
@@ -35,8 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Leaf", "Redaction", "redaction_of"]
 
 Leaf: TypeAlias = Callable[[Field, Vector], Vector]
-_Array: TypeAlias = NDArray[Any]
-_Valid: TypeAlias = NDArray[np.bool_] | None
+_Valid: TypeAlias = Mask | None
 
 _KEEP = "_"
 # What replaces characters, in the order of the parameter, and their general categories.
@@ -52,6 +63,7 @@ _CATEGORIES = (
     ("Mn", "Me", "Mc"),
     ("Nl", "No"),
 )
+# Of these classes, digits and whatever is in none of them.
 _DIGIT, _OTHER = 2, 9
 
 # Where Unicode has characters that are not of the last class; the rest is empty, or for private use.
@@ -63,17 +75,17 @@ _MOST = (4000, 12, 31, 23, 59, 59)
 _PARTS = (-1, 1, 1, 0, 0, 0)
 _RANGE = re.compile(r"\s*([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9})\s*", re.ASCII)
 
-_INTEGERS = {Kind.BYTE: "i1", Kind.SHORT: "i2", Kind.INT: "i4", Kind.LONG: "i8"}
 _POWERS = np.array([10**n for n in range(1, 19)], "u8")
 _ONES = np.array([int("1" * n) for n in range(1, 20)], "i8")
 # What stands for numbers that are none when their digits are replaced, times the digit.
 _NO_NUMBER = int("1" * 18)
 _DOUBLE_POWERS = np.array([float(f"1e{n}") for n in range(-308, 308)])
-_DOUBLE_ONES = 1.11111
+_DOUBLE_ONES = 1.11111  # six figures, times the digit
 
 _PIECE_ROWS = 1 << 18
 
 _DAY_SECONDS = 86_400
+# Beyond them seconds have no 64 bits.
 _FAR_DAYS = (1 << 63) // _DAY_SECONDS - 1
 
 
@@ -248,7 +260,7 @@ class Redaction:
         except OverflowError:
             raise too_large("too many bytes of masked text") from None
 
-    def _digits_replaced(self, texts: tuple[Any, Any], count: int, replacement: int) -> tuple[_Array, _Array]:
+    def _digits_replaced(self, texts: tuple[Any, Any], count: int, replacement: int) -> tuple[Array, Array]:
         """Numbers as text, whose digits are replaced where they are not kept."""
         keeping = (*(-1,) * _DIGIT, replacement, *(-1,) * (_OTHER - _DIGIT))
         offsets, data = self._redacted(*texts, None, (0, count), keeping)
@@ -261,14 +273,14 @@ class Redaction:
         return _vector(valid, vector.length, pack(held if valid is None else held & valid))
 
     def _integers(self, field: Field, vector: Vector) -> Vector:
-        dtype = _INTEGERS[field.type.kind]
-        valid, values = _numbers(vector, dtype)
+        dtype = DTYPES[field.type.kind]
+        valid, values = validity_bits(vector), items_of(vector, dtype)
         wide = values.astype("i8")
         masked = _in_pieces(self._some_digits, wide) if self.ranges else self._all_digits(wide)
         # What has more digits than its type holds keeps the lower bits, as readers of Java's files do.
         return _fixed(valid, masked.astype(dtype))
 
-    def _all_digits(self, values: _Array) -> _Array:
+    def _all_digits(self, values: Array) -> Array:
         digit = self._digit
         ones = _ONES.copy()
         if digit == 9:  # 19 nines are no 64 bits
@@ -278,7 +290,7 @@ class Redaction:
         masked = ones[np.searchsorted(_POWERS, np.abs(values).view("u8"), side="right")]
         return np.where(values < 0, -masked, masked)
 
-    def _some_digits(self, values: _Array) -> _Array:
+    def _some_digits(self, values: Array) -> Array:
         count = len(values)
         read = np.ones(count, "u1")
         replacement, digit = self.replacements[_DIGIT], self._digit
@@ -291,13 +303,13 @@ class Redaction:
 
     def _floats(self, field: Field, vector: Vector) -> Vector:
         dtype = "f4" if field.type.kind is Kind.FLOAT else "f8"
-        valid, values = _numbers(vector, dtype)
+        valid, values = validity_bits(vector), items_of(vector, dtype)
         wide = values.astype("f8")
         masked = _in_pieces(self._some_figures, wide) if self.ranges else self._all_figures(wide)
         with np.errstate(over="ignore"):
             return _fixed(valid, masked.astype(dtype))
 
-    def _all_figures(self, values: _Array) -> _Array:
+    def _all_figures(self, values: Array) -> Array:
         """Six figures of the same magnitude; NaN counts as the lowest number."""
         digit = self._digit
         if digit == 0:
@@ -307,7 +319,7 @@ class Redaction:
         masked = np.where(values > 0, digit * _DOUBLE_ONES, digit * -_DOUBLE_ONES) * power
         return np.where(values == 0, digit * _DOUBLE_ONES, masked)
 
-    def _some_figures(self, values: _Array) -> _Array:
+    def _some_figures(self, values: Array) -> Array:
         count = len(values)
         written, digit = np.ones(count, "u1"), self._digit
         texts = self._digits_replaced(
@@ -320,14 +332,14 @@ class Redaction:
 
     def _decimals(self, field: Field, vector: Vector) -> Vector:
         """Digit by digit; null where that is more than the type holds."""
-        valid, words = _words(vector)
+        valid, words = validity_bits(vector), words_of(vector).reshape(-1, 2)
         read = np.ones(vector.length, "u1") if valid is None else valid.astype("u1")
         masked = np.empty((vector.length, 2), "i8")
         for piece in _pieces(vector.length):
             self._decimal_digits(words[piece], read[piece], field, masked[piece])
-        return _vector(read.view(np.bool_), vector.length, cast("Buffer", masked))
+        return _vector(read.view(np.bool_), vector.length, as_buffer(masked))
 
-    def _decimal_digits(self, words: _Array, read: _Array, field: Field, out: _Array) -> None:
+    def _decimal_digits(self, words: Array, read: Array, field: Field, out: Array) -> None:
         precision, scale = decimal_shape(field.type)
         texts = _format.format_decimals(words.reshape(-1), read, scale)
         replaced = self._digits_replaced(texts, len(read), ord("0") + self._digit)
@@ -337,14 +349,14 @@ class Redaction:
     # --- times
 
     def _dates(self, field: Field, vector: Vector) -> Vector:  # noqa: ARG002
-        valid, values = _numbers(vector, "i4")
+        valid, values = validity_bits(vector), items_of(vector, "i4")
         days = window(redact_days(values.astype("i8"), *self.parts[:3]), "i8", 0, vector.length)
         return _fixed(valid, days.astype("i4"))
 
     def _timestamps(self, field: Field, vector: Vector, zone: ZoneRules) -> Vector:
         """By what clocks show in the zone; in whole seconds."""
         unit = units_of(field.format)
-        valid, values = _numbers(vector, "i8")
+        valid, values = validity_bits(vector), items_of(vector, "i8")
         seconds = values // unit
         if field.type.kind is Kind.TIMESTAMP_INSTANT:
             seconds = self._clocks(seconds + wall_clock_shift(seconds, zone))
@@ -358,7 +370,7 @@ class Redaction:
         least, most = -((1 << 63) // unit), ((1 << 63) - 1) // unit
         return _fixed(valid, np.clip(seconds, least, most) * unit)
 
-    def _clocks(self, seconds: _Array) -> _Array:
+    def _clocks(self, seconds: Array) -> Array:
         hour, minute, second = self.parts[3:]
         days = seconds // _DAY_SECONDS
         time = seconds - days * _DAY_SECONDS
@@ -376,48 +388,35 @@ def _pieces(count: int) -> Iterator[slice]:
         yield slice(start, min(start + _PIECE_ROWS, count))
 
 
-def _in_pieces(masked: Callable[[_Array], _Array], values: _Array) -> _Array:
+def _in_pieces(masked: Callable[[Array], Array], values: Array) -> Array:
     return np.concatenate([masked(values[piece]) for piece in _pieces(len(values))])
 
 
 # --- vectors ---------------------------------------------------------------------------------------
 
 
-def _numbers(vector: Vector, dtype: str) -> tuple[_Valid, _Array]:
-    return validity_bits(vector), window(vector.buffers[1], dtype, vector.offset, vector.length)
-
-
-def _words(vector: Vector) -> tuple[_Valid, _Array]:
-    """Decimals as two words each."""
-    words = window(vector.buffers[1], "i8", 2 * vector.offset, 2 * vector.length)
-    return validity_bits(vector), words.reshape(-1, 2)
-
-
-def _fixed(valid: _Valid, values: _Array) -> Vector:
+def _fixed(valid: _Valid, values: Array) -> Vector:
     """Numbers; zeros beneath nulls."""
     if valid is not None:
         values[~valid] = 0
-    return _vector(valid, len(values), cast("Buffer", values))
+    return _vector(valid, len(values), as_buffer(values))
 
 
 def _vector(valid: _Valid, count: int, *buffers: Buffer) -> Vector:
-    nulls = 0 if valid is None else count - int(np.count_nonzero(valid))
-    return Vector(count, (pack(valid) if nulls and valid is not None else None, *buffers), nulls)
-
-
-_WIDTHS = {Kind.FLOAT: "f4", Kind.DOUBLE: "f8", Kind.DATE: "i4", **_INTEGERS}
+    bitmap, nulls = nulls_where(valid)
+    return Vector(count, (bitmap, *buffers), nulls)
 
 
 def _kept_numbers(field: Field, vector: Vector) -> Vector:
-    valid, values = _numbers(vector, _WIDTHS.get(field.type.kind, "i8"))
+    valid, values = validity_bits(vector), items_of(vector, DTYPES[field.type.kind])
     return _fixed(valid, values.copy())
 
 
 def _kept_decimals(field: Field, vector: Vector) -> Vector:  # noqa: ARG001
-    valid, words = _words(vector)
+    valid, words = validity_bits(vector), words_of(vector).reshape(-1, 2)
     return _fixed(valid, words.copy())
 
 
 def _kept_booleans(field: Field, vector: Vector) -> Vector:  # noqa: ARG001
-    valid, held = validity_bits(vector), bits(vector.buffers[1], vector)
+    valid, held = validity_bits(vector), bits_of(vector)
     return _vector(valid, vector.length, pack(held if valid is None else held & valid))

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from orcstream.codec._statistics import decimal_bounds, float_bounds, integer_bounds, text_bounds
-from orcstream.codec.cells import Cells, bits, cells_of, lengths_of, texts_of
+from orcstream.codec.arrays import bits_of
+from orcstream.codec.cells import Cells, cells_of, lengths_of, texts_of
 from orcstream.codec.column import Field, Vector
 from orcstream.column_statistics import MAX_TEXT_BYTES, ColumnStatistics
-from orcstream.schema import FileColumn, Kind, Type, decimal_shape
+from orcstream.schema import TEXTS, TIMES, FileColumn, Kind, Type, decimal_shape
 
 __all__ = [
     "MOST_BOUND_BYTES",
@@ -41,8 +42,6 @@ MOST_BOUND_BYTES = MAX_TEXT_BYTES + 1
 
 _INTEGERS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 _FLOATS = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
-_TIMES = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
-_TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
 _UNIT_NS = {"s": 10**9, "m": 10**6, "u": 10**3, "n": 1}
 _INT64 = range(-(1 << 63), 1 << 63)
 _EXACT = Context(prec=100)
@@ -69,7 +68,7 @@ def statistics_of_cells(cells: Cells) -> ColumnStatistics:
 
 def statistics_of_nothing(type_: Type) -> ColumnStatistics:
     """Statistics of a column that has no rows."""
-    format_ = "tsn:" if type_.kind in _TIMES else ""
+    format_ = "tsn:" if type_.kind in TIMES else ""
     return statistics_of_cells(Cells(Field("", format_, type_), Vector(0, ()), None, 0, has_null=False))
 
 
@@ -81,7 +80,7 @@ def _typed(cells: Cells) -> dict[str, Any]:
         return _integers(cells, place, mask)
     if kind in _FLOATS:
         return _floats(cells, place, mask)
-    if kind in _TEXTS:
+    if kind in TEXTS:
         return _texts(cells, mask)
     if kind is Kind.BINARY:
         if not cells.value_count:
@@ -91,7 +90,7 @@ def _typed(cells: Cells) -> dict[str, Any]:
     if kind is Kind.BOOLEAN:
         if not cells.value_count:
             return {"kind": "boolean", "sum": 0}
-        found = bits(vector.buffers[1], vector)
+        found = bits_of(vector)
         return {
             "kind": "boolean",
             "sum": int(np.count_nonzero(found if cells.mask is None else found & cells.mask)),
@@ -100,7 +99,7 @@ def _typed(cells: Cells) -> dict[str, Any]:
         return _decimals(cells, place, mask)
     if kind is Kind.DATE:
         return _days(cells, place, mask)
-    if kind in _TIMES:
+    if kind in TIMES:
         return _times(cells, place, mask)
     if kind in (Kind.LIST, Kind.MAP):
         return _collections(cells)

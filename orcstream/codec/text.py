@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orcstream._buffer import Buffer, zeroed
-from orcstream.codec._stream import InputStream
-from orcstream.codec._values import BoolValues, IntValues, RawValues
+from orcstream.codec._values import BoolValues, IntValues, RawValues, Values
 from orcstream.codec._vector import (
     count_up,
     fit_entries,
-    fit_lengths,
     gather_entries,
     invalid_utf8,
     last_offset,
@@ -35,9 +33,18 @@ class _TextColumn(ColumnDecoder):
 
     row_bytes = 4
 
-    def __init__(self, type_: Type, present: BoolValues | None, *, validate: bool) -> None:
-        super().__init__(type_, present)
+    def __init__(
+        self,
+        type_: Type,
+        present: BoolValues | None,
+        values: Sequence[Values],
+        *,
+        validate: bool,
+        dictionaries: bool,
+    ) -> None:
+        super().__init__(type_, present, values)
         self._validate = validate
+        self._dictionaries = dictionaries
 
     def _check_text(self, offsets: Buffer, count: int, data: Buffer, *, rows: bool) -> None:
         if not self._validate:
@@ -65,28 +72,17 @@ class TextDecoder(_TextColumn):
         validate: bool,
         dictionaries: bool,
     ) -> None:
-        super().__init__(type_, present, validate=validate)
+        super().__init__(type_, present, (lengths, data), validate=validate, dictionaries=dictionaries)
         self._lengths = lengths
         self._data = data
-        self._dictionaries = dictionaries
-
-    def streams(self) -> Sequence[InputStream]:
-        own = (self._present, self._lengths, self._data)
-        return [values.input for values in own if values is not None]
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         budget = min(budget, MAX_VECTOR_BYTES)
         count = self._see(count, parent, budget, turn)
         count = self._see_values(self._lengths, count, turn)
-        rows, total = self._fit(count, budget)
+        rows, total = self._fit(self._lengths, self._mask, count, budget)
         have = turn.values(self._data, total)
-        return rows if have == total else self._fit(rows, have)[0]
-
-    def _fit(self, count: int, limit: int) -> tuple[int, int]:
-        rows, total, bad = fit_lengths(self._lengths, self._mask, count, limit)
-        if bad >= 0:
-            raise self._located(CorruptStream("a negative length"), self._lengths)
-        return rows, total
+        return rows if have == total else self._fit(self._lengths, self._mask, rows, have)[0]
 
     def take(self, count: int) -> Vector:
         validity, mask, values = self._take_mask(count)
@@ -117,17 +113,13 @@ class DictionaryDecoder(_TextColumn):
         validate: bool,
         dictionaries: bool,
     ) -> None:
-        super().__init__(type_, present, validate=validate)
+        own = (indexes, lengths, entries)
+        super().__init__(type_, present, own, validate=validate, dictionaries=dictionaries)
         self._indexes = indexes
         self._lengths = lengths
         self._entries = entries
         self._size = size
-        self._dictionaries = dictionaries
         self._loaded: tuple[Buffer, Buffer] | None = None
-
-    def streams(self) -> Sequence[InputStream]:
-        own = (self._present, self._indexes, self._lengths, self._entries)
-        return [values.input for values in own if values is not None]
 
     @property
     def dictionary_bytes(self) -> int:
@@ -156,9 +148,7 @@ class DictionaryDecoder(_TextColumn):
         if turn.values(self._lengths, self._size) < self._size:
             return False
         limit = min(turn.dictionary_limit, MAX_VECTOR_BYTES)
-        entries, total, bad = fit_lengths(self._lengths, None, self._size, limit)
-        if bad >= 0:
-            raise self._located(CorruptStream("a negative length"), self._lengths)
+        entries, total = self._fit(self._lengths, None, self._size, limit)
         # Where not all lengths fit, their sum is beyond the limit, or beyond 31 bits, and may be beyond 64.
         fits = entries == self._size
         self._check_limit(4 * self._size + total if fits else turn.dictionary_limit + 1, turn)

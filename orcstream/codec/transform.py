@@ -9,31 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
-from orcstream._buffer import Buffer, zeroed
-from orcstream.codec.column import Vector, VectorOptions
+from orcstream.codec.column import Field, Vector, field_of, nulls_of
 from orcstream.codec.conversion import Convert, ConvertOptions, conversion_of
 from orcstream.schema import Kind, Type
 
-__all__ = ["null_vector", "transform_of"]
-
-_WIDTHS = {
-    Kind.BYTE: 1,
-    Kind.SHORT: 2,
-    Kind.INT: 4,
-    Kind.DATE: 4,
-    Kind.FLOAT: 4,
-    Kind.LONG: 8,
-    Kind.DOUBLE: 8,
-    Kind.TIMESTAMP: 8,
-    Kind.TIMESTAMP_INSTANT: 8,
-    Kind.DECIMAL: 16,
-}
-_NO_OFFSETS = zeroed(4)
-_EMPTY = Buffer(0)
+__all__ = ["transform_of"]
 
 
 def transform_of(source: Type, target: Type, options: ConvertOptions | None = None) -> Convert | None:
@@ -74,13 +55,14 @@ def _struct(source: Type, target: Type, options: ConvertOptions) -> Convert | No
     places: dict[str, list[int]] = {}
     for place, name in enumerate(source.field_names):
         places.setdefault(name, []).append(place)
-    plan: list[tuple[int | None, Convert | None, Type]] = []
+    plan: list[tuple[int | None, Convert | None, Field]] = []
     for name, type_ in zip(target.field_names, target.children, strict=True):
+        field = field_of(name, type_, options.vectors)
         if places.get(name):
             place = places[name].pop(0)
-            plan.append((place, _transform(source.children[place], type_, options), type_))
+            plan.append((place, _transform(source.children[place], type_, options), field))
         else:
-            plan.append((None, None, type_))
+            plan.append((None, None, field))
     if [place for place, _, _ in plan] == list(range(len(source.children))) and not any(
         fn for _, fn, _ in plan
     ):
@@ -90,38 +72,12 @@ def _struct(source: Type, target: Type, options: ConvertOptions) -> Convert | No
         # A struct's children are read from its offset on.
         count = vector.offset + vector.length
         children = []
-        for place, fn, type_ in plan:
+        for place, fn, field in plan:
             if place is None:
-                children.append(null_vector(type_, count, options.vectors))
+                children.append(nulls_of(field, count))
             else:
                 child = vector.children[place]
                 children.append(child if fn is None else fn(child))
         return replace(vector, children=tuple(children))
 
     return run
-
-
-def null_vector(type_: Type, count: int, options: VectorOptions) -> Vector:
-    """`count` nulls. Arrow's unions have none of their own: a null union is a null in child 0."""
-    validity = zeroed((count + 7) // 8)
-    if type_.kind is Kind.STRUCT:
-        children = tuple(null_vector(child, count, options) for child in type_.children)
-        return Vector(count, (validity,), count, children=children)
-    if type_.kind is Kind.UNION:
-        first, *others = type_.children
-        children = null_vector(first, count, options), *(null_vector(t, 0, options) for t in others)
-        offsets: Any = np.arange(count, dtype=np.int32)
-        return Vector(count, (zeroed(count), offsets), 0, children=children)
-    if type_.kind in (Kind.LIST, Kind.MAP):
-        children = tuple(null_vector(child, 0, options) for child in type_.children)
-        if type_.kind is Kind.MAP:
-            children = (Vector(0, (None,), 0, children=children),)
-        return Vector(count, (validity, zeroed(4 * (count + 1))), count, children=children)
-    if type_.kind is Kind.BOOLEAN:
-        return Vector(count, (validity, validity), count)
-    if type_.kind in _WIDTHS:
-        return Vector(count, (validity, zeroed(_WIDTHS[type_.kind] * count)), count)
-    if options.dictionaries and type_.kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR):
-        entries = Vector(0, (None, _NO_OFFSETS, _EMPTY), 0)
-        return Vector(count, (validity, zeroed(4 * count)), count, dictionary=entries)
-    return Vector(count, (validity, zeroed(4 * (count + 1)), _EMPTY), count)

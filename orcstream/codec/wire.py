@@ -1,4 +1,4 @@
-"""Cuts serialised protobuf messages into the bytes of one repeated field, or joins them.
+"""Cuts serialised protobuf messages into the bytes of one repeated field, or joins them; names their faults.
 
 Knows the wire format's tags and lengths. Must not know messages. Contract: the pieces are views of the
 data given, at most `limit` of them; bytes that are no protobuf message are `CorruptTail`, and so is one with
@@ -9,10 +9,13 @@ be larger than a parsed message may be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from orcstream.errors import CorruptTail, Unsupported
+from google.protobuf.message import DecodeError
 
-__all__ = ["MOST_PARTS", "join_field", "split_each", "split_field"]
+from orcstream.errors import CorruptTail, FormatError, Unsupported
+
+__all__ = ["MOST_PARTS", "foreign", "join_field", "split_each", "split_field"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
@@ -91,3 +94,12 @@ def _varint(data: memoryview, at: int, what: str) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + index + 1
     raise CorruptTail(f"the {what} cannot be parsed: no end of the number at byte {at}")
+
+
+@contextmanager
+def foreign(error_class: type[FormatError], what: str) -> Iterator[None]:
+    """What goes wrong in foreign code on foreign bytes (protobuf, UTF-8, integers) is the file's fault."""
+    try:
+        yield
+    except (DecodeError, ValueError, OverflowError) as error:
+        raise error_class(f"the {what} cannot be parsed: {error}") from error

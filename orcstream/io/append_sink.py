@@ -1,7 +1,7 @@
 """Files that grow where everybody sees them, and say how far they may be read.
 
-Knows local paths and fsspec's ``memory://``; `io.append_webhdfs` knows HDFS. Must not know what the bytes
-mean.
+Knows local paths; `io.append_memory` knows fsspec's ``memory://`` and `io.append_webhdfs` HDFS. Must not know
+what the bytes mean.
 
 Beside the file lies ``NAME_flush_length``, as Hive's streaming ingest keeps it: lengths of the file, 8 bytes
 each, big-endian, the last of them valid. `flush` makes the bytes durable first and then adds their length, so
@@ -11,7 +11,6 @@ from then on the file counts as it is.
 A writer that is killed leaves both as they are: up to the last flush the file can be read. `cut` ends a file
 there: it is shortened to what was flushed, or removed where nothing was.
 """
-# ruff: noqa: SLF001 - fsspec has no public name for the path of a URL
 
 from __future__ import annotations
 
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import anyio.lowlevel
-from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
@@ -238,51 +236,6 @@ class _LocalFile:
         self._descriptor = self._lengths = -1
 
 
-class _MemoryFile:
-    """What was appended is seen from the flush on: a file that somebody reads cannot change its size."""
-
-    gathered_bytes = GATHERED_BYTES
-
-    def __init__(self, url: str, shown: str) -> None:
-        self._path = MemoryFileSystem._strip_protocol(url)
-        self._url = shown
-        self._content = bytearray()
-        self._lengths = bytearray()
-
-    async def begin(self) -> None:
-        await anyio.lowlevel.checkpoint()
-        if MemoryFileSystem().exists(self._path):
-            raise already_there(self._url)
-        self._show(self._path + FLUSH_LENGTH, self._lengths)
-        self._show(self._path, self._content)
-
-    async def append(self, data: bytes, offset: int) -> None:
-        await anyio.lowlevel.checkpoint()
-        self._content[offset:] = data
-
-    async def flush(self, length: int) -> None:
-        await anyio.lowlevel.checkpoint()
-        self._lengths += length.to_bytes(8, "big")
-        self._show(self._path, self._content)
-        self._show(self._path + FLUSH_LENGTH, self._lengths)
-
-    async def finish(self) -> None:
-        await anyio.lowlevel.checkpoint()
-        MemoryFileSystem.store.pop(self._path + FLUSH_LENGTH, None)
-
-    async def cut(self) -> None:
-        if not self._lengths:
-            MemoryFileSystem.store.pop(self._path, None)
-        await self.finish()
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
-    def _show(self, path: str, content: bytearray) -> None:
-        filesystem = MemoryFileSystem()
-        filesystem.store[path] = MemoryFile(filesystem, path, bytes(content))
-
-
 async def open_append_sink(
     url: str | os.PathLike[str],
     *,
@@ -302,7 +255,9 @@ async def open_append_sink(
     if kind in ("file", "local"):
         file = _LocalFile(local_path(text), shown)
     elif kind == "memory":
-        file = _MemoryFile(text, shown)
+        from orcstream.io.append_memory import InMemoryFile
+
+        file = InMemoryFile(text, FLUSH_LENGTH, shown)
     elif kind in ("webhdfs", "swebhdfs") and not options.get("kerberos"):
         from orcstream.io.append_webhdfs import open_webhdfs_file
 

@@ -109,6 +109,7 @@ class Prepared:
 
     @property
     def shown(self) -> str:
+        """The URL without credentials."""
         return strip_credentials(self.url)
 
 

@@ -15,17 +15,22 @@ from __future__ import annotations
 
 import errno
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
-from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.byterange import ByteRange, BytesLike, CostModel, RangeBuffer
 from orcstream.errors import SourceChanged, SourceError
+from orcstream.io.clients import Lease
 
 __all__ = [
     "TRANSIENT_STATUS",
     "ByteSource",
+    "OnBytes",
     "Pin",
     "PinnedSource",
+    "StatusSource",
     "Suffix",
     "Transient",
     "check_length",
@@ -37,6 +42,9 @@ __all__ = [
 # HTTP statuses that another attempt may not meet; 509 and 52x are what content networks say of a store
 # that is slow behind them.
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524})
+
+# Called with what is there of an answer while the rest is on its way.
+OnBytes: TypeAlias = Callable[[RangeBuffer], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +83,13 @@ class ByteSource(Protocol):
     async def fetch_suffix(self, length: int) -> Suffix:
         """The last `length` bytes, with the length of the file; one request where the store can."""
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
-        """Exactly the bytes of `range`, or an error; `ShortRead` when the file ends before."""
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
+        """Exactly the bytes of `range`, or an error; `ShortRead` when the file ends before.
+
+        `on_bytes` is told of the first bytes before the last ones are there, now and then or never; never
+        before it is known that they are of the pinned version. What it was told stays good, should the rest
+        not come.
+        """
 
     async def verify(self) -> None:
         """Raise `SourceChanged` if the object is no longer the pinned one; free where `fetch` checks."""
@@ -140,6 +153,35 @@ class PinnedSource:
 
     def pin(self, file_length: int, fingerprint: str) -> None:
         self._pin.set(file_length, fingerprint)
+
+
+class StatusSource(PinnedSource, ABC):
+    """One path of a store that has to be asked for length and version apart from the bytes."""
+
+    def __init__(self, lease: Lease[Any], path: str, cost: CostModel, url: str) -> None:
+        self._lease = lease
+        self._path = path
+        super().__init__(cost, url)
+
+    @abstractmethod
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike: ...
+
+    @abstractmethod
+    async def _ask(self) -> tuple[int, str]:
+        """The length of the file now, and its fingerprint."""
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        check_length(length)
+        file_length, fingerprint = await self._ask()
+        self._pin.set(file_length, fingerprint)
+        data = await self.fetch(ByteRange(max(0, file_length - length), file_length))
+        return Suffix(data, file_length, fingerprint)
+
+    async def verify(self) -> None:
+        self._pin.check(*await self._ask())
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
 
 
 def check_length(length: int) -> None:

@@ -26,10 +26,9 @@ from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import OrcError, ShortRead, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import (
     TRANSIENT_STATUS,
-    PinnedSource,
-    Suffix,
+    OnBytes,
+    StatusSource,
     Transient,
-    check_length,
     no_such_file,
     not_permitted,
 )
@@ -122,23 +121,14 @@ class _OnThreads:
         """Synchronous file systems close what they hold when they are collected."""
 
 
-class FilesystemSource(PinnedSource):
+class FilesystemSource(StatusSource):
     """One path of a file system."""
 
-    def __init__(self, calls: _Calls, lease: Lease[Any], path: str, cost: CostModel, url: str) -> None:
-        self._calls = calls
-        self._lease = lease
-        self._path = path
-        super().__init__(cost, url)
+    def __init__(self, lease: Lease[_Calls], path: str, cost: CostModel, url: str) -> None:
+        self._calls = lease.client
+        super().__init__(lease, path, cost, url)
 
-    async def fetch_suffix(self, length: int) -> Suffix:
-        check_length(length)
-        file_length, fingerprint = await self._ask()
-        self._pin.set(file_length, fingerprint)
-        data = await self.fetch(ByteRange(max(0, file_length - length), file_length))
-        return Suffix(data, file_length, fingerprint)
-
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         if range.length == 0:
             return b""
         # Not every file system survives a range past the end.
@@ -150,13 +140,6 @@ class FilesystemSource(PinnedSource):
             await self.verify()
             raise self._short(range, f"{len(view)} arrived")
         return view
-
-    async def verify(self) -> None:
-        file_length, fingerprint = await self._ask()
-        self._pin.check(file_length, fingerprint)
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     async def _ask(self) -> tuple[int, str]:
         info = await self._guard(self._calls.info(self._path))
@@ -200,7 +183,7 @@ async def open_filesystem(
             raise translate_error(error, shown) from error
 
     lease = await lease_client(protocol, arguments, make)
-    return FilesystemSource(lease.client, lease, cls._strip_protocol(url), cost, shown)
+    return FilesystemSource(lease, cls._strip_protocol(url), cost, shown)
 
 
 async def open_chain(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> FilesystemSource:
@@ -212,7 +195,7 @@ async def open_chain(url: str, options: Mapping[str, Any], cost: CostModel, show
     except Exception as error:
         raise translate_error(error, shown) from error
     calls = _OnThreads(filesystem, anyio.CapacityLimiter(cost.request_cap))
-    return FilesystemSource(calls, Lease(calls, calls.aclose), path, cost, shown)
+    return FilesystemSource(Lease(calls, calls.aclose), path, cost, shown)
 
 
 def translate_error(error: Exception, url: str) -> Exception:

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.append_sink import FLUSH_LENGTH
-from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import kind_of
 
@@ -176,11 +176,12 @@ class GrowingSource:
         self._ending = ByteRange(start, stop), bytes(memoryview(data)[start - where.start :])
         return Suffix(data, stop, "")
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         opened = self._current()
         opened.user_count += 1
         try:
-            return await opened.source.fetch(range)
+            # Of a file that grows, `verify` says whose bytes they were, and only afterwards.
+            return await opened.source.fetch(range, on_bytes if self.is_complete else None)
         finally:
             await opened.leave()
 

@@ -18,10 +18,12 @@ from typing import Any
 import aiohttp
 import yarl
 
-from orcstream.byterange import MIB, ByteRange, BytesLike, CostModel
+from orcstream._buffer import Buffer
+from orcstream.byterange import MIB, ByteRange, BytesLike, CostModel, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import (
     TRANSIENT_STATUS,
+    OnBytes,
     Pin,
     PinnedSource,
     Suffix,
@@ -70,7 +72,7 @@ class _Answer:
     """Bytes `start` on of an object of `file_length` bytes (None: not said); `data` None if not taken."""
 
     start: int
-    data: bytearray | None
+    data: memoryview | None
     file_length: int | None
     fingerprint: str
 
@@ -83,7 +85,7 @@ class RangeClient:
         self._pin = pin
         self._options = {name: value for name, value in options.items() if name != "headers"}
         self._headers = dict(options.get("headers") or {})
-        self._whole: bytearray | None = None
+        self._whole: memoryview | None = None
 
     async def suffix(self, url: yarl.URL, length: int, **options: Any) -> Suffix:
         """The last `length` bytes; a second request only where the server knows no suffix ranges."""
@@ -103,7 +105,7 @@ class RangeClient:
                 if start == max(0, file_length - length) and start + len(answer.data) == file_length:
                     return self._pinned(answer.data, file_length, answer.fingerprint)
                 if start == 0 and len(answer.data) == file_length:
-                    view = memoryview(answer.data)[max(0, file_length - length) :]
+                    view = answer.data[max(0, file_length - length) :]
                     return self._pinned(view, file_length, answer.fingerprint)
             # The server took the suffix for something else; what it said of the length still holds.
         if file_length is None:
@@ -115,14 +117,16 @@ class RangeClient:
         data = self._cut(answer, wanted)
         return self._pinned(data, file_length, answer.fingerprint)
 
-    async def range(self, url: yarl.URL, wanted: ByteRange, **options: Any) -> BytesLike:
-        """Exactly the bytes of `wanted`."""
+    async def range(
+        self, url: yarl.URL, wanted: ByteRange, on_bytes: OnBytes | None = None, **options: Any
+    ) -> BytesLike:
+        """Exactly the bytes of `wanted`, as `ByteSource.fetch`."""
         if wanted.length == 0:
             return b""
         if self._whole is not None:
             return self._cut(_Answer(0, self._whole, len(self._whole), ""), wanted)
         try:
-            answer = await self._get_range(url, wanted, options)
+            answer = await self._get_range(url, wanted, options, on_bytes)
         except HttpStatus as error:
             if error.status != 416:
                 raise
@@ -130,9 +134,11 @@ class RangeClient:
             raise self._short(wanted, _length_of_unsatisfied(error)) from None
         return self._cut(answer, wanted)
 
-    async def _get_range(self, url: yarl.URL, wanted: ByteRange, options: Mapping[str, Any]) -> _Answer:
+    async def _get_range(
+        self, url: yarl.URL, wanted: ByteRange, options: Mapping[str, Any], on_bytes: OnBytes | None = None
+    ) -> _Answer:
         header = f"bytes={wanted.start}-{wanted.stop - 1}"
-        answer = await self._get(url, header, wanted.length, options)
+        answer = await self._get(url, header, wanted.length, options, on_bytes)
         self._pin.check(answer.file_length, answer.fingerprint)
         return answer
 
@@ -148,14 +154,21 @@ class RangeClient:
             raise self._no_ranges("does not say how long the object is")
         return answer.file_length
 
-    async def _get(self, url: yarl.URL, range: str, most: int, options: Mapping[str, Any]) -> _Answer:
+    async def _get(
+        self,
+        url: yarl.URL,
+        range: str,
+        most: int,
+        options: Mapping[str, Any],
+        on_bytes: OnBytes | None = None,
+    ) -> _Answer:
         """One GET; at most `most` bytes of a partial answer, or a small object whole."""
         headers = {**self._headers, "Range": range, "Accept-Encoding": "identity", **self._conditions()}
         shown = self._pin.url
         try:
             async with self._session.get(url, headers=headers, **{**self._options, **options}) as response:
                 if response.status == 206:
-                    return await self._read_part(response, most)
+                    return await self._read_part(response, most, on_bytes)
                 if response.status == 200:
                     return await self._read_whole(response)
                 body = await _read_some(response, ERROR_BODY_BYTES)
@@ -182,7 +195,9 @@ class RangeClient:
         # with what the answer says.
         return {}
 
-    async def _read_part(self, response: aiohttp.ClientResponse, most: int) -> _Answer:
+    async def _read_part(
+        self, response: aiohttp.ClientResponse, most: int, on_bytes: OnBytes | None
+    ) -> _Answer:
         self._refuse_encoded(response)
         match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if match is None or match[1] is None:
@@ -196,7 +211,9 @@ class RangeClient:
                 return _Answer(start, None, file_length, _fingerprint(response.headers))
             raise SourceError(f"a senseless Content-Range: {match[0]}", url=self._pin.url)
         self._pin.check(file_length, _fingerprint(response.headers))
-        data = await self._read_exactly(response, length)
+        if response.content_length != length:
+            on_bytes = None  # a body of another length may be of another range: known when all of it is there
+        data = await self._read_exactly(response, start, length, on_bytes)
         return _Answer(start, data, file_length, _fingerprint(response.headers))
 
     async def _read_whole(self, response: aiohttp.ClientResponse) -> _Answer:
@@ -207,18 +224,22 @@ class RangeClient:
             response.close()
             return _Answer(0, None, length, fingerprint)
         self._pin.check(length, fingerprint)
-        self._whole = await self._read_exactly(response, length)
+        self._whole = await self._read_exactly(response, 0, length, None)
         return _Answer(0, self._whole, length, fingerprint)
 
-    async def _read_exactly(self, response: aiohttp.ClientResponse, length: int) -> bytearray:
-        data = bytearray(length)
+    async def _read_exactly(
+        self, response: aiohttp.ClientResponse, start: int, length: int, on_bytes: OnBytes | None
+    ) -> memoryview:
+        data = memoryview(Buffer(length))
         at = 0
-        async for chunk in response.content.iter_any():
+        async for chunk, _ in response.content.iter_chunks():  # as they came: `iter_any` joins them first
             if at + len(chunk) > length:
                 response.close()
                 raise ShortRead(f"more than the {length} bytes that were announced", url=self._pin.url)
             data[at : at + len(chunk)] = chunk
             at += len(chunk)
+            if on_bytes is not None and at < length:
+                on_bytes(RangeBuffer(ByteRange(start, start + at), data[:at]))
         if at != length:
             raise ShortRead(f"{at} of the {length} bytes that were announced", url=self._pin.url)
         return data
@@ -231,7 +252,7 @@ class RangeClient:
             raise self._short(wanted, stop)
         if (answer.start, stop) == (wanted.start, wanted.stop):
             return answer.data
-        return memoryview(answer.data)[wanted.start - answer.start : wanted.stop - answer.start]
+        return answer.data[wanted.start - answer.start : wanted.stop - answer.start]
 
     def _pinned(self, data: BytesLike, file_length: int, fingerprint: str) -> Suffix:
         self._pin.set(file_length, fingerprint)
@@ -336,9 +357,9 @@ class HttpSource(PinnedSource):
         except HttpStatus as error:
             raise _refused(error, self.url) from None
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         try:
-            return await self._ranges.range(self._target, range)
+            return await self._ranges.range(self._target, range, on_bytes)
         except HttpStatus as error:
             raise _refused(error, self.url) from None
 

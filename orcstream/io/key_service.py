@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import ModuleType, TracebackType
@@ -21,6 +21,7 @@ from typing import Any, Generic, Self, TypeVar
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, LocalKey
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.clients import Client, Lease, lease_client
+from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.threads import run_in_thread
@@ -32,7 +33,7 @@ C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 
 
-class KeyService(ABC, Generic[C]):
+class KeyService(KeyProvider, Generic[C]):
     """A key store that is asked through a client of type `C`.
 
     `shown` is the store as errors name it, without credentials. A failed call is made again up to `retries`

@@ -87,7 +87,7 @@ def check_provider(given: object, name: str) -> None:
         )
 
 
-class InMemoryKeyProvider:
+class InMemoryKeyProvider(KeyProvider):
     """Master keys in memory: for tests, development, and keys that come from elsewhere.
 
     Local keys are made as ORC Java's own in-memory store makes them, so it can share files with that one.

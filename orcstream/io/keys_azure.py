@@ -24,6 +24,7 @@ __all__ = ["AzureKeyProvider"]
 
 VAULT = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 NAME = re.compile(r"[A-Za-z0-9-]{1,127}")
+# What stands before a wrapped key.
 HEAD = re.compile(rb"(?P<algorithm>RSA-OAEP-256|A256KW)/(?P<version>[0-9A-Za-z]{1,64})\0")
 # By the first part of a key's type.
 WRAPPINGS: Final = {"RSA": "RSA-OAEP-256", "oct": "A256KW"}

@@ -115,6 +115,7 @@ class GcpKeyProvider(KeyService[_Client]):
         return _Client(service.KeyManagementServiceAsyncClient(credentials=credentials), errors, auth_errors)
 
     async def _ask(self, call: Callable[[Any, dict[str, Any]], Awaitable[Any]]) -> Any:
+        # Attempts inside attempts multiply their waits.
         how = {"retry": None, "timeout": self._policy.timeout_s}
 
         async def attempt(client: _Client) -> Any:

@@ -18,7 +18,8 @@ from orcstream.io.urls import SCHEME, local_path, protocol_of
 
 __all__ = ["open_keys"]
 
-_TIMES: Final[Mapping[str, Callable[[str], Any]]] = {"timeout_s": float, "retries": int}
+# Options that all stores behind a network have.
+_COMMON: Final[Mapping[str, Callable[[str], Any]]] = {"timeout_s": float, "retries": int}
 
 
 def _truth(text: str) -> bool:
@@ -34,11 +35,11 @@ _STORES: Final[Mapping[str, tuple[str, str, Mapping[str, Callable[[str], Any]]]]
     "kms": (
         "orcstream.io.keys_hadoop",
         "HadoopKeyProvider",
-        {"user": str, "token": str, "kerberos": _truth, "proxy_to": str, "verify": _file_or_truth, **_TIMES},
+        {"user": str, "token": str, "kerberos": _truth, "proxy_to": str, "verify": _file_or_truth, **_COMMON},
     ),
-    "aws-kms": ("orcstream.io.keys_aws", "AwsKeyProvider", {"algorithm": str, "profile": str, **_TIMES}),
-    "gcp-kms": ("orcstream.io.keys_gcp", "GcpKeyProvider", {"algorithm": str, **_TIMES}),
-    "azure-kv": ("orcstream.io.keys_azure", "AzureKeyProvider", {"algorithm": str, **_TIMES}),
+    "aws-kms": ("orcstream.io.keys_aws", "AwsKeyProvider", {"algorithm": str, "profile": str, **_COMMON}),
+    "gcp-kms": ("orcstream.io.keys_gcp", "GcpKeyProvider", {"algorithm": str, **_COMMON}),
+    "azure-kv": ("orcstream.io.keys_azure", "AzureKeyProvider", {"algorithm": str, **_COMMON}),
 }
 
 
@@ -56,7 +57,7 @@ async def open_keys(place: str | os.PathLike[str], **options: Any) -> KeyProvide
     """
     place = os.fspath(place)
     scheme = protocol_of(place)
-    if scheme == "file" or scheme not in _STORES:
+    if scheme not in _STORES:
         if SCHEME.match(place) and scheme not in ("file", "local"):
             known = ", ".join(f"{name}://" for name in _STORES)
             raise UsageError(f"no key store is named so; there are {known} and paths", url=shown_place(place))

@@ -19,7 +19,7 @@ import anyio
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
-from orcstream.io.byte_source import PinnedSource, Suffix, check_length, no_such_file, not_permitted
+from orcstream.io.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file, not_permitted
 from orcstream.io.threads import run_in_thread
 
 __all__ = ["LocalSource", "open_local"]
@@ -40,8 +40,11 @@ class _OpenFile:
         self.descriptor = -1
         # Not blocking, or opening a named pipe would wait for a writer. It changes nothing for files.
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+        mode = os.fstat(self.descriptor).st_mode
+        if not stat.S_ISREG(mode):
             self.close()
+            if stat.S_ISDIR(mode):
+                raise SourceError("a folder, not a file; list it, and give its files to open_many")
             raise SourceError("not a regular file")
 
     def close(self) -> None:
@@ -78,7 +81,7 @@ class LocalSource(PinnedSource):
         self._pin.set(suffix.file_length, suffix.fingerprint)
         return suffix
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         def read() -> BytesLike:
             try:
                 return _pread(self._file.descriptor, range, self.url)

@@ -12,7 +12,7 @@ import anyio.lowlevel
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead
-from orcstream.io.byte_source import PinnedSource, Suffix, check_length, no_such_file
+from orcstream.io.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file
 
 __all__ = ["BytesSource", "MemoryFileSource", "open_memory"]
 
@@ -30,7 +30,7 @@ class BytesSource(PinnedSource):
         self._pin.set(len(self._data), "")
         return Suffix(self._data[max(0, len(self._data) - length) :], len(self._data), "")
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         await anyio.lowlevel.checkpoint()
         if range.stop > len(self._data):
             self._pin.check(len(self._data), "")
@@ -64,7 +64,7 @@ class MemoryFileSource(PinnedSource):
         self._pin.set(file_length, _fingerprint(file))
         return Suffix(data, file_length, _fingerprint(file))
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         await anyio.lowlevel.checkpoint()
         file = self._look_up()
         data, file_length = _copy(file, range.start, range.stop)

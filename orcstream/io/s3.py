@@ -28,6 +28,7 @@ from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import (
     TRANSIENT_STATUS,
+    OnBytes,
     PinnedSource,
     Suffix,
     Transient,
@@ -190,11 +191,11 @@ class S3Source(PinnedSource):
             lambda: self._call_suffix(length),
         )
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         if range.length == 0:
             return b""
         return await self._ask(
-            lambda url: self._ranges.range(url, range, proxy=self._proxy),
+            lambda url: self._ranges.range(url, range, on_bytes, proxy=self._proxy),
             lambda: self._call_range(range),
         )
 

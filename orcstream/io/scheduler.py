@@ -26,7 +26,7 @@ import anyio
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import OrcError, ShortRead, UsageError
-from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.estimate import CostEstimate, SlowRequests
 from orcstream.io.retry import RetryPolicy
 
@@ -70,11 +70,14 @@ class FetchStatistics:
 class FetchTicket:
     """One range that was submitted. Its bytes live as long as the ticket."""
 
-    __slots__ = ("_buffer", "_done", "_error", "_owner", "_scope", "priority", "range")
+    __slots__ = ("_buffer", "_done", "_error", "_owner", "_scope", "on_bytes", "priority", "range")
 
-    def __init__(self, owner: FetchScheduler, range: ByteRange, priority: int) -> None:
+    def __init__(
+        self, owner: FetchScheduler, range: ByteRange, priority: int, on_bytes: OnBytes | None
+    ) -> None:
         self.range = range
         self.priority = priority
+        self.on_bytes = on_bytes
         self._owner = owner
         self._done = anyio.Event()
         self._buffer: RangeBuffer | None = None
@@ -145,7 +148,6 @@ class FetchScheduler:
         self._active_count = 0  # requests under way, the suffix included
         self._active_since = 0.0
         self._period_open = False
-        self._bytes_in_flight = 0
         self._request_count = self._retry_count = self._byte_count = self._hop_count = 0
         self._wait_s = self._busy_s = 0.0
         self._estimate = estimate or CostEstimate(source.cost)
@@ -155,18 +157,9 @@ class FetchScheduler:
         self._counted_s = 0.0
 
     @property
-    def source(self) -> ByteSource:
-        return self._source
-
-    @property
     def cost(self) -> CostModel:
         """What requests cost, as far as it was measured: plan each window with the answer of that time."""
         return self._estimate.model()
-
-    @property
-    def bytes_in_flight(self) -> int:
-        """The bytes of the requests under way."""
-        return self._bytes_in_flight
 
     @property
     def queued_count(self) -> int:
@@ -189,11 +182,14 @@ class FetchScheduler:
             bandwidth=self.cost.bandwidth,
         )
 
-    def submit(self, range: ByteRange, priority: int) -> FetchTicket:
-        """Queue a request; it starts as soon as a place is free, the lowest `priority` first."""
+    def submit(self, range: ByteRange, priority: int, on_bytes: OnBytes | None = None) -> FetchTicket:
+        """Queue a request; it starts as soon as a place is free, the lowest `priority` first.
+
+        `on_bytes` may be told of its first bytes as they come, of each attempt anew; see `ByteSource.fetch`.
+        """
         if self._closed:
             raise UsageError("the scheduler is closed")
-        ticket = FetchTicket(self, range, priority)
+        ticket = FetchTicket(self, range, priority, on_bytes)
         heappush(self._queue, (priority, self._submit_count, ticket))
         self._submit_count += 1
         # The worker takes its ticket when it runs, not now: what is submitted together is sorted first.
@@ -207,11 +203,11 @@ class FetchScheduler:
         """The source's `fetch_suffix`, at once and in the caller's task, with retries and measured."""
         if self._closed:
             raise UsageError("the scheduler is closed")
-        start_s = self._begin(0)
+        start_s = self._begin()
         try:
             suffix = await self._attempts(lambda: self._source.fetch_suffix(length))
         finally:
-            self._end(0)
+            self._end()
         self._byte_count += len(suffix.data)
         if self._on_finished is not None:
             stop = suffix.file_length
@@ -253,11 +249,11 @@ class FetchScheduler:
             return
         buffer: RangeBuffer | None = None
         failure: Exception | None = None
-        start_s = self._begin(wanted.length)
+        start_s = self._begin()
         self._running.add(ticket)
         try:
             with anyio.CancelScope() as ticket._scope:
-                buffer = await self._attempts(lambda: self._fetch(wanted))
+                buffer = await self._attempts(lambda: self._fetch(ticket))
         except Exception as error:  # noqa: BLE001 - raised where someone waits for the ticket
             if isinstance(error, OrcError):
                 error.locate(url=self._source.url, file_offset=wanted.start)
@@ -265,21 +261,22 @@ class FetchScheduler:
         finally:
             ticket._scope = None
             self._running.discard(ticket)
-            self._end(wanted.length)
+            self._end()
             ticket._finish(buffer, failure)
         if buffer is not None:
             self._byte_count += wanted.length
             if self._on_finished is not None:
                 self._on_finished(wanted, start_s, self._clock())
 
-    async def _fetch(self, wanted: ByteRange) -> RangeBuffer:
+    async def _fetch(self, ticket: FetchTicket) -> RangeBuffer:
         """One attempt, measured by itself: failures and waits before it say nothing of the store's speed."""
+        wanted = ticket.range
         start_s, before_s = self._count_time(), self._request_s
         limit_s = self._slow.limit_s(wanted.length) if self._slow else None
         if limit_s is None:
-            buffer = RangeBuffer(wanted, await self._source.fetch(wanted))
+            buffer = RangeBuffer(wanted, await self._source.fetch(wanted, ticket.on_bytes))
         else:
-            buffer = await self._fetch_hedged(wanted, limit_s)
+            buffer = await self._fetch_hedged(ticket, limit_s)
         stop_s = self._count_time()
         if stop_s > start_s:
             concurrency = (self._request_s - before_s) / (stop_s - start_s)
@@ -288,7 +285,7 @@ class FetchScheduler:
             self._slow.observe(wanted.length, stop_s - start_s)
         return buffer
 
-    async def _fetch_hedged(self, wanted: ByteRange, limit_s: float) -> RangeBuffer:
+    async def _fetch_hedged(self, ticket: FetchTicket, limit_s: float) -> RangeBuffer:
         """One request, and a second one should it take longer than `limit_s`; the first answer counts.
 
         A failure counts only when no other request is under way.
@@ -300,7 +297,8 @@ class FetchScheduler:
 
         async def ask() -> None:
             try:
-                answers.append(RangeBuffer(wanted, await self._source.fetch(wanted)))
+                data = await self._source.fetch(ticket.range, ticket.on_bytes)
+                answers.append(RangeBuffer(ticket.range, data))
             except Exception as error:  # noqa: BLE001 - raised below, unless the other one answers
                 failures.append(error)
             if answers or len(failures) == sent_count:
@@ -332,20 +330,18 @@ class FetchScheduler:
     def _count_retry(self) -> None:
         self._retry_count += 1
 
-    def _begin(self, length: int) -> float:
+    def _begin(self) -> float:
         now = self._count_time()
         if self._active_count == 0:
             self._active_since = now
             self._hop_count += not self._period_open
             self._period_open = True
         self._active_count += 1
-        self._bytes_in_flight += length
         return now
 
-    def _end(self, length: int) -> None:
+    def _end(self) -> None:
         now = self._count_time()
         self._active_count -= 1
-        self._bytes_in_flight -= length
         if self._active_count == 0:
             self._busy_s += now - self._active_since
             # What was queued meanwhile waited for a place, not for an answer: the period goes on.

@@ -197,12 +197,9 @@ class FilesystemStore:
             ) from failure
         if left is not None and seen is not None and not prepared.overwrite:
             raise already_there(self._url) from failure
-        if isinstance(failure, SinkError | PermissionError) or failure is None:
-            raise failure or CommitFailed(
-                "what was prepared is gone" if left is None else "the store did not move the file",
-                url=self._url,
-            )
-        raise failure
+        raise failure or CommitFailed(
+            "what was prepared is gone" if left is None else "the store did not move the file", url=self._url
+        )
 
     def _cleanup(self, older_than_s: float, remove: bool) -> list[Leftover]:
         filesystem, found = self._filesystem, []

@@ -166,11 +166,6 @@ class WebHdfs:
         reply = await self._ask("DELETE", "DELETE", path, options)
         return self._boolean(reply)
 
-    async def make_folders(self, path: str) -> None:
-        """Make a folder and those above it, as far as they are not there."""
-        if not self._boolean(await self._ask("PUT", "MKDIRS", path, {})):
-            raise HdfsRefusal("the folder was not made", url=self._url)
-
     async def status(self, path: str) -> FileStatus:
         reply = await self._ask("GET", "GETFILESTATUS", path, {})
         return self._status(member(self._json(reply), "FileStatus"))

@@ -12,30 +12,21 @@ from typing import Any
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
-from orcstream.io.byte_source import PinnedSource, Suffix, check_length
+from orcstream.io.byte_source import OnBytes, StatusSource
 from orcstream.io.clients import Lease
 from orcstream.io.webhdfs import HdfsConnection, WebHdfs, lease_webhdfs, place_of
 
 __all__ = ["WebHdfsSource", "open_webhdfs"]
 
 
-class WebHdfsSource(PinnedSource):
+class WebHdfsSource(StatusSource):
     """One path."""
 
     def __init__(self, lease: Lease[HdfsConnection], path: str, cost: CostModel, url: str) -> None:
         self._hdfs = WebHdfs(lease.client, url)
-        self._lease = lease
-        self._path = path
-        super().__init__(cost, url)
+        super().__init__(lease, path, cost, url)
 
-    async def fetch_suffix(self, length: int) -> Suffix:
-        check_length(length)
-        file_length, fingerprint = await self._ask()
-        self._pin.set(file_length, fingerprint)
-        data = await self.fetch(ByteRange(max(0, file_length - length), file_length))
-        return Suffix(data, file_length, fingerprint)
-
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         if range.length == 0:
             return b""
         try:
@@ -43,12 +34,6 @@ class WebHdfsSource(PinnedSource):
         except ShortRead:
             await self.verify()  # a shorter file may have taken its place
             raise
-
-    async def verify(self) -> None:
-        self._pin.check(*await self._ask())
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     async def _ask(self) -> tuple[int, str]:
         status = await self._hdfs.status(self._path)

@@ -25,13 +25,14 @@ from dataclasses import dataclass, replace
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.metadata import MAX_BLOCK_SIZE, MESSAGE_CAP_BYTES, StatisticsList
+from orcstream.codec.metadata import MAX_BLOCK_SIZE, MESSAGE_CAP_BYTES
+from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.metadata_out import serialize_footer, tail_bytes
 from orcstream.codec.structure import Calendar, StripeInformation
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import CorruptTail, Unsupported
 from orcstream.plan.merge_statistics import ColumnMerger, recorded
-from orcstream.plan.merge_variants import NOTHING_OPENED, OpenedStatistics, VariantMerger
+from orcstream.plan.merge_variants import OpenedStatistics, VariantMerger
 from orcstream.plan.tail import MAGIC, METADATA_CAP_BYTES, Tail
 from orcstream.schema import Schema
 
@@ -141,10 +142,7 @@ class FileMerger:
             yield "encryption", "its encryption", there, here if here != there else "another"
 
     def add(
-        self,
-        tail: Tail,
-        statistics: Sequence[StatisticsList],
-        opened: OpenedStatistics = NOTHING_OPENED,
+        self, tail: Tail, statistics: Sequence[StatisticsList], opened: OpenedStatistics
     ) -> list[ByteRange]:
         """Append a file's stripes, with their statistics; answers what to copy of it, in this order.
 

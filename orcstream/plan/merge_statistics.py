@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from orcstream.codec.metadata import Footer, StatisticsList
+from orcstream.codec.metadata import Footer
+from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.metadata_out import statistics_list
 from orcstream.column_statistics import ColumnStatistics, merge
 from orcstream.schema import Kind

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from orcstream.codec.annotations import renamed_keys
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import MAX_STRIPE_ID
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES, StatisticsList
+from orcstream.codec.metadata import MESSAGE_CAP_BYTES
+from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.sealing import VariantStatistics, seal
 from orcstream.codec.structure import Encryption
 from orcstream.encryption import EncryptionKey, FileKeys
@@ -23,7 +24,7 @@ from orcstream.plan.merge_statistics import ColumnMerger
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail
 from orcstream.schema import FileColumn, Schema
 
-__all__ = ["NOTHING_OPENED", "OpenedStatistics", "VariantMerger"]
+__all__ = ["OpenedStatistics", "VariantMerger"]
 
 # What it takes at most to say how long the statistics of one stripe are.
 _LENGTH_BYTES = 6
@@ -35,9 +36,6 @@ class OpenedStatistics:
 
     of_file: StatisticsList
     of_stripes: Sequence[StatisticsList]
-
-
-NOTHING_OPENED = OpenedStatistics(StatisticsList(()), ())
 
 
 class VariantMerger:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import MAX_PREC, Context, Decimal
 from typing import Any
 
 from orcstream.codec.bloom import BloomFilter, BloomIndex, Hashes, hashes_of
@@ -46,6 +46,7 @@ _SECOND_NS = 10**9
 # 1900-01-02: Java's zones begin with the day before, and calendars do not matter since long.
 _FIRST_SURE_TIME = -2_208_902_400 * _SECOND_NS
 _REPLACEMENT = "\ufffd"
+_EXACT = Context(prec=MAX_PREC)
 _INTEGERS = {
     kind: (-(1 << bits - 1), (1 << bits - 1) - 1)
     for kind, bits in ((Kind.BYTE, 8), (Kind.SHORT, 16), (Kind.INT, 32), (Kind.LONG, 64))
@@ -167,7 +168,7 @@ class Question:
 
     def _bounds(self, statistics: ColumnStatistics) -> _Bounds:
         """The least and the largest value that can be delivered, in the form of literals; None: not known."""
-        lower, upper = getattr(self, f"_{self.kind}_bounds", _no_bounds)(statistics)
+        lower, upper = getattr(self, f"_{self.kind}_bounds")(statistics)
         if lower is not None and upper is not None and lower > upper:
             return _UNKNOWN
         return lower, upper
@@ -273,10 +274,6 @@ class Question:
         return bound.encode()
 
 
-def _no_bounds(_: ColumnStatistics) -> _Bounds:
-    return _UNKNOWN
-
-
 def _counted(statistics: ColumnStatistics, row_count: int) -> tuple[bool, bool, bool]:
     """Whether values occur, whether nulls do, and whether the rest of the statistics can be of these rows.
 
@@ -297,17 +294,7 @@ def _counted(statistics: ColumnStatistics, row_count: int) -> tuple[bool, bool, 
 
 def _unscaled(bound: object, scale: int, rounded: Callable[[Decimal], int]) -> int | None:
     """A decimal as an integer at the column's scale."""
-    if not isinstance(bound, Decimal):
-        return None
-    sign, digits, exponent = bound.as_tuple()
-    if not isinstance(exponent, int):
-        return None
-    number = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
-    shift = exponent + scale
-    if shift >= 0:
-        return int(number * 10**shift)
-    quotient, remainder = divmod(number, 10**-shift)
-    return int(quotient) + (1 if remainder and rounded is math.ceil else 0)
+    return rounded(bound.scaleb(scale, _EXACT)) if isinstance(bound, Decimal) else None
 
 
 def _prefixed(prefix: bytes, lower: bytes | None, upper: bytes | None) -> Outcome:

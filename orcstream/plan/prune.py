@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from orcstream.codec.bloom import BloomFilter, BloomIndex
-from orcstream.codec.metadata import RowIndex, StatisticsList
+from orcstream.codec.bloom import BloomIndex
+from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
 from orcstream.plan.outcome import Outcome, combined
 from orcstream.plan.proof import Question
@@ -28,9 +28,6 @@ __all__ = [
     "Questions",
     "bloom_columns",
     "group_outcomes",
-    "possible",
-    "prune_groups",
-    "prune_stripes",
     "stripe_outcomes",
 ]
 
@@ -40,38 +37,6 @@ ABSENT = FileColumn(-1)
 ColumnOf: TypeAlias = Callable[[Leaf], FileColumn | None]
 """The file column that a leaf asks about; None where it is read through a conversion."""
 QuestionOf: TypeAlias = Callable[[Leaf, Trust], Question]
-
-
-def possible(
-    predicate: Predicate,
-    statistics_of: Callable[[Leaf], ColumnStatistics | None],
-    bloom_of: Callable[[Leaf], BloomFilter | None],
-    row_count: int,
-    trust: Trust,
-) -> Outcome:
-    """What the predicate may be for one group of `row_count` rows.
-
-    `statistics_of` answers None where nothing is known, `ALL_NULL` for a column that the file does not have;
-    `bloom_of` is asked for leaves of kind IN, and answers filters that may be believed.
-    """
-
-    def ask(leaf: Leaf) -> Outcome:
-        return Question(leaf, trust).answer(statistics_of(leaf), lambda: bloom_of(leaf), row_count)
-
-    return combined(predicate, ask)
-
-
-def prune_groups(
-    predicate: Predicate,
-    column_of: ColumnOf,
-    indexes: Mapping[FileColumn, RowIndex],
-    blooms: Mapping[FileColumn, BloomIndex],
-    row_counts: Sequence[int],
-    trust: Trust,
-) -> list[bool]:
-    """Which row groups of a stripe may have matches; the arguments are those of `group_outcomes`."""
-    outcomes = group_outcomes(predicate, column_of, indexes, blooms, row_counts, trust)
-    return [Outcome.TRUE in outcome for outcome in outcomes]
 
 
 class Questions:
@@ -96,7 +61,7 @@ def group_outcomes(
     blooms: Mapping[FileColumn, BloomIndex],
     row_counts: Sequence[int],
     trust: Trust,
-    question_of: QuestionOf = Question,
+    question_of: QuestionOf,
 ) -> list[Outcome]:
     """What the predicate may be in each row group of a stripe, by the indexes that were read.
 
@@ -144,7 +109,7 @@ def _source(
 
 
 def bloom_columns(
-    predicate: Predicate, column_of: ColumnOf, trust: Trust, question_of: QuestionOf = Question
+    predicate: Predicate, column_of: ColumnOf, trust: Trust, question_of: QuestionOf
 ) -> dict[FileColumn, StatisticsKind]:
     """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching.
 
@@ -157,18 +122,6 @@ def bloom_columns(
         if column is not None and column != ABSENT and question.kind is not None and question.can_hash:
             columns[column] = question.kind
     return columns
-
-
-def prune_stripes(
-    predicate: Predicate,
-    column_of: ColumnOf,
-    statistics: Sequence[StatisticsList],
-    row_counts: Sequence[int],
-    trust: Trust,
-) -> list[bool]:
-    """Which stripes may have matches, by their statistics; see `stripe_outcomes`."""
-    outcomes = stripe_outcomes(predicate, column_of, statistics, row_counts, trust)
-    return [Outcome.TRUE in outcome for outcome in outcomes]
 
 
 def stripe_outcomes(

@@ -7,13 +7,15 @@ reading is asked for whole, so that files of many tiny stripes are read in few l
 second hop. The data wave reads each stripe in windows (`plan_windows`): the next piece of every stream
 it needs, together no longer than a share of the memory budget. Decoders keep what they do not need yet,
 so pieces need not end at a row: no index is read for a scan. Where only some rows are wanted, each stream
-has a slice for each span of rows (`plan.selection`). `plan_requests` turns the pieces of a
-window into requests.
+has a slice for each span of rows (`plan.selection`). From a distance pieces are cut once more (`streamed`),
+to be decoded while their request is on its way. `plan_requests` turns the pieces of a window into requests,
+and `order_of_rows` says which of these to start first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from orcstream.byterange import ByteRange, CostModel, Request, coalesce
@@ -25,9 +27,11 @@ __all__ = [
     "Piece",
     "control_count",
     "first_window_bytes",
+    "order_of_rows",
     "plan_control",
     "plan_requests",
     "plan_windows",
+    "streamed",
 ]
 
 # Stripes whose footers are asked for together, once the first ones are known.
@@ -39,6 +43,8 @@ _WASTE_BYTES = 1 << 16
 _FIRST_WINDOW_BYTES = 4 << 20
 # So many bytes of indexes that nobody wants are read rather than wait for a footer, from any store.
 _INDEX_BYTES = 1 << 18
+# Answers of distant stores are decoded as they come, so many bytes of a stream at a time.
+_STREAMED_BYTES = 1 << 19
 # Streams up to this length are not cut: their requests would cost more than their memory.
 _WHOLE_BYTES = 1 << 16
 
@@ -170,6 +176,20 @@ def _cut(stream: ByteRange, shares: Sequence[float]) -> list[tuple[int, ByteRang
     return pieces
 
 
+def streamed(piece: Piece, cost: CostModel) -> list[Piece]:
+    """A piece in parts that can be decoded while the rest of their request is on its way.
+
+    From near stores a request comes so fast that more parts would only cost more.
+    """
+    if cost.is_near or piece.range.length <= _STREAMED_BYTES:
+        return [piece]
+    start, stop = piece.range.start, piece.range.stop
+    return [
+        Piece(piece.stream, ByteRange(at, min(at + _STREAMED_BYTES, stop)), piece.span)
+        for at in range(start, stop, _STREAMED_BYTES)
+    ]
+
+
 def plan_requests(
     wanted: Sequence[ByteRange], cost: CostModel, *, one_of_many: bool = False
 ) -> list[Request]:
@@ -190,3 +210,19 @@ def plan_requests(
         if gap_bytes == 0 or sum(request.range.length for request in requests) - total <= allowed:
             return requests
         gap_bytes //= 2
+
+
+def order_of_rows(
+    requests: Sequence[Request], wanted: Sequence[ByteRange], streams: Sequence[Hashable]
+) -> list[int]:
+    """The places of requests in the order in which to start them; `streams` says of which each range is.
+
+    Rows take bytes of all streams: the first share of each is worth more than all of one.
+    """
+    before: list[int] = []
+    lengths: Counter[Hashable] = Counter()
+    for range_, stream in zip(wanted, streams, strict=True):
+        before.append(lengths[stream])
+        lengths[stream] += range_.length
+    shares = [length / max(1, lengths[stream]) for length, stream in zip(before, streams, strict=True)]
+    return sorted(range(len(requests)), key=lambda place: min(shares[at] for at in requests[place].members))

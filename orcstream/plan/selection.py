@@ -19,7 +19,7 @@ from functools import cached_property
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.layout import StreamPositions
-from orcstream.codec.metadata import RowIndex
+from orcstream.codec.metadata_indexes import RowIndex
 from orcstream.errors import CorruptStripe
 
 __all__ = [

@@ -20,14 +20,8 @@ from hashlib import blake2b
 
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.codec.compression import Compression, decompress_metadata
-from orcstream.codec.metadata import (
-    MESSAGE_CAP_BYTES,
-    Footer,
-    StatisticsList,
-    parse_footer,
-    parse_metadata,
-    parse_postscript,
-)
+from orcstream.codec.metadata import MESSAGE_CAP_BYTES, Footer, parse_footer, parse_postscript
+from orcstream.codec.metadata_indexes import StatisticsList, parse_metadata
 from orcstream.codec.structure import Calendar, Postscript
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError
 from orcstream.schema import Kind, Schema, Type

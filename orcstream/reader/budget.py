@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from orcstream.errors import UsageError
 
-__all__ = ["DEFAULT_MEMORY_LIMIT", "LEAST_LIMIT", "Lease", "MemoryBudget"]
+__all__ = ["DEFAULT_MEMORY_LIMIT", "LEAST_LIMIT", "Lease", "MemoryBudget", "Shares"]
 
 DEFAULT_MEMORY_LIMIT = 256 << 20
 LEAST_LIMIT = 1 << 16
@@ -35,16 +35,26 @@ class Lease:
         self._budget.give_back(self._size)
 
 
-class MemoryBudget:
-    """See the module. `on_release` is called, from any thread, when fetched bytes are given back."""
+class Shares:
+    """How a limit is shared out."""
 
-    def __init__(self, limit: int, on_release: Callable[[], None]) -> None:
+    def __init__(self, limit: int) -> None:
         if type(limit) is not int or limit < LEAST_LIMIT:
             raise UsageError(f"memory_limit must be at least {LEAST_LIMIT} bytes, not {limit!r}")
         self.limit = limit
         self.fetch_limit = limit // 2
         self.decode_limit = limit // 4
         self.dictionary_limit = limit // 2
+        # Two fetch windows fit, one on its way and one in use; and three windows of decoded rows.
+        self.window_bytes = self.fetch_limit // 2
+        self.decoded_window_bytes = self.decode_limit // 3
+
+
+class MemoryBudget(Shares):
+    """See the module. `on_release` is called, from any thread, when fetched bytes are given back."""
+
+    def __init__(self, limit: int, on_release: Callable[[], None]) -> None:
+        super().__init__(limit)
         self.decoded = 0
         self.dictionaries = 0
         self.peak_fetched = 0
@@ -58,16 +68,6 @@ class MemoryBudget:
         while self._given_back:
             self._lent -= self._given_back.popleft()
         return self._lent
-
-    @property
-    def window_bytes(self) -> int:
-        """What one fetch window holds: two of them fit, one on its way and one in use."""
-        return max(1, self.fetch_limit // 2)
-
-    @property
-    def decoded_window_bytes(self) -> int:
-        """What one window of decoded rows holds: three of them fit."""
-        return max(1, self.decode_limit // 3)
 
     def lend(self, size: int) -> Lease:
         """Count fetched bytes, whether they fit or not: that was decided before."""

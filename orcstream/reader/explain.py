@@ -50,14 +50,17 @@ class Explanation:
 
     @property
     def request_count(self) -> int:
+        """Requests of all waves."""
         return sum(wave.request_count for wave in self.waves)
 
     @property
     def bytes_wanted(self) -> int:
+        """Bytes that are needed, of all waves."""
         return sum(wave.bytes_wanted for wave in self.waves)
 
     @property
     def bytes_read(self) -> int:
+        """Bytes that are asked for: those between two wanted ranges that are read as one, too."""
         return sum(wave.bytes_read for wave in self.waves)
 
     def __str__(self) -> str:

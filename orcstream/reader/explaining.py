@@ -16,7 +16,7 @@ from orcstream.errors import located
 from orcstream.plan.read import control_count, plan_control, plan_requests
 from orcstream.plan.selection import Span
 from orcstream.plan.tail import Tail
-from orcstream.reader.budget import MemoryBudget
+from orcstream.reader.budget import Shares
 from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.fetching import StripeWork, windows_of
 from orcstream.reader.runs import Segment, StripeRun
@@ -55,7 +55,7 @@ class _Survey:
         self.cost: CostModel = plan.source.cost
         first = plan.pipeline if plan.late is None else plan.late.pipeline
         self.start = first.start
-        self.budget = MemoryBudget(first.memory_limit, lambda: None)
+        self.window_bytes = Shares(first.memory_limit).window_bytes
         self.statistics = _Tally("statistics")
         self.control = _Tally("control")
         self.index = _Tally("index")
@@ -84,7 +84,7 @@ class _Survey:
         control = plan_control(
             [work.information for work in works],
             self.cost,
-            self.budget.window_bytes,
+            self.window_bytes,
             indexed=[work.indexed for work in works],
             index_share=self.start.index_share,
         )
@@ -123,7 +123,7 @@ class _Survey:
             return self.start.start(work, footer, indexes)
 
     def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:
-        windows = windows_of(stripe, self.budget.window_bytes, self.cost)
+        windows = windows_of(stripe, self.window_bytes, self.cost)
         for window in windows:
             self.window_count += 1
             tally.bytes_wanted += sum(piece.range.length for piece in window)

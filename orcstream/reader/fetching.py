@@ -1,17 +1,20 @@
 """Fetches what stripes need, ahead of the decoders, as far as the budget allows.
 
 Knows the order of waves: footers of some stripes in one go, with indexes where rows are selected, then the
-windows of each stripe's streams, in row order. Must not know encodings. Runs as one task of a stream's task
-group, woken by `wake`: when fetched bytes were given back, when a batch was delivered, and when a run is
-parked. What a parked run of the first stripe needs is asked for whatever the budget says, since nothing
-else could free memory.
+windows of each stripe's streams, in row order; each piece is handed on as soon as its bytes are there, those
+of answers under way included. Must not know encodings. Runs as one task of a stream's task group, woken by
+`wake`: when fetched bytes were given back, when a batch was delivered, and when a run is parked. What a
+parked run of the first stripe needs is asked for whatever the budget says, since nothing else could free
+memory.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Protocol
 
 import anyio
@@ -19,14 +22,17 @@ import anyio.abc
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cover, gather
 from orcstream.codec.structure import StripeInformation
+from orcstream.io.byte_source import OnBytes
 from orcstream.io.scheduler import FetchScheduler, FetchTicket
 from orcstream.plan.read import (
     CONTROL_STRIPES,
     control_count,
     first_window_bytes,
+    order_of_rows,
     plan_control,
     plan_requests,
     plan_windows,
+    streamed,
 )
 from orcstream.plan.selection import Rows
 from orcstream.reader.budget import Lease, MemoryBudget
@@ -77,18 +83,66 @@ class FetchPlan:
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request under way; its memory is let go when `open_members` pieces have been handed on."""
+    """One request under way; its memory is let go when `open_members` pieces have been handed on.
+
+    `begun_members` are those of which the first attempts have brought all that one request brings.
+    """
 
     request: Request
-    ticket: FetchTicket | None
-    lease: Lease | None
     open_members: int
+    begun_members: int = 0
+    ticket: FetchTicket | None = None
+    lease: Lease | None = None
     buffer: RangeBuffer | None = None
 
     def close_member(self) -> None:
         self.open_members -= 1
         if self.open_members == 0:
             self.buffer = self.lease = None
+
+
+# A piece with its bytes, and what these were lent for.
+_Arrival = tuple[StreamPiece, list[memoryview], object]
+
+
+class _Wave:
+    """Pieces that are asked for together, each handed on once: as soon as its bytes are there."""
+
+    def __init__(self, pieces: Sequence[StreamPiece], requests: Sequence[Request]) -> None:
+        self.pieces = pieces
+        self.fetches = [_Fetch(request, len(request.members)) for request in requests]
+        self._places = cover(len(pieces), requests)
+        self._missing = [len(place) for place in self._places]
+
+    def open_pieces(self, fetch: _Fetch) -> list[StreamPiece]:
+        """The pieces with bytes in this request that were not handed on yet."""
+        return [self.pieces[member] for member in fetch.request.members if self._missing[member]]
+
+    def begun(self, fetch: _Fetch, there: RangeBuffer) -> Iterator[_Arrival]:
+        """What the first bytes of a request complete, going on from where those before them ended."""
+        for member in islice(fetch.request.members, fetch.begun_members, None):
+            piece = self.pieces[member]
+            if piece.range.stop > there.range.stop:
+                return
+            fetch.begun_members += 1
+            if self._missing[member] and there.range.start <= piece.range.start:
+                self._missing[member] = 0
+                yield piece, [there.view(piece.range)], fetch.lease
+                fetch.close_member()
+
+    def arrived(self, fetch: _Fetch) -> Iterator[_Arrival]:
+        """What a request completes that is there."""
+        for member in fetch.request.members:
+            if not self._missing[member]:
+                continue
+            self._missing[member] -= 1
+            if not self._missing[member]:
+                parts = [self.fetches[place] for place in self._places[member]]
+                piece = self.pieces[member]
+                views = gather(piece.range, [part.buffer for part in parts if part.buffer is not None])
+                yield piece, views, tuple(part.lease for part in parts)
+                for part in parts:
+                    part.close_member()
 
 
 _Held = tuple[RangeBuffer, object]
@@ -259,7 +313,7 @@ class Fetcher:
             indexed=[work.indexed for work in works],
             index_share=self._start.index_share,
         )
-        fetches = [self._submit(request, works[0].number) for request in plan.requests]
+        fetches = [self._start_fetch(request, works[0].number) for request in plan.requests]
         places = cover(len(plan.wanted), plan.requests)
         prepared = [_Prepared(anyio.Event()) for _ in works]
         await self._start.unlock(works)  # while the footers are on their way
@@ -307,7 +361,7 @@ class Fetcher:
         missing = [range_ for range_ in wanted if range_.length and _at_hand(held, range_) is None]
         self.plan.control_bytes += sum(range_.length for range_ in wanted)
         requests = plan_requests(missing, self._cost)
-        fetches = [self._submit(request, work.number) for request in requests]
+        fetches = [self._start_fetch(request, work.number) for request in requests]
         buffers = [await self._collect(fetch) for fetch in fetches]
         indexes: dict[ByteRange, memoryview] = {}
         for range_ in wanted:
@@ -348,48 +402,55 @@ class Fetcher:
                 self._queue.arrive(piece, [held[0].view(piece.range)], held[1])
         ranges = [piece.range for piece in missing]
         requests = plan_requests(ranges, self._cost, one_of_many=one_of_many)
-        fetches = [self._submit(request, stripe.number, window) for request in requests]
-        if fetches:
-            self._tasks.start_soon(self._receive, missing, fetches)
+        if requests:
+            wave = _Wave(missing, requests)
+            for place in order_of_rows(requests, ranges, [piece.feed for piece in missing]):
+                fetch = wave.fetches[place]
+                self._submit(fetch, stripe.number, window, partial(self._begin, wave, fetch))
+            self._tasks.start_soon(self._receive, wave)
         if len(missing) < len(pieces):
             self._on_arrival()
 
-    async def _receive(self, missing: list[StreamPiece], fetches: list[_Fetch]) -> None:
+    async def _receive(self, wave: _Wave) -> None:
         """Hand pieces on as soon as the last request of each has arrived."""
-        places = cover(len(missing), [fetch.request for fetch in fetches])
-        left = [len(place) for place in places]
 
         async def receive_one(fetch: _Fetch) -> None:
             try:
-                fetch.buffer = await self._collect(fetch)
+                await self._collect(fetch)
             except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-                for member in fetch.request.members:
-                    self._queue.fail(missing[member].feed.run, error)
-                self._on_arrival()
-                return
-            for member in fetch.request.members:
-                left[member] -= 1
-                if left[member] == 0:
-                    self._hand_on(missing[member], [fetches[place] for place in places[member]])
+                for piece in wave.open_pieces(fetch):
+                    self._queue.fail(piece.feed.run, error)
+            else:
+                for piece, views, lease in wave.arrived(fetch):
+                    self._queue.arrive(piece, views, lease)
+                if fetch.open_members == 0:  # perhaps all was handed on before the end
+                    fetch.buffer = None
             self._on_arrival()
 
         async with anyio.create_task_group() as tasks:
-            for fetch in fetches:
+            for fetch in wave.fetches:
                 tasks.start_soon(receive_one, fetch)
 
-    def _hand_on(self, piece: StreamPiece, parts: list[_Fetch]) -> None:
-        views = gather(piece.range, [part.buffer for part in parts if part.buffer is not None])
-        self._queue.arrive(piece, views, tuple(part.lease for part in parts))
-        for part in parts:
-            part.close_member()
+    def _begin(self, wave: _Wave, fetch: _Fetch, there: RangeBuffer) -> None:
+        """Hand on what is there of a request whose rest is on its way."""
+        begun = list(wave.begun(fetch, there))
+        for piece, views, lease in begun:
+            self._queue.arrive(piece, views, lease)
+        if begun:
+            self._on_arrival()
 
-    def _submit(self, request: Request, stripe: int, window: int = 0) -> _Fetch:
+    def _start_fetch(self, request: Request, stripe: int) -> _Fetch:
+        fetch = _Fetch(request, len(request.members))
+        self._submit(fetch, stripe)
+        return fetch
+
+    def _submit(self, fetch: _Fetch, stripe: int, window: int = 0, on_bytes: OnBytes | None = None) -> None:
         """Start a request; what the tail's bytes hold needs none."""
-        ticket = lease = None
-        if self._cached is None or request.range.start < self._cached.range.start:
-            ticket = self._scheduler.submit(request.range, stripe << 20 | min(window, 0xFFFFF))
-            lease = self._budget.lend(request.range.length)
-        return _Fetch(request, ticket, lease, len(request.members))
+        wanted = fetch.request.range
+        if self._cached is None or wanted.start < self._cached.range.start:
+            priority = stripe << 20 | min(window, 0xFFFFF)
+            fetch.ticket = self._scheduler.submit(wanted, priority, on_bytes)
+            fetch.lease = self._budget.lend(wanted.length)
 
     async def _collect(self, fetch: _Fetch) -> RangeBuffer:
         """The bytes of a request; the object is known to be the one that was opened."""
@@ -415,7 +476,11 @@ def windows_of(stripe: StripeRun, window_bytes: int, cost: CostModel) -> list[li
         for number in range(len(stripe.spans))
     ]
     return [
-        [StreamPiece(feeds[piece.stream], piece.range, piece.span) for piece in window]
+        [
+            StreamPiece(feeds[part.stream], part.range, part.span)
+            for piece in window
+            for part in streamed(piece, cost)
+        ]
         for window in plan_windows(spans, window_bytes, first_bytes)
     ]
 

@@ -14,7 +14,7 @@ from typing import NoReturn, Self
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.compression import Compression
-from orcstream.codec.metadata import RowIndex, StatisticsList
+from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import ColumnNotFound, UsageError, located
@@ -109,22 +109,27 @@ class OrcFile:
 
     @property
     def schema(self) -> Schema:
+        """The types of all columns, as the file has them: the root is a struct in most files."""
         return self._tail.footer.schema
 
     @property
     def row_count(self) -> int:
+        """How many rows there are; of a followed file, those that were seen last."""
         return self._tail.footer.row_count
 
     @property
     def stripes(self) -> tuple[StripeInformation, ...]:
+        """Where each stripe lies, in bytes of the file, and which rows it holds."""
         return self._tail.footer.stripes
 
     @property
     def compression(self) -> Compression:
+        """The codec of the whole file; `Compression.NONE` where there is none."""
         return self._tail.postscript.compression
 
     @property
     def user_metadata(self) -> Mapping[str, bytes]:
+        """What the user of the writer stored with the file, by name."""
         return self._tail.footer.user_metadata
 
     @property

@@ -19,7 +19,7 @@ __all__ = ["Following"]
 
 
 class Following:
-    """`tail` and `cached` are what was seen last; nothing before the first look."""
+    """`seen` is the tail that was seen last, with its bytes; there is none before `first`."""
 
     def __init__(self, session: Session, source: GrowingSource, poll_s: float) -> None:
         self._session = session

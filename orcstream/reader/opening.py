@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeAlias, cast
 
-from orcstream.byterange import BytesLike
-from orcstream.errors import OrcError, UsageError
+from orcstream.byterange import BytesLike, RangeBuffer
+from orcstream.errors import UsageError, located
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.growing_source import GrowingSource, flush_length_url
 from orcstream.io.keys import KeyProvider, check_provider
@@ -68,8 +67,9 @@ def open(  # noqa: A001  # the name users expect
     `keys` opens encrypted columns (`orcstream.io.keys`). A column is read from the first of its encrypted
     forms whose key the provider hands out; where it refuses, what the column's mask left is read instead, and
     `encrypted_columns` of the file and `masked_columns` of its batches say so. `require_keys` are names of
-    keys that have to be had (True for all): `KeyUnavailable` is raised where one is refused. A provider that
-    cannot be reached is an error in any case. It stays the caller's to close.
+    keys that have to be had (True for all): `KeyUnavailable` is raised where one is refused, and `UsageError`
+    where a file has encrypted columns, but none with a key of that name. A provider that cannot be reached is
+    an error in any case. It stays the caller's to close.
 
     With `tail`, which is the `tail` of the same URL opened before, or its `to_bytes`, nothing is read. Should
     the object be another one meanwhile, the first step that reads raises `SourceChanged`; where the store
@@ -138,7 +138,7 @@ class OpenOptions:
         return cls(storage_options, IoOptions.of(io_options), times, keys, required)
 
 
-class Opening(Pending):
+class Opening(Pending[OrcFile]):
     """An open under way: await it, or enter it."""
 
     made_by = "open"
@@ -146,51 +146,40 @@ class Opening(Pending):
     def __init__(
         self, url: Url, options: OpenOptions, tail: Tail | BytesLike | None, poll_s: float | None = None
     ) -> None:
+        super().__init__()
         self._url = url
         self._options = options
         self._tail = tail if tail is None or isinstance(tail, Tail) else Tail.from_bytes(tail)
         self._poll_s = poll_s  # where the file is followed
-        self._file: OrcFile | None = None
 
-    def __await__(self) -> Generator[Any, None, OrcFile]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> OrcFile:
-        self._file = await self._open()
-        return self._file
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            await self._file.aclose()
-
-    async def _open(self) -> OrcFile:
-        poll_s = self._poll_s
-        growing = self._growing() if poll_s is not None else None
-        session = Session(growing or await self._open_source(), RetryPolicy.of(self._options.io_options))
-        url = session.source.url
-        following = None
+    async def _make(self) -> OrcFile:
+        growing = self._growing() if self._poll_s is not None else None
+        source = growing or await self._open_source()
+        session = Session(source, RetryPolicy.of(self._options.io_options))
         try:
-            if growing is not None and poll_s is not None:
-                following = Following(session, growing, poll_s)
-                await following.first()
-                tail, cached = following.seen
-            elif self._tail is None:
-                tail, cached = await read_tail(session)
-            else:
-                tail, cached = known_tail(session, self._tail)
-            ring = KeyRing(self._options.keys, self._options.required_keys)
-            unlocked = await UnlockedFile.unlocked(tail, ring)
-        except BaseException as error:
+            with located(url=source.url):
+                following = await self._following(session, growing)
+                tail, cached = following.seen if following is not None else await self._first_wave(session)
+                ring = KeyRing(self._options.keys, self._options.required_keys)
+                unlocked = await UnlockedFile.unlocked(tail, ring)
+        except BaseException:
             await session.aclose()
-            if isinstance(error, OrcError):
-                error.locate(url=url)
             raise
         if not tail.postscript.version_is_known:
             version = ".".join(str(part) for part in tail.postscript.version)
-            _logger.warning("%s is of a later format version, %s; it is read like 0.12", url, version)
+            _logger.warning("%s is of a later format version, %s; it is read like 0.12", source.url, version)
         return OrcFile(session, unlocked, cached, self._options.times, ring, following)
+
+    async def _following(self, session: Session, growing: GrowingSource | None) -> Following | None:
+        """Where the file is followed, once there is something to be read."""
+        if growing is None or self._poll_s is None:
+            return None
+        following = Following(session, growing, self._poll_s)
+        await following.first()
+        return following
+
+    async def _first_wave(self, session: Session) -> tuple[Tail, RangeBuffer]:
+        return await read_tail(session) if self._tail is None else known_tail(session, self._tail)
 
     async def _open_source(self, url: Url | None = None) -> ByteSource:
         options = self._options

@@ -14,11 +14,11 @@ from typing import Any
 from orcstream.batch import BatchSchema
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.arrow_schema import schema_of
-from orcstream.codec.column import VectorOptions, field_of
+from orcstream.codec.column import VectorOptions, field_of, nulls_of
 from orcstream.codec.conversion import ConvertOptions
 from orcstream.codec.filter import RowFilter
 from orcstream.codec.temporal import UNITS
-from orcstream.codec.transform import null_vector, transform_of
+from orcstream.codec.transform import transform_of
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.expr import Expr, as_expr
 from orcstream.expr_binding import bind
@@ -27,7 +27,7 @@ from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
 from orcstream.plan.tail import Tail
 from orcstream.predicate import Predicate, leaves_of
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, LEAST_LIMIT, MemoryBudget
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, LEAST_LIMIT, Shares
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan
 from orcstream.reader.pipeline import PipelineOptions
@@ -141,7 +141,7 @@ class ReadPlanner:
             same_zone = self._times.timezone is None
             pruner = Pruner(self._tail, predicate, asked.sources, same_zone=same_zone)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
-        budget = MemoryBudget(options.memory_limit, lambda: None)
+        shares = Shares(options.memory_limit)
         # Two pipelines share the memory.
         late = options.memory_limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
         shaper = Shaper(
@@ -151,7 +151,7 @@ class ReadPlanner:
             chooses_rows=rows is not None and len(rows) > 1,
             row_numbers=options.row_numbers,
             batch_rows=options.batch_rows,
-            batch_bytes=budget.decoded_window_bytes,
+            batch_bytes=shares.decoded_window_bytes,
         )
         output = _first_children(columns.decoded, columns.output_count)
 
@@ -234,7 +234,8 @@ class ReadPlanner:
     def _output(self, options: ReadOptions, source: Source, place: int) -> OutputColumn:
         vectors = options.vectors
         if source.file_type is None:
-            return OutputColumn(missing=lambda count: null_vector(source.type, count, vectors))
+            field = field_of(source.name, source.type, vectors)
+            return OutputColumn(missing=lambda count: nulls_of(field, count))
         if not source.converted:
             return OutputColumn(place)
         zone = self._times.zone(None)

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.forms import PlacedStream, StripeForm
-from orcstream.codec.metadata import RowIndex, StatisticsList
+from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter
 from orcstream.column_statistics import Trust, trust_of
 from orcstream.plan.projection import Source

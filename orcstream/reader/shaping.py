@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.batch import Batch, ReadResult
+from orcstream.codec._selection import Selection, select_mask
 from orcstream.codec.column import Field, Vector, vector_bytes
 from orcstream.codec.filter import RowFilter
-from orcstream.codec.gather import Selection, compact, select_mask
+from orcstream.codec.gather import compact
 from orcstream.reader.decoding import Delivery
 
 __all__ = ["Filter", "OutputColumn", "Shaped", "Shaper", "columns_of", "take_rows"]

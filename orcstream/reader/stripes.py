@@ -13,11 +13,7 @@ from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression
 from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.layout import is_decimal64, positions_of
-from orcstream.codec.metadata import (
-    RowIndex,
-    parse_bloom_index,
-    parse_row_index,
-)
+from orcstream.codec.metadata_indexes import RowIndex, parse_bloom_index, parse_row_index
 from orcstream.codec.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.structure import (
     Calendar,

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeAlias, TypedDict
 
 from orcstream.codec.annotations import without_encryption
@@ -190,7 +189,7 @@ class Place:
         return WholeFile(sink, self.storage_options)
 
 
-class Creating(Pending):
+class Creating(Pending[OrcWriter]):
     """A file about to be written: await it, or enter it. `options` are those of the writer."""
 
     made_by = "create"
@@ -203,25 +202,15 @@ class Creating(Pending):
         user_metadata: Mapping[str, bytes],
         keys: KeyProvider | None = None,
     ) -> None:
+        super().__init__()
         self._place = place
         self._schema = schema
         self.options = options
         self._user_metadata = user_metadata
         self._keys = keys
-        self._writer: OrcWriter | None = None
 
-    def __await__(self) -> Generator[Any, None, OrcWriter]:
-        return self.create().__await__()
-
-    async def __aenter__(self) -> OrcWriter:
-        self._writer = await self.create()
-        return self._writer
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._writer is not None:
-            await self._writer.__aexit__(kind, error, trace)
+    async def _make(self) -> OrcWriter:
+        return await self.create()
 
     async def check_keys(self) -> None:
         """Raises what `create` would raise where a master key cannot be had."""

@@ -6,9 +6,8 @@ The defaults of ingesting live here; those of the files in `writer.creating`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Sequence
-from types import TracebackType
-from typing import Any, Unpack
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import UsageError
@@ -16,7 +15,7 @@ from orcstream.pending import Pending
 from orcstream.schema import Schema
 from orcstream.writer.creating import Creating, FileOptions, create
 from orcstream.writer.ingester import IngestedFile, Ingester, IngestOptions
-from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
+from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT, WriteOptions
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate
 
@@ -91,20 +90,12 @@ def ingest(
             **create_options,
         )
 
+    first = new_file("file:///", None)
+    _check_secrets(first.options, template.columns)
     found = None if schema is None else schema_of(schema)
-    file_schema = None
     if found is not None:
         file_schema = Partitioner(found, template.columns, keep=keep_partition_columns).file_schema
-    first = new_file("file:///", file_schema)
-    for column in template.columns:
-        for what, names in (
-            ("encrypted", first.options.encrypted_names),
-            ("masked", first.options.masks or ()),
-        ):
-            if {column, (column,)} & set(names):
-                raise UsageError(
-                    f"the column {column!r} cannot be {what}: the names of files have its values"
-                )
+        first = new_file("file:///", file_schema)
     options = IngestOptions(
         template=template,
         keep_partition_columns=keep_partition_columns,
@@ -121,33 +112,30 @@ def ingest(
     return Ingesting(options, found, first)
 
 
-class Ingesting(Pending):
+class Ingesting(Pending[Ingester]):
     """An ingest about to begin: await it, or enter it."""
 
     made_by = "ingest"
 
     def __init__(self, options: IngestOptions, schema: Schema | None, first: Creating) -> None:
+        super().__init__()
         self._options = options
         self._schema = schema
         self._first = first
-        self._ingester: Ingester | None = None
 
-    def __await__(self) -> Generator[Any, None, Ingester]:
-        return self._begin().__await__()
-
-    async def __aenter__(self) -> Ingester:
-        self._ingester = await self._begin()
-        return self._ingester
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._ingester is not None:
-            await self._ingester.__aexit__(kind, error, trace)
-
-    async def _begin(self) -> Ingester:
+    async def _make(self) -> Ingester:
         await self._first.check_keys()
         return Ingester(self._options, self._schema)
+
+
+def _check_secrets(options: WriteOptions, partition_columns: Sequence[str]) -> None:
+    for what, names in (("encrypted", options.encrypted_names), ("masked", options.masks or ())):
+        for column in partition_columns:
+            if {column, (column,)} & set(names):
+                raise UsageError(
+                    f"the column {column!r} cannot be {what}: partition columns are not in the files but in "
+                    "their names, in the clear"
+                )
 
 
 def _integer(name: str, value: object, least: int) -> None:

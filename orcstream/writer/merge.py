@@ -69,14 +69,14 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What was merged: `files` are the URLs as they were given, in order; `byte_count` is the new file's."""
+    """What was merged: `files` are the URLs as they were given, in order; `length` in bytes."""
 
     url: str
     files: tuple[Url, ...] = field(repr=False)
     skipped: tuple[SkippedFile, ...]
     row_count: int
     stripe_count: int
-    byte_count: int
+    length: int
 
 
 async def merge(
@@ -327,7 +327,7 @@ class _Merge:
             skipped=tuple(self._skipped),
             row_count=self._merger.row_count,
             stripe_count=self._merger.stripe_count,
-            byte_count=sink.length,
+            length=sink.length,
         )
 
 

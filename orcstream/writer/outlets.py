@@ -27,10 +27,6 @@ class Outlet(Protocol):
     def url(self) -> str: ...
 
     @property
-    def length(self) -> int:
-        """The bytes written so far."""
-
-    @property
     def held_bytes(self) -> int:
         """Memory taken by bytes on their way."""
 
@@ -65,10 +61,6 @@ class _ToSink:
     @property
     def url(self) -> str:
         return self._target.url
-
-    @property
-    def length(self) -> int:
-        return self._target.length
 
     @property
     def held_bytes(self) -> int:

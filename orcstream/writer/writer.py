@@ -4,11 +4,13 @@ Knows the order of things: rows are checked before any of them is encoded, encod
 stripe is closed when it is full or the memory is. Must not know how columns are encoded (`codec`) nor how
 bytes are sent (`io`). A writer belongs to one loop, and one task at a time may use it. After a failure or a
 cancellation in the middle of a batch only `abort` is left; a batch that does not fit the schema is refused
-before anything of it is written, and the writer goes on.
+before anything of it is written, and the writer goes on. One that is dropped before its end can only warn: an
+abort takes a loop, and time.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -64,6 +66,7 @@ class OrcWriter:
         keys: FileKeys = NO_KEYS,
         workers: Workers | None = None,
     ) -> None:
+        """`workers` are given by an ingest, whose writers share them, and which ends them all."""
         self._outlet = outlet
         self._options = options
         self._user_metadata = dict(user_metadata)
@@ -79,6 +82,7 @@ class OrcWriter:
         self._result: WriteResult | None = None
         if schema is not None:
             self._encoder = self._new_encoder(schema, options.encode_options(schema))
+        self._is_users = workers is None  # to end
 
     def __repr__(self) -> str:
         return f"<OrcWriter {self.url}: {self.row_count} rows, {self._state}>"
@@ -371,6 +375,16 @@ class OrcWriter:
             await self.abort()
         except SinkError as failure:
             error.add_note(str(failure))
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_users", False) and self._state in ("open", "failed"):
+            lost = "rows after its last flush are lost" if self._outlet.grows else "there will be no file"
+            warnings.warn(
+                f"{self!r} was dropped before its end, and {lost}; write "
+                "`async with orcstream.create(...) as out`, or at the end `await out.commit()` or `abort()`",
+                ResourceWarning,
+                stacklevel=2,
+            )
 
     # --- who may do what when
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.io.byte_source import OnBytes
 from orcstream.io.memory import BytesSource
 from tests.support.read_sources import (
     NEAR,
@@ -182,11 +183,11 @@ class LateSource(ProbeSource):
         self.gate = anyio.Event()
         self.held_count = 0
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         if self.late(range):
             self.held_count += 1
             await self.gate.wait()
-        return await super().fetch(range)
+        return await super().fetch(range, on_bytes)
 
 
 async def test_the_next_stripe_goes_on_when_one_is_delivered() -> None:

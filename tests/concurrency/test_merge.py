@@ -242,7 +242,7 @@ async def test_progress(target: Path) -> None:
     assert done == sorted(set(done))
     assert seen[-1][0] == seen[-1][1] == sum(stripe.range.length for stripe in (await stripes_of(target)))
     assert {total for _, total in seen} == {seen[-1][1]}
-    assert result.byte_count == target.stat().st_size
+    assert result.length == target.stat().st_size
 
 
 async def stripes_of(path: Path) -> Any:
@@ -288,7 +288,7 @@ async def test_within_a_store(store: SinkStore) -> None:
     result = await merge_in(store, ["0.orc", "1.orc", "2.orc"])
     data = store.seen("all.orc")
     assert data is not None
-    assert result.byte_count == len(data)
+    assert result.length == len(data)
     async with orcstream.open(data) as file:
         assert [tuple(row.values()) for row in (await file.read()).to_pylist()] == ROWS
     # Onto one of the files themselves.
@@ -365,7 +365,7 @@ async def test_long_ranges_are_copied_by_the_store(
     assert (sum(copied) > 3 * 12_000_000) == (limit == 1 << 20)
     data = store.seen("all.orc")
     assert data is not None
-    assert len(data) == result.byte_count
+    assert len(data) == result.length
     async with orcstream.open(data) as file:
         table = pa.table(await file.read())
     expected = np.concatenate([numbers if name == "large.orc" else numbers[:10] for name in names])

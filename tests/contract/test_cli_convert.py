@@ -29,7 +29,6 @@ from tests.support.trips import trips
 
 ROWS = 2_000
 SCHEMA = "struct<id:bigint,text:string,real:double,flag:boolean,day:date,at:timestamp>"
-LITTLE = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
 @pytest.fixture(params=["pyarrow", "without pyarrow"])

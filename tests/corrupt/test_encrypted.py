@@ -129,10 +129,6 @@ Lie = tuple[Hooks, type[OrcError] | None, str]
 """What is changed; the error that comes out of reading and merging, or None; a part of its text."""
 
 
-def in_footer(change: Callable[[Any], object]) -> Hooks:
-    return {"footer": change}
-
-
 def in_encryption(change: Callable[[Any], object]) -> Hooks:
     return {"footer": lambda footer: change(footer.encryption)}
 

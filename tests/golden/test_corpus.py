@@ -66,10 +66,6 @@ def small_enough(folder: Path, path: str) -> bool:
     return (facts.get("rows") or 0) * columns <= CELLS
 
 
-def shaped(type_: T, rows: list[object], unit: str = "ns") -> list[object]:
-    return [compare.arrow_shape(type_, row, unit) for row in rows]
-
-
 def test_the_table_names_every_file(corpus_folder: Path) -> None:
     paths = {item["path"] for item in corpus.manifest(corpus_folder)["files"]}
     assert paths - TABLE.keys() == set(), "files without a row"
@@ -88,7 +84,8 @@ def test_the_reference_agrees_with_the_judges(corpus_folder: Path, path: str) ->
     judge_rows(row, type_, rows)
     expected = expected_rows(corpus_folder, path, row, type_)
     if expected is not None:
-        compare.assert_same_rows(type_, shaped(type_, rows), shaped(type_, expected))
+        shaped = compare.arrow_shaped(type_, expected)
+        compare.assert_same_rows(type_, compare.arrow_shaped(type_, rows), shaped)
 
 
 @pytest.mark.parametrize("path", REFUSED)
@@ -116,10 +113,10 @@ async def test_contents(corpus_folder: Path, path: str) -> None:
     unit = row.options.get("timestamp_unit", "ns")
     expected = expected_rows(corpus_folder, path, row, type_)
     if expected is not None:
-        compare.assert_same_rows(type_, rows, shaped(type_, expected, unit))
+        compare.assert_same_rows(type_, rows, compare.arrow_shaped(type_, expected, unit))
     if small_enough(corpus_folder, path):
         _, own = reference_rows(data, row)
-        compare.assert_same_rows(type_, rows, shaped(type_, own, unit))
+        compare.assert_same_rows(type_, rows, compare.arrow_shaped(type_, own, unit))
 
 
 @pytest.mark.anyio

@@ -13,7 +13,7 @@ from tests.support.reference.types import T
 
 async def check(path: Path, type_: T, expected: list[object], **opening: Any) -> None:
     """Read the file, opened with some options, in every way with our reader; each gives the expected rows."""
-    wanted = [compare.arrow_shape(type_, row) for row in expected]
+    wanted = compare.arrow_shaped(type_, expected)
     whole = await reading.read_table(path, **opening)
     compare.assert_same_rows(type_, compare.table_rows(type_, whole), wanted)
     for options in ({"batch_rows": 7}, {"batch_rows": 701}, {"memory_limit": 1 << 20}, {"decode_threads": 1}):

@@ -20,11 +20,11 @@ import numpy as np
 import orcstream
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.layout import stream_ranges
-from orcstream.codec.metadata import RowIndex, StatisticsList, parse_bloom_index
+from orcstream.codec.metadata_indexes import RowIndex, StatisticsList, parse_bloom_index
 from orcstream.codec.structure import StreamKind
 from orcstream.column_statistics import Trust, trust_of
 from orcstream.plan.messages import decompress_message
-from orcstream.plan.prune import Outcome, group_outcomes, stripe_outcomes
+from orcstream.plan.prune import Outcome, Questions, group_outcomes, stripe_outcomes
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema import FileColumn, Kind, Type
 
@@ -265,6 +265,7 @@ def outcomes_of(known: Known, predicate: Predicate) -> tuple[list[Outcome], list
             stripe.blooms,
             stripe.row_counts,
             known.trust.in_zone(stripe.zone),
+            Questions(),
         )
         for stripe in known.stripes
     ]

@@ -68,11 +68,11 @@ def merged(path: Path, files: Sequence[Path], keys: InMemoryKeyProvider | None, 
 def assert_reads(path: Path, rows: Sequence[object], keys: Sequence[Key]) -> None:
     """With the keys, as Java and ours see it; without, what the masks left."""
     judging.run(path, TYPE, list(rows), keys=provider(keys), require_keys=True)
-    wanted = [compare.arrow_shape(TYPE, row) for row in rows]
+    wanted = compare.arrow_shaped(TYPE, rows)
     for given in (keys, ()):
         theirs = java_orc.read(path, TYPE, keys=given)
         if given:
-            compare.assert_same_rows(TYPE, [compare.arrow_shape(TYPE, row) for row in theirs], wanted)
+            compare.assert_same_rows(TYPE, compare.arrow_shaped(TYPE, theirs), wanted)
         else:
             judging.run(path, TYPE, theirs)
 

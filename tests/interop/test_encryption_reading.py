@@ -77,7 +77,7 @@ async def test_compressions_and_versions(tmp_path: Path, compression: str, form:
     options = {"orc.compress": compression, "orc.write.format": form, "orc.compress.size": 4096, **STRIPES}
     encrypted_columns.write(path, RICH, ROWS[:3500], RICH_ROOTS, options=options)
     for keys in SUBSETS:
-        wanted = [compare.arrow_shape(RICH, row) for row in java_orc.read(path, RICH, keys=keys)]
+        wanted = compare.arrow_shaped(RICH, java_orc.read(path, RICH, keys=keys))
         table = await reading.read_batches(path, keys=reading.provider(keys), batch_rows=701)
         compare.assert_same_rows(RICH, compare.table_rows(RICH, table), wanted)
 
@@ -138,7 +138,7 @@ async def test_any_range_of_rows(everything: Path, keys: tuple[Key, ...]) -> Non
         part = await reading.read_rows(everything, RICH, keys=reading.provider(keys), rows=rows)
         compare.assert_same_rows(RICH, part, whole[start:stop])
         seeked = java_orc.read_from(everything, RICH, start, min(20, stop - start), keys=keys)
-        wanted = [compare.arrow_shape(RICH, row) for row in seeked]
+        wanted = compare.arrow_shaped(RICH, seeked)
         compare.assert_same_rows(RICH, part[: len(seeked)], wanted)
 
 
@@ -205,7 +205,7 @@ async def test_required_keys(everything: Path) -> None:
 
 
 async def test_without_a_provider_all_is_masked(everything: Path) -> None:
-    expected = [compare.arrow_shape(RICH, row) for row in java_orc.read(everything, RICH)]
+    expected = compare.arrow_shaped(RICH, java_orc.read(everything, RICH))
     compare.assert_same_rows(RICH, await reading.read_rows(everything, RICH), expected)
 
 

@@ -85,8 +85,8 @@ def expected(target: T, rows: Iterable[object], unit: str = "ns") -> list[object
         if target.children[0].kind == "float" and row[0] is not None:
             with np.errstate(over="ignore"):
                 row = (float(np.float32(row[0])),)
-        out.append(compare.arrow_shape(target, row, unit))
-    return out
+        out.append(row)
+    return compare.arrow_shaped(target, out, unit)
 
 
 def suits(target: str, value: Any) -> bool:
@@ -202,7 +202,7 @@ def test_nested(tmp_path: Path, text: str) -> None:
     path = tmp_path / "nested.orc"
     java_orc.write(path, FILE, ROWS)
     target = parse(text)
-    wanted = [compare.arrow_shape(target, row) for row in java_orc.read_as(path, target)]
+    wanted = compare.arrow_shaped(target, java_orc.read_as(path, target))
     for dictionaries in (False, True):
         compare.assert_same_rows(target, ours(path, target, dictionaries=dictionaries), wanted)
 

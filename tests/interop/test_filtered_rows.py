@@ -19,9 +19,10 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.batch import Column
+from orcstream.codec._selection import select_mask
 from orcstream.codec.column import VectorOptions, field_of
 from orcstream.codec.filter import RowFilter
-from orcstream.codec.gather import compact, select_mask
+from orcstream.codec.gather import compact
 from orcstream.expr import Expr, col
 from orcstream.expr_binding import bind
 

@@ -18,7 +18,7 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.codec.bloom import hashes_of
-from orcstream.codec.metadata import StatisticsList
+from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.metadata_out import serialize_statistics
 from orcstream.column_statistics import ColumnStatistics, trust_of
 from orcstream.errors import OrcError

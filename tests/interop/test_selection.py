@@ -114,7 +114,7 @@ def test_java_seeks_the_same_rows(
                 theirs = java_orc.read_from(path, type_, row, 20)
                 stop = min(len(table.rows), row + 20)
                 ours = selecting.result_rows(await file.read(rows=range(row, stop)), type_)
-                wanted = [compare.arrow_shape(type_, one) for one in theirs]
+                wanted = compare.arrow_shaped(type_, theirs)
                 compare.assert_same_rows(type_, ours, wanted)
 
     selecting.run_async(go)

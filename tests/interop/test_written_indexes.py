@@ -238,7 +238,7 @@ def test_java_and_we_seek(
     type_ = table.type_
     writing.write(path, type_, writing.pieces(type_, table.rows, table.seed), **options)
     rows = [writing.in_file(type_, row) for row in table.rows]
-    shaped = [compare.arrow_shape(type_, row) for row in rows]
+    shaped = compare.arrow_shaped(type_, rows)
     starts = starts_of(path, options["row_index_stride"])
 
     async def check_ours() -> None:

@@ -284,16 +284,11 @@ async def test_lengths_that_are_wrong(tmp_path: Path) -> None:
 async def test_another_file_in_its_place(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
     url = "memory://follow/a.orc" if kind == "memory" else str(path)
-    out = await orcstream.create(url, SCHEMA, growing=True)
-    await out.write(rows(0, 3))
-    await out.flush()
+    writers = [await _growing(url, range(3))]
     async with orcstream.open(url, follow=True, poll_s=POLL_S) as file, file.batches() as stream:
         assert numbers(await anext(stream)) == [0, 1, 2]
         if kind == "memory":
-            for name in ("/follow/a.orc", "/follow/a.orc_flush_length"):
-                MemoryFileSystem.store.pop(name)
-            await orcstream.create(url, SCHEMA, growing=True)
-            out = await _growing(url, range(9, 20))
+            writers.append(await _growing(url, range(9, 20)))
         else:
             path.unlink()
             Path(f"{path}_flush_length").unlink()
@@ -301,9 +296,11 @@ async def test_another_file_in_its_place(kind: str, tmp_path: Path) -> None:
                 async with orcstream.create(url, SCHEMA) as other:
                     await other.write(rows(9, 100))
             elif kind == "growing":
-                out = await _growing(url, range(9, 20))
+                writers.append(await _growing(url, range(9, 20)))
         with pytest.raises(FileNotFoundError if kind == "gone" else SourceChanged):
             await anext(stream)
+    for out in writers:
+        await out.abort()
     for name in ("/follow/a.orc", "/follow/a.orc_flush_length"):
         MemoryFileSystem.store.pop(name, None)
 

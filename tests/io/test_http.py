@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
@@ -265,3 +266,48 @@ async def test_cancelling_in_the_middle_leaves_no_request_and_no_session(range_s
     assert leased_clients() == 0
     del source, session, connector
     gc.collect()
+
+
+async def test_what_is_there_is_told_before_the_rest_has_come(range_server: RangeServer) -> None:
+    told: list[RangeBuffer] = []
+    async with opened(range_server.serve("a", DATA)) as source:
+        await source.fetch_suffix(10)
+        halfway = range_server.halfway = threading.Event()
+
+        def on_bytes(there: RangeBuffer) -> None:
+            told.append(there)
+            halfway.set()
+
+        with anyio.fail_after(10):
+            assert bytes(await source.fetch(ByteRange(100, 20_100), on_bytes)) == DATA[100:20_100]
+    assert told
+    for there in told:
+        assert there.range.start == 100
+        assert 0 < there.range.length < 20_000
+        assert there.view(there.range) == DATA[100 : there.range.stop]
+
+
+@pytest.mark.parametrize("body", [DATA, DATA[:9000]], ids=["longer", "shorter"])
+async def test_nothing_is_told_of_a_body_of_another_length(range_server: RangeServer, body: bytes) -> None:
+    async with opened(range_server.serve("a", DATA)) as source:
+        await source.fetch_suffix(10)
+        range_server.statuses = [(206, {"Content-Range": f"bytes 100-20099/{len(DATA)}"})]
+        range_server.refusal = body
+        told: list[RangeBuffer] = []
+        halfway = range_server.halfway = threading.Event()
+        threading.Timer(0.2, halfway.set).start()
+        with anyio.fail_after(10), pytest.raises(ShortRead, match="that were announced"):
+            await source.fetch(ByteRange(100, 20_100), told.append)
+    assert not told
+
+
+@pytest.mark.parametrize("status", [206, 200])
+async def test_nothing_is_told_of_another_version(range_server: RangeServer, status: int) -> None:
+    url = range_server.serve("a", DATA)
+    async with opened(url) as source:
+        await source.fetch_suffix(10)
+        range_server.conditions = False
+        range_server.serve("a", bytes(len(DATA)))
+        range_server.ranges = status == 206
+        with pytest.raises(SourceChanged):
+            await source.fetch(ByteRange(100, 20_100), lambda _: pytest.fail("told"))

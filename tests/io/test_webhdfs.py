@@ -294,7 +294,6 @@ CALLS: list[Callable[[WebHdfs], Any]] = [
     lambda hdfs: hdfs.create("/a"),
     lambda hdfs: hdfs.rename("/a", "/b", overwrite=True),
     lambda hdfs: hdfs.delete("/a"),
-    lambda hdfs: hdfs.make_folders("/a"),
     lambda hdfs: hdfs.status("/a"),
     lambda hdfs: hdfs.list_folder("/a"),
 ]

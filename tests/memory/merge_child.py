@@ -20,7 +20,7 @@ async def main(target: str, path: str, count: str, tiny: str) -> None:
     before = status_bytes("VmRSS")
     result = await orcstream.merge([path] * int(count), target)
     peak = status_bytes("VmHWM") - before
-    print(json.dumps({"peak": peak, "bytes": result.byte_count, "rows": result.row_count}))  # noqa: T201
+    print(json.dumps({"peak": peak, "bytes": result.length, "rows": result.row_count}))  # noqa: T201
     Path(target).unlink()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,9 +41,23 @@ def test_import_costs_little_more_than_numpy() -> None:
     pytest.fail(f"import orcstream costs numpy's import plus {min(measured):.3f} s")
 
 
-def test_import_leaves_the_heavy_libraries_alone() -> None:
-    code = "import sys, orcstream; print('\\n'.join(sys.modules))"
+def _loaded(statement: str) -> set[str]:
+    code = f"import sys, orcstream; {statement}; print('\\n'.join(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    loaded = {module.split(".")[0] for module in run.stdout.split()}
+    return {".".join(module.split(".")[:2]) for module in run.stdout.split()}
+
+
+def test_import_leaves_the_heavy_libraries_alone() -> None:
+    loaded = _loaded("pass")
     assert "orcstream" in loaded
     assert not loaded & {*ON_FIRST_USE, *NEVER}
+
+
+def test_local_files_leave_the_heavy_libraries_alone(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.orc")
+    loaded = _loaded(f"orcstream.blocking.write({path!r}, [(1,)], 'struct<a:int>')")
+    assert "orcstream.writer" in loaded
+    assert not loaded & {*ON_FIRST_USE, *NEVER}
+    loaded = _loaded(f"orcstream.blocking.read({path!r}).to_pylist()")
+    assert "orcstream.reader" in loaded
+    assert not loaded & {"orcstream.writer", *ON_FIRST_USE, *NEVER}

@@ -123,6 +123,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Modules that are part of a unit without being named like it.
 PART_OF = {
     "batch_values": "batch",
+    "blocking_facade": "blocking",
+    "blocking_loop": "blocking",
+    "blocking_writing": "blocking",
     "cli_arrow": "cli",
     "cli_convert": "cli",
     "cli_discretion": "cli",
@@ -134,10 +137,15 @@ PART_OF = {
     "cli_values": "cli",
     "expr_binding": "expr",
     "expr_text": "expr",
+    "schema_text": "schema",
 }
 
 # Modules that only these may import: what reads messages, and what writes them.
-ONLY_FOR = {"orcstream._proto": {"orcstream.codec.metadata", "orcstream.codec.metadata_out"}}
+ONLY_FOR = {
+    "orcstream._proto": {
+        f"orcstream.codec.{name}" for name in ("metadata", "metadata_indexes", "metadata_out")
+    }
+}
 
 # Pure layers: no waiting, no threads, no clock, no randomness, no files, no network.
 PURE = ("_buffer", "codec", "expr", "plan", "predicate", "schema", "byterange", "column_statistics", "errors")

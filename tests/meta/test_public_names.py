@@ -10,12 +10,15 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import orcstream
 import orcstream.errors
+import orcstream.io.keys
 from tests.meta.tree import ROOT
 
 API = (ROOT / "docs" / "api.md").read_text()
@@ -65,6 +68,22 @@ def test_every_error_is_in_the_table() -> None:
     assert listed == set(orcstream.errors.__all__)
 
 
+def _shown_members(name: str, found: Any) -> Iterator[tuple[str, str | None]]:
+    """What `help` shows of a public name, and of a class's members but for plain values."""
+    yield name, found.__doc__
+    if inspect.isclass(found):
+        for member in sorted(_public_members(found)):
+            value = getattr(found, member)
+            if isinstance(value, property) or inspect.isroutine(value):
+                yield f"{name}.{member}", inspect.getdoc(value)
+
+
+@pytest.mark.parametrize("module", [orcstream, orcstream.blocking, orcstream.errors, orcstream.io.keys])
+def test_help_explains_every_name(module: ModuleType) -> None:
+    shown = [one for name in module.__all__ for one in _shown_members(name, getattr(module, name))]
+    assert [name for name, doc in shown if not doc] == []
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_member_is_documented(name: str) -> None:
     documented = {heading.split(".")[1] for heading in HEADINGS if heading.startswith(name + ".")}
@@ -85,6 +104,12 @@ def test_parameters_are_those_of_the_code(heading: str) -> None:
         default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
         written.append(parameter.name + default.replace("'", '"'))
     assert HEADINGS[heading] == ", ".join(written)
+
+
+def test_a_length_is_called_length() -> None:
+    """Of all that says how many bytes a file has."""
+    for name in ("IngestedFile", "MergeResult", "Prepared", "WriteResult"):
+        assert "length" in inspect.signature(getattr(orcstream, name)).parameters, name
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ Answers are computed from the files alone; nothing here imports the package.
 from __future__ import annotations
 
 import ast
+import functools
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,16 +32,21 @@ class Import:
     line: int
 
 
-def project_files() -> Iterator[Path]:
+@functools.cache
+def project_files() -> tuple[Path, ...]:
     """Every file of the project that a person wrote, in order of their paths."""
-    for path in sorted(ROOT.rglob("*")):
-        folders = path.relative_to(ROOT).parts[:-1]
-        hidden = any(part.startswith(".") and part != ".ci" for part in folders)
-        if hidden or _GENERATED_FOLDERS & set(folders) or not path.is_file():
-            continue
-        if path.suffix in (".so", ".c", ".pyc") or any(part.endswith(".egg-info") for part in folders):
-            continue
-        yield path
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = filter(_is_written, folders)
+        paths = (Path(folder, name) for name in names)
+        found += [path for path in paths if path.is_file() and path.suffix not in (".so", ".c", ".pyc")]
+    return tuple(sorted(found))
+
+
+def _is_written(folder: str) -> bool:
+    """By persons."""
+    hidden = folder.startswith(".") and folder != ".ci"
+    return not (hidden or folder in _GENERATED_FOLDERS or folder.endswith(".egg-info"))
 
 
 def source_files(*folders: str) -> list[Path]:

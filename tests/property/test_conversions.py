@@ -126,7 +126,7 @@ def test_decimals(values: list[int], scale: int, precision: int, data: st.DataOb
     target = data.draw(st.integers(0, precision))
     decimals = [Decimal(value).scaleb(-scale, EXACT) for value in values]
     mask = ones(len(values))
-    found = numbers_of(_convert.decimals_from_decimals(words_of(values), mask, scale, precision, target))
+    found = numbers_of(_convert.decimals_from_numbers(words_of(values), 2, mask, scale, precision, target))
     for decimal, number, ok in zip(decimals, found, mask, strict=True):
         wanted = int(decimal.quantize(Decimal(1).scaleb(-target), context=EXACT).scaleb(target, EXACT))
         assert (bool(ok), number) == ((True, wanted) if abs(wanted) < 10**precision else (False, 0))
@@ -198,8 +198,8 @@ class TestBuffersThatLie:
     def test_lengths(self) -> None:
         two = np.zeros(2, np.int64)
         calls: list[Callable[[], object]] = [
-            lambda: _convert.decimals_from_ints(two, ones(3), 0, 5, 2),
-            lambda: _convert.decimals_from_decimals(two, ones(2), 0, 5, 2),
+            lambda: _convert.decimals_from_numbers(two, 1, ones(3), 0, 5, 2),
+            lambda: _convert.decimals_from_numbers(two, 2, ones(2), 0, 5, 2),
             lambda: _convert.decimals_from_doubles(two.astype(float), ones(1), 5, 2),
             lambda: _convert.ints_from_decimals(two, ones(2), 0),
             lambda: _convert.doubles_from_decimals(two, ones(2), 0),
@@ -216,13 +216,18 @@ class TestBuffersThatLie:
             with pytest.raises(ValueError, match="differ in length"):
                 call()
 
+    @pytest.mark.parametrize("words", [0, 3])
+    def test_numbers_of_other_widths(self, words: int) -> None:
+        with pytest.raises(ValueError, match="no such numbers"):
+            _convert.decimals_from_numbers(np.zeros(2 * words, np.int64), words, ones(2), 0, 5, 2)
+
     @pytest.mark.parametrize("shape", [(0, 0), (39, 2), (5, 39), (5, -1)])
     def test_shapes(self, shape: tuple[int, int]) -> None:
         two = np.zeros(2, np.int64)
         offsets, data, _ = texts_of(["1"])
         calls: list[Callable[[], object]] = [
-            lambda: _convert.decimals_from_ints(two, ones(2), 0, *shape),
-            lambda: _convert.decimals_from_decimals(two, ones(1), 0, *shape),
+            lambda: _convert.decimals_from_numbers(two, 1, ones(2), 0, *shape),
+            lambda: _convert.decimals_from_numbers(two, 2, ones(1), 0, *shape),
             lambda: _convert.decimals_from_doubles(two.astype(float), ones(2), *shape),
             lambda: _parse.parse_decimals(offsets, data, ones(1), *shape),
         ]

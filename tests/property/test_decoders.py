@@ -64,7 +64,7 @@ def test_steps_budgets_and_pieces(
     rows = nulled(table, seed)[:400]
     vectors = VectorOptions(dictionaries=dictionaries)
     column = encoded(table.type_, rows, vectors, **options)
-    expected = [compare.arrow_shape(table.type_, row) for row in rows]
+    expected = compare.arrow_shaped(table.type_, rows)
     whole = column.open()
     whole.feed_all()
     assert whole.ready(len(rows), 1 << 30) == len(rows)

@@ -17,7 +17,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orcstream.codec import _mask
-from orcstream.codec.ingest import vectors_of
+from orcstream.codec.ingest import UserData
 from orcstream.codec.mask import mask_of, mask_text, parse_mask
 from orcstream.codec.redaction import _classes
 from orcstream.encryption import Mask
@@ -94,6 +94,10 @@ def test_dates(dates: list[datetime.date], year: int | None, month: int | None, 
         expected.append(datetime.date(y, m, d - over).toordinal() + over - epoch)
     days = [date.toordinal() - epoch for date in dates]
     assert masked(parse("date"), Mask("redact", ("", parts)), days) == expected
+
+
+def test_years_before_the_first_stay_there() -> None:
+    assert masked(parse("date"), Mask("redact", ("", "2000")), [-719_163, -719_162]) == [-1_449_647, 10_957]
 
 
 _MASKS = [
@@ -190,7 +194,7 @@ def _has_secret(buffers: Sequence[bytes]) -> bool:
 def test_nothing_is_left(text: str, mask: str) -> None:
     """Neither in rows, nor beneath nulls, nor in memory around them."""
     schema = Schema.parse(f"struct<v:{text.strip()}>")
-    (rows,) = vectors_of(pa.table({"v": _secrets()[text]}), schema)
+    (rows,) = UserData(pa.table({"v": _secrets()[text]})).vectors(schema)
     field, vector = rows.fields[0], rows.vectors[0]
     assert _has_secret(list(buffers_of(vector)))
     for part in (vector, vector.slice(0, 1), vector.slice(2, 7)):
@@ -203,7 +207,7 @@ def test_nothing_is_left_beneath_nulls_of_what_is_kept(text: str) -> None:
     array = pa.Array.from_buffers(
         _secrets()[text].type, 10, [pa.py_buffer(bytes(2)), *_secrets()[text].buffers()[1:]]
     )
-    (rows,) = vectors_of(pa.table({"v": array}), Schema.parse(f"struct<v:{text}>"))
+    (rows,) = UserData(pa.table({"v": array})).vectors(Schema.parse(f"struct<v:{text}>"))
     assert _has_secret(list(buffers_of(rows.vectors[0])))
     keeping = Mask("redact", ("_" * 10, "_ _ _ _ _ _"))
     found = mask_of(rows.fields[0].type, keeping).apply(rows.fields[0], rows.vectors[0])

@@ -15,17 +15,14 @@ from hypothesis import strategies as st
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.bloom import BloomFilter, BloomIndex
 from orcstream.codec.compression import Compression, Compressor, decompress_metadata
-from orcstream.codec.metadata import (
-    Footer,
+from orcstream.codec.metadata import Footer, parse_footer, parse_postscript, parse_stripe_footer
+from orcstream.codec.metadata_indexes import (
     RowIndex,
     StatisticsList,
     parse_bloom_index,
-    parse_footer,
     parse_metadata,
-    parse_postscript,
     parse_row_index,
     parse_statistics,
-    parse_stripe_footer,
 )
 from orcstream.codec.metadata_out import (
     WRITER,

@@ -10,13 +10,14 @@ from __future__ import annotations
 import array
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
+from tests.support.columnwise import Conversion
 from tests.support.reference.types import T, Union
 
 UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -154,27 +155,23 @@ def _surely_same_fields(type_: T, actual: Sequence[Any], expected: Sequence[Any]
     return all(_surely_same(child, *pair) for child, *pair in columns)
 
 
-def arrow_shape(type_: T, value: object, unit: str = "ns") -> object:
-    """`value` as Arrow can hold it: a null union is a null in child 0; timestamps cut to `unit`."""
-    if type_.kind == "uniontype":
-        tag, inner = value if isinstance(value, Union) else (0, None)
-        return Union(tag, arrow_shape(type_.children[tag], inner, unit))
-    if value is None:
-        return None
-    if type_.kind.startswith("timestamp"):
-        assert isinstance(value, int)
-        return value // UNIT_NANOS[unit] * UNIT_NANOS[unit]
-    if type_.kind == "struct":
-        assert isinstance(value, tuple)
-        return tuple(arrow_shape(t, v, unit) for t, v in zip(type_.children, value, strict=True))
-    if type_.kind == "array":
-        assert isinstance(value, list)
-        return [arrow_shape(type_.children[0], item, unit) for item in value]
-    if type_.kind == "map":
-        assert isinstance(value, list)
-        key, item = type_.children
-        return [(arrow_shape(key, k, unit), arrow_shape(item, v, unit)) for k, v in value]
-    return value
+def arrow_shaped(type_: T, values: Sequence[Any], unit: str = "ns") -> list[Any]:
+    """Values as Arrow can hold them: a null union is a null in child 0; timestamps cut to `unit`."""
+    return _ArrowShape(UNIT_NANOS[unit]).convert(type_, values)
+
+
+class _ArrowShape(Conversion):
+    def __init__(self, nanos: int) -> None:
+        self._nanos = nanos
+
+    def null(self, type_: T, /) -> object:
+        return Union(0, self.null(type_.children[0])) if type_.kind == "uniontype" else None
+
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        nanos = self._nanos
+        if nanos == 1 or not type_.kind.startswith("timestamp"):
+            return None
+        return lambda value: value // nanos * nanos
 
 
 def table_rows(type_: T, table: pa.Table) -> list[object]:

@@ -1,7 +1,7 @@
 """The corpus of foreign files: where it is, what its manifest says, and what the files hold.
 
 The corpus lives outside the project; only the variable ORCSTREAM_CORPUS knows where. Expected contents
-come in the notations of their origins (JSON lines, CSV, JSON), all read by `from_text`, guided by the
+come in the notations of their origins (JSON lines, CSV, JSON), all read by `_FromText`, guided by the
 file's type.
 """
 
@@ -14,13 +14,15 @@ import gzip
 import json
 import os
 import struct
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from tests.support.columnwise import Conversion
 from tests.support.compare import Printed
 from tests.support.reference import values
-from tests.support.reference.types import T, Union
+from tests.support.reference.types import T
 
 VARIABLE = "ORCSTREAM_CORPUS"
 
@@ -55,65 +57,56 @@ def json_rows(file: Path, type_: T) -> list[object]:
         items = json.loads(text, parse_float=Decimal)
     else:
         items = [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line.strip()]
-    return [from_text(type_, item) for item in items]
+    return _FROM_TEXT.convert(type_, items)
 
 
 def csv_rows(file: Path, type_: T) -> list[object]:
     """Rows of a CSV file without a header; a backslash and an N are null."""
     with file.open(newline="") as lines:
-        return [
-            tuple(
-                cell.encode()
-                if child.kind == "binary" and cell != "\\N"
-                else from_text(child, None if cell == "\\N" else cell)
-                for child, cell in zip(type_.children, line, strict=True)
-            )
-            for line in csv.reader(lines)
-        ]
+        return _FROM_CSV.convert(type_, list(csv.reader(lines)))
 
 
-def from_text(type_: T, value: Any) -> object:
-    """A value of any origin's notation in neutral form; a field that is left out is null."""
-    kind = type_.kind
-    if value is None:
-        return None
-    if kind == "struct":
-        fields = {name.lower(): item for name, item in value.items()}
-        children = zip(type_.names, type_.children, strict=True)
-        return tuple(from_text(child, fields.get(name.lower())) for name, child in children)
-    if kind == "array":
-        return [from_text(type_.children[0], item) for item in value]
-    if kind == "map":
-        pairs = value.items() if isinstance(value, dict) else [(i["key"], i["value"]) for i in value]
-        key, item = type_.children
-        return [(from_text(key, k), from_text(item, v)) for k, v in pairs]
-    if kind == "uniontype":
-        tag = value["tag"]
-        return Union(tag, from_text(type_.children[tag], value["value"]))
-    return _scalar(type_, value)
+class _FromText(Conversion):
+    """Any origin's notation; a field that is left out is null."""
+
+    def fields(self, type_: T, values: list[Any], /) -> Sequence[Sequence[Any]]:
+        rows = [{name.lower(): item for name, item in value.items()} for value in values]
+        return [[row.get(name.lower()) for row in rows] for name in type_.names]
+
+    def pairs(self, value: Any, /) -> list[Any]:
+        return list(value.items()) if isinstance(value, dict) else [(i["key"], i["value"]) for i in value]
+
+    def tagged(self, value: Any, /) -> tuple[int, Any]:
+        return value["tag"], value["value"]
+
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        if type_.kind == "decimal":
+            assert type_.scale is not None
+            unit = Decimal(1).scaleb(-type_.scale)
+            return lambda value: Decimal(value).quantize(unit, context=values.EXACT)
+        return _timestamp if type_.kind.startswith("timestamp") else _SCALARS.get(type_.kind, _text)
 
 
-def _scalar(type_: T, value: Any) -> object:
-    kind = type_.kind
-    if kind == "boolean":
-        return value if isinstance(value, bool) else value == "TRUE"
-    if kind in ("tinyint", "smallint", "int", "bigint"):
-        return int(value)
-    if kind == "double":
-        return float(value)
-    if kind == "float":
-        return Printed(struct.unpack("<f", struct.pack("<f", float(value)))[0])
-    if kind == "decimal":
-        assert type_.scale is not None
-        return Decimal(value).quantize(Decimal(1).scaleb(-type_.scale), context=values.EXACT)
-    if kind == "date":
-        return datetime.date.fromisoformat(value).toordinal() - 719_163
-    if kind.startswith("timestamp"):
-        return _timestamp(value)
-    if kind == "binary":
-        return bytes(value) if isinstance(value, list) else bytes.fromhex(value)
+class _FromCsv(_FromText):
+    def fields(self, _: T, values: list[Any], /) -> Sequence[Sequence[Any]]:
+        columns = zip(*values, strict=True)
+        return [[None if cell == "\\N" else cell for cell in column] for column in columns]
+
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        return str.encode if type_.kind == "binary" else super().leaf(type_)
+
+
+def _text(value: Any) -> str:
     assert isinstance(value, str), value
     return value
+
+
+def _float(value: Any) -> Printed:
+    return Printed(struct.unpack("<f", struct.pack("<f", float(value)))[0])
+
+
+def _date(text: str) -> int:
+    return datetime.date.fromisoformat(text).toordinal() - 719_163
 
 
 def _timestamp(text: str) -> int:
@@ -129,3 +122,14 @@ def _timestamp(text: str) -> int:
     if zone:
         total -= (1 if zone[0] == "+" else -1) * (int(zone[1:3]) * 3600 + int(zone[3:5]) * 60)
     return total * values.NANOS + int(f"{fraction:0<9}")
+
+
+_SCALARS: dict[str, Callable[[Any], object]] = {
+    "boolean": lambda value: value if isinstance(value, bool) else value == "TRUE",
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
+    "double": float,
+    "float": _float,
+    "date": _date,
+    "binary": lambda value: bytes(value) if isinstance(value, list) else bytes.fromhex(value),
+}
+_FROM_TEXT, _FROM_CSV = _FromText(), _FromCsv()

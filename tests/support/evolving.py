@@ -12,9 +12,9 @@ import pyarrow as pa
 
 import orcstream
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.column import Vector, VectorOptions, field_of
+from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.codec.conversion import ConvertOptions
-from orcstream.codec.transform import null_vector, transform_of
+from orcstream.codec.transform import transform_of
 from orcstream.plan.projection import project
 from orcstream.schema import Schema, Type
 from tests.support import compare
@@ -31,7 +31,7 @@ def evolved(
     out = []
     for source in projection.sources:
         if source.file_type is None:
-            out.append(null_vector(source.type, count, options.vectors))
+            out.append(nulls_of(field_of(source.name, source.type, options.vectors), count))
             continue
         whole = file_schema.types[source.file_type.column_id]
         vector = narrowed(decoded[int(source.file_type.column_id)], whole, source.file_type)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import anyio
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from tests.support.recording import WrappedSource
 
 __all__ = ["FaultySource", "GatedSource", "LatencySource"]
@@ -42,12 +42,12 @@ class FaultySource(WrappedSource):
             raise fault
         return await self.inner.fetch_suffix(length)
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         self.attempt_count += 1
         fault = next(self._faults, None) if self._only(range) else None
         if isinstance(fault, Exception):
             raise fault
-        data = await self.inner.fetch(range)
+        data = await self.inner.fetch(range, on_bytes)
         return fault(data) if fault is not None else data
 
 
@@ -70,7 +70,7 @@ class GatedSource(WrappedSource):
         for gate in self._gates.values():
             gate.set()
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         self.started.append(range)
         gate = self._gates[range] = anyio.Event()
         try:
@@ -79,7 +79,7 @@ class GatedSource(WrappedSource):
         except anyio.get_cancelled_exc_class():
             self.cancelled.append(range)
             raise
-        return await self.inner.fetch(range)
+        return await self.inner.fetch(range, on_bytes)
 
 
 class LatencySource(WrappedSource):
@@ -108,7 +108,7 @@ class LatencySource(WrappedSource):
         await self._travel(len(suffix.data))
         return suffix
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         data = await self.inner.fetch(range)
         await self._travel(range.length)
         return data

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.java_server import missing_jars, start_java_server
+from tests.support.java_server import start_java_server
 
-__all__ = ["HdfsServer", "hdfs_server", "missing_hdfs", "start_hdfs"]
+__all__ = ["HdfsServer", "hdfs_server", "start_hdfs"]
 
 PROGRAM = Path(__file__).with_name("hdfs_server") / "MiniHdfs.java"
 # Who starts HDFS may do everything there.
@@ -81,11 +81,6 @@ def _request(method: str, address: str, target: str, body: bytes | None = None) 
         return response.status, response.read(), response.headers.get("Location", "")
     finally:
         connection.close()
-
-
-def missing_hdfs() -> str | None:
-    """What HDFS lacks on this machine, in words; None when it can be started."""
-    return missing_jars("hdfs")
 
 
 @functools.cache

@@ -22,6 +22,7 @@ class Handler(BaseHTTPRequestHandler, Generic[S]):
     """Calls `serve` for each request by one of `methods`; others are 501."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else bodies wait 40 ms, until their headers are acknowledged
     methods: ClassVar[tuple[str, ...]]
     server: _Server[S]
 
@@ -47,8 +48,9 @@ class Handler(BaseHTTPRequestHandler, Generic[S]):
         headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         *,
         cut: int = 0,
+        halfway: Callable[[], object] | None = None,
     ) -> None:
-        """An answer with the length of its body; `cut` bytes of it are kept back.
+        """An answer with the length of its body; `cut` bytes of it are kept back, `halfway` is called in it.
 
         The answer to HEAD has no body and no length but the one among `headers`. Clients may be gone.
         """
@@ -60,7 +62,12 @@ class Handler(BaseHTTPRequestHandler, Generic[S]):
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(body[: max(0, len(body) - cut)])
+                kept = body[: max(0, len(body) - cut)]
+                if halfway is not None:
+                    self.wfile.write(kept[: len(kept) // 2])
+                    halfway()
+                    kept = kept[len(kept) // 2 :]
+                self.wfile.write(kept)
         except OSError:
             self.close_connection = True
         if cut:

@@ -22,16 +22,18 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.reference.types import T, Union
+from tests.support.columnwise import Conversion
+from tests.support.reference.types import T
 from tests.support.reference.values import NANOS
 
 SOURCES = tuple(
-    Path(__file__).with_name(f"{name}.java") for name in ("JavaJudge", "JavaMasks", "JavaEncryption")
+    Path(__file__).with_name(f"{name}.java")
+    for name in ("JavaGateway", "JavaJudge", "JavaMasks", "JavaEncryption")
 )
 COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZO", "LZ4", "ZSTD")
 
@@ -121,6 +123,8 @@ def _gateway(charset: str = "UTF-8") -> Any:
         gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
     )
     atexit.register(gateway.shutdown)
+    gateway.jvm.JavaGateway.answerAtOnce(gateway.java_gateway_server)
+    gateway.close()  # the connection, so that the next one is such
     return gateway
 
 
@@ -144,7 +148,7 @@ def write(
     the newest versions of `keys` encrypt. A `seed` makes local keys, and so files, the same each time.
     Another `charset` than UTF-8 is that of a JVM of its own, and encrypts nothing.
     """
-    lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
+    lines = _lines(type_, rows)
     conf = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in (options or {}).items()
@@ -331,62 +335,47 @@ def _local() -> Any:
     return conf
 
 
-def _rows(type_: T, text: str) -> list[object]:
-    return [_from_json(type_, json.loads(line)) for line in text.split("\n") if line]
-
-
 def read_as(path: Path, type_: T) -> list[object]:
     """Every row as Java's schema evolution turns the file's type into `type_`."""
-    text = _gateway().jvm.JavaJudge.readAs(str(path), str(type_))
-    return [_from_json(type_, json.loads(line)) for line in text.split("\n") if line]
+    return _rows(type_, _gateway().jvm.JavaJudge.readAs(str(path), str(type_)))
 
 
-def _to_json(type_: T, value: Any) -> Any:
-    if value is None:
-        return None
-    kind = type_.kind
-    if kind == "struct":
-        return [_to_json(t, v) for t, v in zip(type_.children, value, strict=True)]
-    if kind == "array":
-        return [_to_json(type_.children[0], item) for item in value]
-    if kind == "map":
-        key, item = type_.children
-        return [[_to_json(key, k), _to_json(item, v)] for k, v in value]
-    if kind == "uniontype":
-        return [value.tag, _to_json(type_.children[value.tag], value.value)]
-    if kind == "binary":
-        return base64.b64encode(value).decode()
-    if kind in ("float", "double"):
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
-    if kind == "decimal":
-        return format(value, "f")
-    if kind.startswith("timestamp"):
-        return list(divmod(value, NANOS))
-    return value
+def _lines(type_: T, rows: Sequence[object]) -> str:
+    return "\n".join(map(json.dumps, _TO_JSON.convert(type_, rows)))
 
 
-def _from_json(type_: T, value: Any) -> object:
-    if value is None:
-        return None
-    kind = type_.kind
-    if kind == "struct":
-        return tuple(_from_json(t, v) for t, v in zip(type_.children, value, strict=True))
-    if kind == "array":
-        return [_from_json(type_.children[0], item) for item in value]
-    if kind == "map":
-        key, item = type_.children
-        return [(_from_json(key, k), _from_json(item, v)) for k, v in value]
-    if kind == "uniontype":
-        return Union(value[0], _from_json(type_.children[value[0]], value[1]))
-    if kind == "binary":
-        return base64.b64decode(value)
-    if kind in ("float", "double"):
-        return float(value)
-    if kind == "decimal":
-        return Decimal(value)
-    if kind.startswith("timestamp"):
-        return int(value[0] * NANOS + value[1])
-    return value
+def _rows(type_: T, text: str) -> list[object]:
+    return _FROM_JSON.convert(type_, [json.loads(line) for line in text.split("\n") if line])
+
+
+class _ToJson(Conversion):
+    """Tuples are lists in JSON, those of unions too."""
+
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        if type_.kind == "binary":
+            return lambda value: base64.b64encode(value).decode()
+        if type_.kind in ("float", "double"):
+            return lambda value: _NO_NUMBERS.get(repr(value), repr(value))
+        if type_.kind == "decimal":
+            return lambda value: format(value, "f")
+        return (lambda value: divmod(value, NANOS)) if type_.kind.startswith("timestamp") else None
+
+
+class _FromJson(Conversion):
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        if type_.kind.startswith("timestamp"):
+            return lambda value: int(value[0] * NANOS + value[1])
+        found: dict[str, Callable[[Any], object]] = {
+            "binary": base64.b64decode,
+            "float": float,
+            "double": float,
+            "decimal": Decimal,
+        }
+        return found.get(type_.kind)
+
+
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_TO_JSON, _FROM_JSON = _ToJson(), _FromJson()
 
 
 # --- masks -------------------------------------------------------------------------------------------
@@ -396,7 +385,7 @@ def mask(
     type_: T, name: str, parameters: Sequence[str], rows: Sequence[object], *, zone: str = "UTC"
 ) -> list[object]:
     """What Java's data mask makes of values of a type, with the clocks of a zone."""
-    lines = "\n".join(json.dumps(_to_json(type_, row)) for row in rows)
+    lines = _lines(type_, rows)
     return _rows(type_, _gateway().jvm.JavaMasks.mask(str(type_), name, list(parameters), lines, zone))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orcstream.codec.column import Field, Vector
-from orcstream.codec.ingest import vectors_of
+from orcstream.codec.ingest import UserData
 from orcstream.codec.mask import mask_of, parse_mask
 from orcstream.codec.temporal import UTC, ZoneRules
 from orcstream.encryption import Mask
@@ -24,7 +24,7 @@ def column_of(
     """The values as the one column of what a user hands in."""
     around = T("struct", (type_,), ("value",))
     table = arrow.table_of(around, [(row,) for row in rows], relaid).combine_chunks()
-    (rows_of_it,) = vectors_of(table, Schema.parse(str(around)))
+    (rows_of_it,) = UserData(table).vectors(Schema.parse(str(around)))
     return rows_of_it.fields[0], rows_of_it.vectors[0]
 
 

@@ -43,7 +43,7 @@ def run(path: Path, type_: T, expected: Sequence[Any], seed: int, finest: str = 
         with anyio.fail_after(100):
             rng = random.Random(seed)
             unit = rng.choice(COARSER[finest])
-            wanted = [compare.arrow_shape(type_, row, unit) for row in expected]
+            wanted = compare.arrow_shaped(type_, expected, unit)
             if max((len(repr(row)) for row in wanted), default=0) > LONG_ROW:
                 rng = _Roomy(seed)
             await _check(path, type_, wanted, rng, unit, opening)
@@ -103,7 +103,7 @@ async def _check_places(file: Any, type_: T, wanted: list[Any], rng: random.Rand
         for at in (rng.randrange(len(wanted)) for _ in range(3)):
             await stream.seek(at)
             batch = await anext(stream)
-            found = [reading.from_python(type_, row) for row in batch.to_pylist()[:50]]
+            found = reading.from_python(type_, batch.to_pylist()[:50])
             compare.assert_same_rows(type_, found, wanted[at : at + len(found)])
 
 
@@ -273,7 +273,7 @@ async def _check_whole(
             one.num_rows // 3 : one.num_rows // 2 + 1
         ]
         compare.assert_same_rows(shown, compare.table_rows(shown, pa.Table.from_batches([cut])), whole)
-        listed = [reading.from_python(shown, row) for row in part.to_pylist()]
+        listed = reading.from_python(shown, part.to_pylist())
         compare.assert_same_rows(shown, listed, whole)
     found = [row for one in batches for row in compare.table_rows(shown, pa.Table.from_batches([one]))]
     compare.assert_same_rows(shown, found, rows)

@@ -7,7 +7,7 @@ neither a union's tag nor whether a map held a key twice.
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyorc
 from pyarrow import orc
 
 from tests.support import compare
+from tests.support.columnwise import Conversion
 from tests.support.reference.types import T
 from tests.support.reference.values import EXACT, NANOS
 
@@ -56,7 +57,7 @@ CONVERTERS: dict[Any, Any] = {
 def pyorc_rows(path: Path, type_: T) -> list[object]:
     with path.open("rb") as file:
         reader = pyorc.Reader(file, converters=CONVERTERS, timezone=UTC)
-        return [_from_pyorc(type_, row) for row in reader]
+        return _FROM_PYORC.convert(type_, list(reader))
 
 
 def pyorc_rows_from(path: Path, type_: T, first: int, count: int) -> list[object]:
@@ -68,27 +69,25 @@ def pyorc_rows_from(path: Path, type_: T, first: int, count: int) -> list[object
         names = list(type_.names)
         reader = pyorc.Reader(file, column_names=names, converters=CONVERTERS, timezone=UTC)
         reader.seek(first)
-        return [_from_pyorc(type_, row) for row in reader.read(count)]
+        return _FROM_PYORC.convert(type_, reader.read(count))
 
 
-def _from_pyorc(type_: T, value: Any) -> object:
-    if value is None:
-        return None
-    kind = type_.kind
-    if kind == "struct":
-        return tuple(_from_pyorc(t, v) for t, v in zip(type_.children, value, strict=True))
-    if kind == "array":
-        return [_from_pyorc(type_.children[0], item) for item in value]
-    if kind == "map":
-        key, item = type_.children
-        return [(_from_pyorc(key, k), _from_pyorc(item, v)) for k, v in value.items()]
-    if kind == "decimal":
-        assert type_.scale is not None
-        return Decimal(value).quantize(Decimal(1).scaleb(-type_.scale), context=EXACT)
-    if kind == "char":
-        return str(value).rstrip(" ")
-    assert kind != "uniontype", "pyorc does not tell a union's tag"
-    return value
+class _FromPyorc(Conversion):
+    def pairs(self, value: Any, /) -> list[Any]:
+        return list(value.items())
+
+    def tagged(self, _: Any, /) -> tuple[int, Any]:
+        raise AssertionError("pyorc does not tell a union's tag")
+
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        if type_.kind == "decimal":
+            assert type_.scale is not None
+            unit = Decimal(1).scaleb(-type_.scale)
+            return lambda value: Decimal(value).quantize(unit, context=EXACT)
+        return (lambda text: text.rstrip(" ")) if type_.kind == "char" else None
+
+
+_FROM_PYORC = _FromPyorc()
 
 
 def to_pyorc(type_: T, value: Any) -> Any:

@@ -21,7 +21,7 @@ import pytest
 
 import orcstream
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.memory import BytesSource
 from orcstream.reader import opening
 from orcstream.reader.budget import MemoryBudget
@@ -157,10 +157,10 @@ class ProbeSource(WrappedSource):
             await self._answer(number)
             return await self.inner.fetch_suffix(length)
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         with self._counted() as number:
             await self._answer(number)
-            return await self.inner.fetch(range)
+            return await self.inner.fetch(range, on_bytes)
 
     async def aclose(self) -> None:
         self.close_count += 1

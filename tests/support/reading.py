@@ -6,7 +6,8 @@ The only module of the tests' support that imports `orcstream`.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pyarrow as pa
 import orcstream
 from orcstream.io.keys import InMemoryKeyProvider
 from tests.support import compare
+from tests.support.columnwise import Conversion
 from tests.support.java_orc import Key
-from tests.support.reference.types import T, Union
+from tests.support.reference.types import T
 
 OPEN_OPTIONS = frozenset(
     {"timezone", "default_timezone", "calendar", "storage_options", "io_options", "keys", "require_keys"}
@@ -68,37 +70,52 @@ async def read_python_rows(path: Path | str, type_: T, **options: Any) -> list[o
     rows: list[object] = []
     async with orcstream.open(str(path), **opening) as file, file.batches(**reading) as stream:
         async for batch in stream:
-            rows += [from_python(type_, row) for row in batch.to_pylist()]
+            rows += from_python(type_, batch.to_pylist())
     return rows
 
 
-def from_python(type_: T, value: Any) -> object:
-    """A value of `to_pylist` in neutral form."""
-    kind = type_.kind
-    if value is None:
-        return compare.arrow_shape(type_, None)
-    if kind == "struct":
-        assert tuple(value) == type_.names
-        return tuple(from_python(t, v) for t, v in zip(type_.children, value.values(), strict=True))
-    if kind == "array":
-        return [from_python(type_.children[0], item) for item in value]
-    if kind == "map":
-        key, item = type_.children
-        return [(from_python(key, k), from_python(item, v)) for k, v in value]
-    if kind == "uniontype":
-        return Union(value.tag, from_python(type_.children[value.tag], value.value))
+def from_python(type_: T, values: Sequence[Any]) -> list[Any]:
+    """Values of `to_pylist` in neutral form."""
+    return _FROM_PYTHON.convert(type_, values)
+
+
+class _FromPython(Conversion):
+    def null(self, type_: T, /) -> object:
+        (found,) = compare.arrow_shaped(type_, [None])
+        return found
+
+    def fields(self, type_: T, values: list[Any], /) -> Sequence[Sequence[Any]]:
+        assert all(tuple(value) == type_.names for value in values)
+        return list(zip(*map(dict.values, values), strict=True))
+
+    def tagged(self, value: Any, /) -> tuple[int, Any]:
+        return value.tag, value.value
+
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        if type_.kind == "date":
+            return _days
+        if type_.kind.startswith("timestamp"):
+            return functools.partial(_nanos, is_naive=type_.kind == "timestamp")
+        return (lambda text: text.rstrip(" ")) if type_.kind == "char" else None
+
+
+_FROM_PYTHON = _FromPython()
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def _days(value: Any) -> int:
     if isinstance(value, np.datetime64):
-        if kind == "date":
-            return int(value.astype("datetime64[D]").astype(np.int64))
+        return int(value.astype("datetime64[D]").astype(np.int64))
+    return int(value.toordinal() - 719_163)
+
+
+def _nanos(value: Any, *, is_naive: bool) -> int:
+    if isinstance(value, np.datetime64):
         # By hand, because numpy's own nanoseconds end in 2262.
         return int(value.astype(np.int64)) * compare.UNIT_NANOS[np.datetime_data(value.dtype)[0]]
-    if kind == "date":
-        return int(value.toordinal() - 719_163)
-    if kind.startswith("timestamp"):
-        assert (value.tzinfo is None) == (kind == "timestamp")
-        since = value.replace(tzinfo=datetime.UTC) - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-        return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
-    return str(value).rstrip(" ") if kind == "char" else value
+    assert (value.tzinfo is None) == is_naive
+    since = value.replace(tzinfo=datetime.UTC) - _EPOCH
+    return int((since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000)
 
 
 async def read_rows(path: Path | str, type_: T, **options: Any) -> list[object]:

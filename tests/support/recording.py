@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 
 __all__ = ["RecordingSource", "WrappedSource"]
 
@@ -37,8 +37,8 @@ class WrappedSource:
     async def fetch_suffix(self, length: int) -> Suffix:
         return await self.inner.fetch_suffix(length)
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
-        return await self.inner.fetch(range)
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
+        return await self.inner.fetch(range, on_bytes)
 
     async def verify(self) -> None:
         await self.inner.verify()
@@ -78,11 +78,11 @@ class RecordingSource(WrappedSource):
         self.ranges.append(ByteRange(suffix.file_length - len(suffix.data), suffix.file_length))
         return suffix
 
-    async def fetch(self, range: ByteRange) -> BytesLike:
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         self.ranges.append(range)
         self._begin()
         try:
-            return await self.inner.fetch(range)
+            return await self.inner.fetch(range, on_bytes)
         finally:
             self.under_way -= 1
 

@@ -20,6 +20,7 @@ from typing import Literal
 
 import pytest
 
+from orcstream.io import retry
 from tests.support.http_server import Handler, serving
 from tests.support.servers import MotoServer, start_moto
 
@@ -114,8 +115,13 @@ class _Handler(Handler[S3Proxy]):
 
 @contextmanager
 def run_s3_proxy(endpoint: str) -> Iterator[S3Proxy]:
+    """Behind it no server has to recover, so requests that failed are sent again soon."""
     target_port = int(endpoint.rpartition(":")[2])
-    with serving(_Handler, lambda port: S3Proxy(port, target_port)) as proxy:
+    with (
+        serving(_Handler, lambda port: S3Proxy(port, target_port)) as proxy,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(retry, "FIRST_WAIT_S", 0.001)
         try:
             yield proxy
         finally:

@@ -22,6 +22,7 @@ from tests.support.predicates import Node, Predicates, as_tuples, build, columns
 from tests.support.reference.types import T
 
 ROW_NUMBER = "row_number"
+MANY_PIECES = 200
 # The newest names of the interface, which type checkers of older installations do not know.
 API: Any = orcstream
 
@@ -96,12 +97,12 @@ async def rows_of(stream: Any, type_: T) -> list[Any]:
         async for batch in stream:
             found = batch.to_pylist()
             assert len(found) == batch.num_rows > 0
-            rows += [reading.from_python(type_, row) for row in found]
+            rows += reading.from_python(type_, found)
     return rows
 
 
 def result_rows(result: Any, type_: T) -> list[Any]:
-    return [reading.from_python(type_, row) for row in result.to_pylist()]
+    return reading.from_python(type_, result.to_pylist())
 
 
 def narrowed(type_: T, names: Sequence[str], *, numbered: bool = False) -> T:
@@ -127,12 +128,12 @@ def some_columns(type_: T, rng: random.Random) -> list[str]:
     return names[: rng.randint(1, len(names))]
 
 
-def some_options(rng: random.Random) -> dict[str, Any]:
-    """How a read is cut into pieces must never show in its rows."""
+def some_options(rng: random.Random, count: int) -> dict[str, Any]:
+    """How a read of this many rows is cut into pieces, not too many, must never show in its rows."""
     return rng.choice(
         (
             {},
-            {"batch_rows": rng.choice((1, 7, 100))},
+            {"batch_rows": max(rng.choice((1, 7, 100)), count // MANY_PIECES)},
             {"memory_limit": 1 << 24},
             {"decode_threads": 1, "batch_rows": 64},
             {"dictionaries": True},
@@ -151,7 +152,7 @@ async def check_ranges(file: Any, type_: T, full: list[Any], rng: random.Random)
     for rows in [*edges, *(some_range(count, rng) for _ in range(6))]:
         names = some_columns(type_, rng)
         found = await rows_of(
-            file.batches(rows=rows, columns=[(name,) for name in names], **some_options(rng)),
+            file.batches(rows=rows, columns=[(name,) for name in names], **some_options(rng, len(rows))),
             narrowed(type_, names),
         )
         compare.assert_same_rows(narrowed(type_, names), found, picked(type_, full, rows, names))
@@ -165,7 +166,7 @@ async def check_seeks(file: Any, type_: T, full: list[Any], rng: random.Random) 
     """From the start, in the middle of the rows, back and forth."""
     if not full:
         return
-    async with file.batches(**some_options(rng)) as stream:
+    async with file.batches(**some_options(rng, len(full))) as stream:
         at = 0
         for step in range(5):
             if step or rng.random() < 0.7:
@@ -175,12 +176,12 @@ async def check_seeks(file: Any, type_: T, full: list[Any], rng: random.Random) 
                 batch = await anext(stream, None)
                 if batch is None:
                     break
-                rows = [reading.from_python(type_, row) for row in batch.to_pylist()]
+                rows = reading.from_python(type_, batch.to_pylist())
                 compare.assert_same_rows(type_, rows, full[at : at + len(rows)])
                 at += len(rows)
         at = rng.randrange(len(full))
         await stream.seek(at)
-        rest = [reading.from_python(type_, row) async for batch in stream for row in batch.to_pylist()]
+        rest = reading.from_python(type_, [row async for batch in stream for row in batch.to_pylist()])
         compare.assert_same_rows(type_, rest, full[at:])
 
 
@@ -207,7 +208,7 @@ async def check_predicate(
     others = [name for name in type_.names if name not in {path[0] for path in columns_of(node)}]
     for names in (list(type_.names), some_columns(type_, rng), others):
         part = narrowed(type_, names)
-        options = {**some_options(rng), **more}
+        options = {**some_options(rng, len(full)), **more}
         stream = file.batches(where=where, columns=[(n,) for n in names], **options)
         found = await rows_of(stream, part)
         assert counted(stream.stats) == len(full)
@@ -216,8 +217,9 @@ async def check_predicate(
     inside = [number for number in kept if number in rows]
     names = some_columns(type_, rng)
     part = narrowed(type_, names, numbered=True)
+    options = some_options(rng, len(rows))
     result = await file.read(
-        where=where, rows=rows, row_numbers=True, columns=[(n,) for n in names], **some_options(rng)
+        where=where, rows=rows, row_numbers=True, columns=[(n,) for n in names], **options
     )
     told(node, part, result_rows(result, part), with_numbers(picked(type_, full, inside, names), inside))
     tuples = as_tuples(node)
@@ -234,11 +236,11 @@ async def check_seek_under(
 ) -> None:
     """A stream with a predicate goes on from a row of the file, not from a row of its own."""
     at = rng.randrange(len(full))
-    async with file.batches(where=where, **some_options(rng)) as stream:
+    async with file.batches(where=where, **some_options(rng, len(full))) as stream:
         if rng.random() < 0.5:
             await anext(stream, None)
         await stream.seek(at)
-        rest = [reading.from_python(type_, row) async for batch in stream for row in batch.to_pylist()]
+        rest = reading.from_python(type_, [row async for batch in stream for row in batch.to_pylist()])
     expected = [full[number] for number in kept if number >= at]
     compare.assert_same_rows(type_, rest, expected)
 
@@ -268,7 +270,7 @@ def run_damaged(path: Path, seed: int) -> None:
                 rows = some_range(file.row_count, rng)
                 options: dict[str, Any] = rng.choice(({"rows": rows}, {"where": API.col("a") > 0}))
                 try:
-                    result = await file.read(**options, **some_options(rng))
+                    result = await file.read(**options, **some_options(rng, file.row_count))
                 except (orcstream.FormatError, orcstream.Unsupported):
                     continue
                 assert result.num_rows <= file.row_count

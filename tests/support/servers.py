@@ -54,6 +54,7 @@ class RangeServer:
     cut: int = 0  # this many bytes of a body are kept back and the connection is closed
     conditions: bool = True  # whether If-Match is honoured
     gate: threading.Event = field(default_factory=threading.Event)
+    halfway: threading.Event | None = None  # holds the second half of each body
     arrived: threading.Condition = field(default_factory=threading.Condition)
 
     def wait_for_requests(self, count: int) -> None:
@@ -112,7 +113,9 @@ class _Handler(Handler[RangeServer]):
         self._answer(206, data[start:stop], headers | {"Content-Range": f"bytes {start}-{stop - 1}/{total}"})
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.answer(status, body, headers, cut=self.state.cut if status in (200, 206) else 0)
+        held = self.state.halfway
+        cut = self.state.cut if status in (200, 206) else 0
+        self.answer(status, body, headers, cut=cut, halfway=None if held is None else lambda: held.wait(60))
 
 
 @contextmanager

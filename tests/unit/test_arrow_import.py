@@ -16,7 +16,7 @@ import pytest
 from orcstream.codec._arrow_c import export_schema, export_stream
 from orcstream.codec._arrow_import import ArrowStream, import_array
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of
-from orcstream.codec.ingest import UserData, vectors_of
+from orcstream.codec.ingest import UserData
 from orcstream.errors import SchemaMismatch, SourceError, UsageError
 from orcstream.schema import Schema
 from tests.support.arrow_structs import CArray
@@ -74,7 +74,7 @@ def numbers(count: int = 3) -> Producer:
 def test_released_once_when_the_last_vector_dies() -> None:
     producer = numbers()
     schema = Schema.parse("struct<a:int,b:int>")
-    (rows,) = vectors_of(producer, schema)
+    (rows,) = UserData(producer).vectors(schema)
     assert producer.root.release is None, "the array was moved out of its capsule"
     last = rows.vectors[1]
     del rows
@@ -88,7 +88,7 @@ def test_released_once_when_the_last_vector_dies() -> None:
 
 def test_released_on_the_thread_that_lets_go() -> None:
     producer = numbers()
-    held = list(vectors_of(producer, Schema.parse("struct<a:int,b:int>")))
+    held = list(UserData(producer).vectors(Schema.parse("struct<a:int,b:int>")))
     thread = threading.Thread(target=held.clear)
     thread.start()
     thread.join()
@@ -99,7 +99,7 @@ def test_released_on_the_thread_that_lets_go() -> None:
 def test_released_when_it_does_not_fit() -> None:
     producer = numbers()
     with pytest.raises(SchemaMismatch):
-        list(vectors_of(producer, Schema.parse("struct<a:int>")))
+        list(UserData(producer).vectors(Schema.parse("struct<a:int>")))
     gc.collect()
     assert producer.releases == 1
 
@@ -107,9 +107,9 @@ def test_released_when_it_does_not_fit() -> None:
 def test_consumed_twice() -> None:
     producer = numbers()
     schema = Schema.parse("struct<a:int,b:int>")
-    rows = list(vectors_of(producer, schema))
+    rows = list(UserData(producer).vectors(schema))
     with pytest.raises(SchemaMismatch, match="released"):
-        list(vectors_of(producer, schema))
+        list(UserData(producer).vectors(schema))
     assert len(rows) == 1
 
 
@@ -130,7 +130,7 @@ def test_nothing_is_held_between_batches() -> None:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             return export_stream(field, pull)
 
-    found = vectors_of(Endless(), Schema.parse("struct<a:int>"))
+    found = UserData(Endless()).vectors(Schema.parse("struct<a:int>"))
     for _ in range(3):
         rows = next(found)
         assert len(alive) == 1
@@ -152,7 +152,7 @@ def test_streams() -> None:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             return export_stream(field, pull)
 
-    found = vectors_of(Given(), Schema.parse("struct<a:int>"))
+    found = UserData(Given()).vectors(Schema.parse("struct<a:int>"))
     assert [next(found).row_count for _ in range(3)] == [2, 0, 3]
     with pytest.raises(SourceError, match="the tap is dry"):
         next(found)
@@ -189,7 +189,7 @@ def test_misaligned_memory_is_copied() -> None:
     raw = np.zeros(13, "u1")[1:]
     raw[:] = np.arange(3, dtype="i4").view("u1")
     producer = Producer("struct<a:int>", node(3, None, children=(node(3, None, raw),)))
-    (rows,) = vectors_of(producer, Schema.parse("struct<a:int>"))
+    (rows,) = UserData(producer).vectors(Schema.parse("struct<a:int>"))
     values = np.frombuffer(rows.vectors[0].buffers[1], "i4")  # type: ignore[call-overload]
     assert values.tolist() == [0, 1, 2]
     assert values.ctypes.data % 8 == 0
@@ -198,7 +198,7 @@ def test_misaligned_memory_is_copied() -> None:
 def test_empty_arrays_may_lack_their_buffers() -> None:
     schema = "struct<s:string,l:array<int>>"
     children = (node(0, None, None, None), node(0, None, None, children=(node(0, None, None),)))
-    (rows,) = vectors_of(Producer(schema, node(0, None, children=children)), Schema.parse(schema))
+    (rows,) = UserData(Producer(schema, node(0, None, children=children))).vectors(Schema.parse(schema))
     assert rows.row_count == 0
 
 
@@ -238,7 +238,7 @@ BAD = [
 def test_hostile_arrays(orc: str, make: Any) -> None:
     producer = Producer(f"struct<a:{orc}>", node(3, None, children=(make(),)))
     with pytest.raises(SchemaMismatch):
-        list(vectors_of(producer, Schema.parse(f"struct<a:{orc}>")))
+        list(UserData(producer).vectors(Schema.parse(f"struct<a:{orc}>")))
     gc.collect()
     assert producer.releases == 1
 
@@ -256,4 +256,4 @@ def test_hostile_run_ends(ends: list[int], values: list[int]) -> None:
     children = (Field("run_ends", "i", number), Field("values", "i", number))
     producer.field = Field("", "+s", schema.root, children=(Field("a", "+r", number, children=children),))
     with pytest.raises(SchemaMismatch, match="run ends"):
-        list(vectors_of(producer, schema))
+        list(UserData(producer).vectors(schema))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orcstream._proto import orc_proto as pb
 from orcstream.codec._bloom import contains_any, hash_bytes, hash_longs
 from orcstream.codec.bloom import MAX_HASHES, BloomFilter, hashes_of
-from orcstream.codec.metadata import parse_bloom_index
+from orcstream.codec.metadata_indexes import parse_bloom_index
 from orcstream.errors import CorruptStripe
 from orcstream.schema import Kind, Type
 

@@ -1,8 +1,9 @@
-"""The tests' own comparison: what it takes for the same at a glance is the same, value by value."""
+"""The tests' own comparison and conversions: column by column they are what they would be by values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support import compare, strategies
+from tests.support.columnwise import Conversion
 from tests.support.reference.types import T, Union, parse
 
 TABLES = strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True))
@@ -98,3 +100,39 @@ def test_what_is_nearly_the_same_is_not(text: str, actual: Any, expected: Any) -
 def test_every_nan_is_every_other() -> None:
     negative = math.copysign(math.nan, -1.0)
     compare.assert_same_rows(parse("struct<c:double>"), [(negative,)], [(math.nan,)])
+
+
+class Marked(Conversion):
+    """Tells each value that has no children, and of which kind it is."""
+
+    def leaf(self, type_: T, /) -> Callable[[Any], object] | None:
+        return lambda value: (type_.kind, repr(value))
+
+
+def marked(type_: T, value: Any) -> Any:
+    if value is None:
+        return None
+    match type_.kind:
+        case "struct":
+            return tuple(map(marked, type_.children, value))
+        case "array":
+            return [marked(type_.children[0], item) for item in value]
+        case "map":
+            return [tuple(map(marked, type_.children, pair)) for pair in value]
+        case "uniontype":
+            return Union(value.tag, marked(type_.children[value.tag], value.value))
+    return type_.kind, repr(value)
+
+
+@hypothesis.given(table=TABLES)
+def test_every_value_is_converted_once_where_it_is(table: strategies.Table) -> None:
+    assert Marked().convert(table.type_, table.rows) == [marked(table.type_, row) for row in table.rows]
+    compare.assert_same_rows(table.type_, Conversion().convert(table.type_, table.rows), table.rows)
+
+
+def test_what_arrow_cannot_hold() -> None:
+    type_ = parse("struct<u:uniontype<uniontype<int,string>,int>,t:timestamp>")
+    rows = [(None, 1_999), None, (Union(1, 5), -1), (Union(0, None), None)]
+    null = Union(0, Union(0, None))
+    shaped = [(null, 1_000), None, (Union(1, 5), -1_000), (null, None)]
+    assert compare.arrow_shaped(type_, rows, "us") == shaped

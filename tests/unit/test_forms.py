@@ -10,7 +10,7 @@ import pytest
 
 from orcstream.codec.checks import check_variants
 from orcstream.codec.forms import FileForm
-from orcstream.codec.metadata import RowIndex
+from orcstream.codec.metadata_indexes import RowIndex
 from orcstream.codec.sealing import plan_rekeying
 from orcstream.codec.structure import (
     ColumnEncoding,

@@ -22,7 +22,7 @@ import pytest
 from orcstream.batch import Batch, BatchSchema, UnionValue
 from orcstream.codec._arrow_c import export_array
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of
-from orcstream.codec.ingest import IngestedRows, UserData, schema_from, vectors_of
+from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch, UsageError
 from orcstream.schema import Schema
 from tests.support.arrow_vectors import memory
@@ -121,6 +121,14 @@ REFUSED: list[tuple[Any, str, list[Any], int | None]] = [
     (pa.struct([("y", pa.int32())]), "struct<y:tinyint>", [{"y": 1}, {"y": 1000}], 1),
     (pa.struct([("y", pa.int32())]), "struct<z:int>", [{"y": 1}], None),
     (pa.list_(pa.int32()), "map<int,int>", [[1]], None),
+    (pa.string(), "double", ["1"], None),
+    (pa.string(), "decimal(3,1)", ["1"], None),
+    (pa.int32(), "date", [1], None),
+    (pa.int64(), "timestamp", [1], None),
+    (pa.int64(), "string", [1], None),
+    (pa.int64(), "array<int>", [1], None),
+    (pa.int64(), "struct<a:int>", [1], None),
+    (pa.int64(), "uniontype<int,string>", [1], None),
 ]
 
 
@@ -134,7 +142,7 @@ def test_values_that_do_not_fit(type_: Any, orc: str, values: list[Any], row: in
 
 def test_rows_are_counted_over_all_batches_and_earlier_batches_are_answered() -> None:
     table = pa.Table.from_batches([pa.record_batch({"x": [1, 2, 3]}), pa.record_batch({"x": [4, 500]})])
-    found = vectors_of(table, Schema.parse("struct<x:tinyint>"))
+    found = UserData(table).vectors(Schema.parse("struct<x:tinyint>"))
     assert next(found).row_count == 3
     with pytest.raises(SchemaMismatch) as caught:
         next(found)
@@ -169,7 +177,7 @@ def test_only_entries_that_rows_have_must_fit() -> None:
 
 def test_dictionaries_of_texts_stay() -> None:
     array = pa.array(["a", "b", None, "a"]).dictionary_encode()
-    (rows,) = vectors_of(pa.table({"x": array}), Schema.parse("struct<x:string>"))
+    (rows,) = UserData(pa.table({"x": array})).vectors(Schema.parse("struct<x:string>"))
     assert rows.vectors[0].dictionary is not None
     assert pa.record_batch(batch_of(rows))["x"].type == pa.dictionary(pa.int32(), pa.string())
     nulls_inside = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1], pa.int8()), pa.array(["a", None]))
@@ -187,7 +195,7 @@ def test_timestamps_keep_their_unit_and_range(unit: str) -> None:
 
 def test_fixed_memory_is_shared() -> None:
     values = pa.array(range(1000), pa.int64())
-    (rows,) = vectors_of(pa.table({"x": values}), Schema.parse("struct<x:bigint>"))
+    (rows,) = UserData(pa.table({"x": values})).vectors(Schema.parse("struct<x:bigint>"))
     at = np.frombuffer(rows.vectors[0].buffers[1], "i8").ctypes.data  # type: ignore[call-overload]
     assert at == values.buffers()[1].address
 
@@ -230,7 +238,7 @@ ASTRAY = [
 def test_indices_that_lead_astray(array: pa.Array) -> None:
     table = pa.record_batch({"x": array})
     with pytest.raises(SchemaMismatch, match="'x'"):
-        list(vectors_of(table, schema_from(table)))
+        list(UserData(table).vectors(UserData(table).schema()))
 
 
 # --- columns --------------------------------------------------------------------------------------------
@@ -260,15 +268,15 @@ def test_names_twice() -> None:
 
 
 def test_no_columns_have_rows() -> None:
-    (rows,) = vectors_of(pa.record_batch({"x": [1, 2]}).select([]), Schema.parse("struct<>"))
+    (rows,) = UserData(pa.record_batch({"x": [1, 2]}).select([])).vectors(Schema.parse("struct<>"))
     assert (rows.row_count, rows.vectors) == (2, ())
 
 
 def test_a_root_that_is_no_struct() -> None:
     schema = Schema.parse("array<int>")
-    (rows,) = vectors_of(pa.array([[1], None], pa.list_(pa.int32())), schema)
+    (rows,) = UserData(pa.array([[1], None], pa.list_(pa.int32()))).vectors(schema)
     assert batch_of(rows).column(0).to_pylist() == [[1], None]
-    (rows,) = vectors_of([[1], None], schema)
+    (rows,) = UserData([[1], None]).vectors(schema)
     assert batch_of(rows).column(0).to_pylist() == [[1], None]
     with pytest.raises(SchemaMismatch, match="no struct"):
         taken(pa.array([1]), "struct<a:bigint>")
@@ -297,7 +305,7 @@ def test_null_keys() -> None:
     map_ = Vector(2, (None, memory([0, 1, 3], "i4")), children=(entries,))
     root = field_of("", schema.root, VectorOptions())
     with pytest.raises(SchemaMismatch, match="null key") as caught:
-        list(vectors_of(Exported(root, Vector(2, (None,), children=(map_,))), schema))
+        list(UserData(Exported(root, Vector(2, (None,), children=(map_,)))).vectors(schema))
     assert caught.value.row == 1
 
 
@@ -327,9 +335,9 @@ def test_other_libraries(make: Callable[[Any], Any]) -> None:
 
 def test_our_own_batches_keep_their_schema() -> None:
     schema = Schema.parse("struct<c:char(3),v:varchar(2),u:uniontype<int,string>>")
-    (rows,) = vectors_of([("a", "b", UnionValue(1, "x"))], schema)
-    assert schema_from(batch_of(rows)) == schema
-    (again,) = vectors_of(batch_of(rows), schema)
+    (rows,) = UserData([("a", "b", UnionValue(1, "x"))]).vectors(schema)
+    assert UserData(batch_of(rows)).schema() == schema
+    (again,) = UserData(batch_of(rows)).vectors(schema)
     assert batch_of(again).to_pylist() == [{"c": "a", "v": "b", "u": UnionValue(1, "x")}]
 
 
@@ -366,7 +374,7 @@ def test_numpy() -> None:
         "m": [Decimal("1.25"), None, Decimal("-3.00")],
         "p": [1, None, 3],
     }
-    types = [str(field) for field in schema_from(data).root.children]
+    types = [str(field) for field in UserData(data).schema().root.children]
     assert types[:8] == ["int", "int", "boolean", "float", "date", "timestamp", "timestamp", "string"]
 
 
@@ -386,6 +394,8 @@ def test_numpy_times_may_be_instants() -> None:
         np.array([(1, 2)], [("a", "i4"), ("b", "i4")]),
         np.array(["2020"], "M8[Y]"),
         np.array([1 << 40], "i8").view("M8[D]"),
+        np.array([1 << 60], "i8").view("M8[h]"),
+        np.array(["\ud800"]),
         np.array(5),
     ],
     ids=lambda array: str(array.dtype),
@@ -437,7 +447,7 @@ ROW = {
 def test_rows_of_every_type() -> None:
     nothing = dict.fromkeys(ROW)
     rows = [ROW, nothing, {}, tuple(ROW.values()), {**ROW, "p": Point(1), "m": dict(ROW["m"])}]  # type: ignore[call-overload]
-    (found,) = vectors_of(rows, Schema.parse(EVERYTHING))
+    (found,) = UserData(rows).vectors(Schema.parse(EVERYTHING))
     assert batch_of(found).to_pylist() == [ROW, nothing, nothing, ROW, ROW]
     pa.record_batch(batch_of(found)).validate(full=True)
 
@@ -447,6 +457,7 @@ WRONG_VALUES = [
     ("int", 1 << 31),
     ("int", 1.0),
     ("float", 1e300),
+    ("float", "1"),
     ("double", (1 << 53) + 1),
     ("string", b"x"),
     ("string", "\ud800"),
@@ -454,6 +465,7 @@ WRONG_VALUES = [
     ("binary", "x"),
     ("boolean", 1),
     ("date", datetime.datetime(2020, 1, 1)),
+    ("date", "2020-01-01"),
     ("timestamp", datetime.datetime(2020, 1, 1, tzinfo=UTC)),
     ("timestamp with local time zone", datetime.datetime(2020, 1, 1)),
     ("timestamp", "2020-01-01"),
@@ -469,6 +481,7 @@ WRONG_VALUES = [
     ("map<int,int>", [1]),
     ("struct<a:int>", 1),
     ("struct<a:int>", {"b": 1}),
+    ("struct<a:int>", {"a": 1, "b": 1}),
     ("struct<a:int>", (1, 2)),
     ("uniontype<int,string>", (2, 1)),
     ("uniontype<int,string>", (1, 1)),
@@ -479,8 +492,16 @@ WRONG_VALUES = [
 @pytest.mark.parametrize(("orc", "value"), WRONG_VALUES, ids=str)
 def test_values_that_are_no_values_of_their_type(orc: str, value: Any) -> None:
     with pytest.raises(SchemaMismatch, match="'x") as caught:
-        list(vectors_of([{"x": None}, {"x": value}], Schema.parse(f"struct<x:{orc}>")))
+        list(UserData([{"x": None}, {"x": value}]).vectors(Schema.parse(f"struct<x:{orc}>")))
     assert caught.value.row == 1
+
+
+def test_names_twice_need_tuples() -> None:
+    schema = Schema.parse("struct<x:struct<a:int,a:int>>")
+    with pytest.raises(SchemaMismatch, match="tuples"):
+        list(UserData([{"x": {"a": 1}}]).vectors(schema))
+    (found,) = UserData([{"x": (1, 2)}]).vectors(schema)
+    assert [child.length for child in found.vectors[0].children] == [1, 1]
 
 
 def test_nanoseconds_of_rows() -> None:
@@ -492,10 +513,23 @@ def test_nanoseconds_of_rows() -> None:
 
 def test_the_schema_of_rows() -> None:
     rows = [{"a": 1, "b": [{"x": 0.5}, {"y": "t"}]}, {"a": None, "c": Decimal("1.250"), "b": []}]
-    assert str(schema_from(rows)) == "struct<a:bigint,b:array<struct<x:double,y:string>>,c:decimal(38,3)>"
-    for bad in ([(1,)], [{"a": None}], [{"a": 1}, {"a": "x"}], [{"a": True}, {"a": 1}], [{1: 2}]):
+    assert (
+        str(UserData(rows).schema()) == "struct<a:bigint,b:array<struct<x:double,y:string>>,c:decimal(38,3)>"
+    )
+    day, time = datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1)
+    rows = [{"d": day, "t": time, "i": time.replace(tzinfo=UTC)}]
+    assert str(UserData(rows).schema()) == "struct<d:date,t:timestamp,i:timestamp with local time zone>"
+    for bad in (
+        [(1,)],
+        [{"a": None}],
+        [{"a": 1}, {"a": "x"}],
+        [{"a": True}, {"a": 1}],
+        [{1: 2}],
+        [{"a": Decimal("NaN")}],
+        [{"a": Decimal("1e38")}],
+    ):
         with pytest.raises(SchemaMismatch, match="give a schema"):
-            schema_from(bad)
+            UserData(bad).schema()
 
 
 @pytest.mark.parametrize(
@@ -510,9 +544,9 @@ def test_no_data(data: object) -> None:
 
 
 def test_batches_are_split_where_vectors_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orcstream.codec.fitting.MAX_VECTOR_BYTES", 10)
+    monkeypatch.setattr("orcstream.codec.fitting_values.MAX_VECTOR_BYTES", 10)
     data = pa.table({"x": pa.array(["abcd"] * 8, pa.large_string()), "o": pa.array(range(8))})
-    found = list(vectors_of(data, Schema.parse("struct<x:string,o:bigint>")))
+    found = list(UserData(data).vectors(Schema.parse("struct<x:string,o:bigint>")))
     assert [rows.row_count for rows in found] == [2, 2, 2, 2]
     assert [row for rows in found for row in batch_of(rows).to_pylist()] == data.to_pylist()
 
@@ -525,11 +559,11 @@ def test_texts_of_dictionaries_count_as_often_as_rows_have_them(null_count: int)
     coded = plain.set_column(0, "x", plain["x"].dictionary_encode())
     wide = pa.table({"x": pa.chunked_array([pa.StructArray.from_arrays([coded["x"].chunk(0)], ["y"])])})
     for data in (coded, wide):
-        (rows,) = vectors_of(data, schema_from(data))
+        (rows,) = UserData(data).vectors(UserData(data).schema())
         assert rows.size_bytes == pytest.approx(plain.nbytes, rel=0.05)
 
 
 @pytest.mark.parametrize("data", [[], (), {}])
 def test_nothing_has_no_schema(data: Any) -> None:
     with pytest.raises(SchemaMismatch, match="give a schema"):
-        schema_from(data)
+        UserData(data).schema()

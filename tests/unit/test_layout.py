@@ -10,7 +10,8 @@ import pytest
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import Compression
 from orcstream.codec.layout import positions_of, stream_ranges
-from orcstream.codec.metadata import parse_row_index, parse_stripe_footer
+from orcstream.codec.metadata import parse_stripe_footer
+from orcstream.codec.metadata_indexes import parse_row_index
 from orcstream.codec.structure import (
     ColumnEncoding,
     EncodingKind,

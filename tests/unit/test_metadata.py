@@ -22,13 +22,8 @@ from hypothesis import strategies as st
 from orcstream._proto import orc_proto as pb
 from orcstream.codec import wire
 from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.metadata import (
-    MESSAGE_CAP_BYTES,
-    parse_metadata,
-    parse_row_index,
-    parse_statistics,
-    parse_stripe_footer,
-)
+from orcstream.codec.metadata import MESSAGE_CAP_BYTES, parse_stripe_footer
+from orcstream.codec.metadata_indexes import parse_metadata, parse_row_index, parse_statistics
 from orcstream.codec.structure import (
     EncodingKind,
     Encryption,

@@ -20,15 +20,19 @@ from pyarrow import orc
 import orcstream
 from orcstream import blocking
 from orcstream.byterange import ByteRange
+from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.errors import Unsupported, UsageError
 from orcstream.plan import merge as plan
 from orcstream.plan.merge import FileMerger
+from orcstream.plan.merge_variants import OpenedStatistics
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
 from tests.support.read_sources import SAMPLE, sample, sample_rows
 from tests.support.reference import statistics, wire
 from tests.support.reference.builder import FileBuilder, Options
 from tests.support.reference.columns import add_stripe
 from tests.support.reference.statistics import Statistics
+
+NOTHING_OPENED = OpenedStatistics(StatisticsList(()), ())
 
 
 def made(
@@ -82,7 +86,7 @@ def test_stripes_side_by_side_are_one_range() -> None:
     tail = tail_of(made(4))
     merger = FileMerger({})
     stop = tail.footer.stripes[-1].range.stop
-    assert merger.add(tail, ()) == [ByteRange(3, stop)]
+    assert merger.add(tail, (), NOTHING_OPENED) == [ByteRange(3, stop)]
     assert (merger.length, merger.row_count, merger.stripe_count) == (stop, 20, 4)
 
 
@@ -90,7 +94,7 @@ def test_padding_is_left_out() -> None:
     padded, plain = made(3, pads=(100, 0, 7)), made(3)
     tail = tail_of(padded)
     one, two, three = (stripe.range for stripe in tail.footer.stripes)
-    assert FileMerger({}).add(tail, ()) == [one, ByteRange(two.start, three.stop)]
+    assert FileMerger({}).add(tail, (), NOTHING_OPENED) == [one, ByteRange(two.start, three.stop)]
     assert merged(padded, padded) == merged(plain, plain)
 
 
@@ -101,7 +105,10 @@ def test_stripes_keep_the_order_of_their_rows() -> None:
     footer = tail.footer
     shuffled = (footer.stripes[2], footer.stripes[0], footer.stripes[1])
     tail = replace(tail, footer=replace(footer, stripes=shuffled))
-    assert FileMerger({}).add(tail, ()) == [stripes[2], ByteRange(stripes[0].start, stripes[1].stop)]
+    assert FileMerger({}).add(tail, (), NOTHING_OPENED) == [
+        stripes[2],
+        ByteRange(stripes[0].start, stripes[1].stop),
+    ]
 
 
 def test_files_without_stripes() -> None:

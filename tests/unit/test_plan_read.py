@@ -11,10 +11,13 @@ from orcstream.byterange import ByteRange, CostModel, Request
 from orcstream.codec.structure import StripeInformation
 from orcstream.plan.read import (
     CONTROL_STRIPES,
+    Piece,
     control_count,
+    order_of_rows,
     plan_control,
     plan_requests,
     plan_windows,
+    streamed,
 )
 from tests.support.read_sources import cost_of
 
@@ -230,3 +233,35 @@ def check_cover(wanted: list[ByteRange], requests: list[Request]) -> None:
         covered = sum(max(0, min(part.stop, one.stop) - max(part.start, one.start)) for part in parts)
         assert covered == one.length
         assert bool(parts) == bool(one.length)
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 24), st.integers(0, 5), costs)
+def test_streamed_pieces_are_the_piece(start: int, length: int, span: int, cost: CostModel) -> None:
+    piece = Piece(3, ByteRange(start, start + length), span)
+    parts = streamed(piece, cost)
+    assert {(part.stream, part.span) for part in parts} == {(3, span)}
+    assert (parts[0].range.start, parts[-1].range.stop) == (start, start + length)
+    assert all(before.range.stop == after.range.start for before, after in pairwise(parts))
+    assert len(parts) == 1 or not cost.is_near
+    assert cost.is_near or all(part.range.length <= 1 << 19 for part in parts)
+
+
+def test_what_begins_streams_is_asked_for_first() -> None:
+    """Of three streams, one of them in three requests: rows need the first of these soonest."""
+    wanted = [ByteRange(0, 10), *(ByteRange(at, at + 10) for at in range(10, 100, 10)), ByteRange(100, 110)]
+    streams = ["a", *"b" * 9, "c"]
+    requests = [
+        Request(ByteRange(0, 40), (0, 1, 2, 3)),
+        Request(ByteRange(40, 70), (4, 5, 6)),
+        Request(ByteRange(70, 100), (7, 8, 9)),
+        Request(ByteRange(100, 110), (10,)),
+    ]
+    assert order_of_rows(requests, wanted, streams) == [0, 3, 1, 2]
+
+
+@given(streams(), costs)
+def test_the_order_of_rows_is_that_of_the_file_where_streams_are_whole(
+    found: list[ByteRange], cost: CostModel
+) -> None:
+    requests = plan_requests(found, cost)
+    assert order_of_rows(requests, found, range(len(found))) == list(range(len(requests)))

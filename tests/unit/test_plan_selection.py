@@ -6,7 +6,7 @@ import pytest
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.layout import positions_of
-from orcstream.codec.metadata import parse_row_index
+from orcstream.codec.metadata_indexes import parse_row_index
 from orcstream.codec.structure import EncodingKind, StreamKind
 from orcstream.errors import CorruptStripe
 from orcstream.plan.selection import ColumnIndex, RowGroups, Span, StreamSlice, joined, plan_spans

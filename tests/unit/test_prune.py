@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import unittest.mock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,16 +13,18 @@ import pytest
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.bloom import BloomFilter, BloomIndex, hashes_of
-from orcstream.codec.metadata import RowIndex, StatisticsList, parse_row_index
+from orcstream.codec.metadata_indexes import RowIndex, StatisticsList, parse_row_index
 from orcstream.column_statistics import ALL_NULL, ColumnStatistics, Trust, trust_of
+from orcstream.plan.outcome import combined
+from orcstream.plan.proof import Question
 from orcstream.plan.prune import (
     ABSENT,
+    ColumnOf,
     Outcome,
+    Questions,
     bloom_columns,
     group_outcomes,
-    possible,
-    prune_groups,
-    prune_stripes,
+    stripe_outcomes,
 )
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema import FileColumn, Kind, Type
@@ -43,7 +45,16 @@ def leaf(kind: Kind, op: Op, *literals: Any, unit_ns: int = 1, **shape: Any) -> 
 def outcome(
     predicate: Predicate, statistics: ColumnStatistics | None, rows: int = ROWS, trust: Trust = JAVA
 ) -> Outcome:
-    return possible(predicate, lambda _: statistics, lambda _: None, rows, trust)
+    return possible(predicate, lambda _: statistics, rows, trust)
+
+
+def possible(
+    predicate: Predicate, statistics_of: Callable[[Leaf], ColumnStatistics | None], rows: int, trust: Trust
+) -> Outcome:
+    def ask(one: Leaf) -> Outcome:
+        return Question(one, trust).answer(statistics_of(one), lambda: None, rows)
+
+    return combined(predicate, ask)
 
 
 def of(kind: Any, minimum: Any = None, maximum: Any = None, **more: Any) -> ColumnStatistics:
@@ -364,7 +375,7 @@ def test_logic_is_exact_for_independent_leaves(predicate: Predicate) -> None:
         def known(asked: Leaf, by_name: dict[str, Outcome] = by_name) -> ColumnStatistics | None:
             return statistics[by_name[asked.path[0]]]
 
-        found = possible(predicate, known, lambda _: None, ROWS, JAVA)
+        found = possible(predicate, known, ROWS, JAVA)
         assert found == expected, (predicate, sets)
 
 
@@ -385,12 +396,22 @@ ASKED = leaf(Kind.INT, Op.IN, 15)
 COLUMN = FileColumn(1)
 
 
-def groups(index: RowIndex | None, count: int, blooms: Any = None, **options: Any) -> list[bool]:
+def groups(index: RowIndex | None, count: int, blooms: Any = None, trust: Trust = JAVA) -> list[bool]:
     indexes = {} if index is None else {COLUMN: index}
-    found: list[bool] = prune_groups(
-        ASKED, lambda _: COLUMN, indexes, blooms or {}, [ROWS] * count, options.pop("trust", JAVA), **options
+    outcomes = group_outcomes(
+        ASKED, lambda _: COLUMN, indexes, blooms or {}, [ROWS] * count, trust, Questions()
     )
-    return found
+    return may_match(outcomes)
+
+
+def filtered(
+    asked: Leaf, column_of: ColumnOf = lambda _: COLUMN, trust: Trust = JAVA
+) -> dict[FileColumn, Any]:
+    return bloom_columns(asked, column_of, trust, Questions())
+
+
+def may_match(outcomes: list[Outcome]) -> list[bool]:
+    return [Outcome.TRUE in one for one in outcomes]
 
 
 def test_groups() -> None:
@@ -403,7 +424,7 @@ def test_groups() -> None:
 
 def test_absent_and_converted_columns() -> None:
     for column, expected in ((ABSENT, [N] * 2), (None, [ANY] * 2), (FileColumn(7), [ANY] * 2)):
-        found = group_outcomes(ASKED, lambda _, c=column: c, {}, {}, [ROWS] * 2, JAVA)  # type: ignore[misc]
+        found = group_outcomes(ASKED, lambda _, c=column: c, {}, {}, [ROWS] * 2, JAVA, Questions())  # type: ignore[misc]
         assert found == expected
 
 
@@ -429,10 +450,12 @@ def test_filters_are_for_equality() -> None:
     empty = {COLUMN: BloomIndex((BloomFilter(bytes(8), 3),), utf8=True)}
     for op, expected in ((Op.LESS, True), (Op.GREATER_EQUAL, True), (Op.IN, False)):
         asked = leaf(Kind.INT, op, 15)
-        assert prune_groups(asked, lambda _: COLUMN, {}, empty, [ROWS], JAVA) == [expected]
-    assert bloom_columns(leaf(Kind.INT, Op.LESS, 15), lambda _: COLUMN, JAVA) == {}
-    assert bloom_columns(ASKED, lambda _: COLUMN, JAVA) == {COLUMN: "integer"}
-    assert bloom_columns(ASKED, lambda _: ABSENT, JAVA) == bloom_columns(ASKED, lambda _: None, JAVA) == {}
+        assert may_match(group_outcomes(asked, lambda _: COLUMN, {}, empty, [ROWS], JAVA, Questions())) == [
+            expected
+        ]
+    assert filtered(leaf(Kind.INT, Op.LESS, 15)) == {}
+    assert filtered(ASKED) == {COLUMN: "integer"}
+    assert filtered(ASKED, lambda _: ABSENT) == filtered(ASKED, lambda _: None) == {}
 
 
 @pytest.mark.parametrize(
@@ -448,9 +471,9 @@ def test_filters_are_for_equality() -> None:
 def test_filters_of_timestamps(zone: str | None, unit_ns: int, hashed: bool) -> None:
     """Milliseconds of the writer's wall clock are hashed: to be asked where that is exactly what is read."""
     asked = leaf(Kind.TIMESTAMP, Op.IN, 10**18, unit_ns=unit_ns)
-    assert (bloom_columns(asked, lambda _: COLUMN, JAVA.in_zone(zone)) != {}) is hashed
+    assert (filtered(asked, trust=JAVA.in_zone(zone)) != {}) is hashed
     asked = leaf(Kind.TIMESTAMP_INSTANT, Op.IN, 10**18, unit_ns=unit_ns)
-    assert (bloom_columns(asked, lambda _: COLUMN, JAVA.in_zone(zone)) != {}) is (unit_ns < 10**9)
+    assert (filtered(asked, trust=JAVA.in_zone(zone)) != {}) is (unit_ns < 10**9)
 
 
 def test_stripes() -> None:
@@ -461,11 +484,20 @@ def test_stripes() -> None:
         StatisticsList((root,)),
     ]
     counts = [ROWS] * 4
-    assert prune_stripes(ASKED, lambda _: COLUMN, statistics, counts, JAVA) == [False, True, True, True]
-    assert prune_stripes(ASKED, lambda _: ABSENT, statistics, counts, JAVA) == [False] * 4
-    assert prune_stripes(ASKED, lambda _: None, statistics, counts, JAVA) == [True] * 4
+
+    def stripes(column_of: ColumnOf, row_counts: list[int]) -> list[bool]:
+        return may_match(stripe_outcomes(ASKED, column_of, statistics, row_counts, JAVA))
+
+    assert stripes(lambda _: COLUMN, counts) == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert stripes(lambda _: ABSENT, counts) == [False] * 4
+    assert stripes(lambda _: None, counts) == [True] * 4
     wrong = [ROWS - 1, ROWS, ROWS, ROWS]
-    assert prune_stripes(ASKED, lambda _: COLUMN, statistics, wrong, JAVA)[0], "more values than rows"
+    assert stripes(lambda _: COLUMN, wrong)[0], "more values than rows"
 
 
 def test_many_literals_are_not_hashed_for_every_group() -> None:
@@ -474,6 +506,8 @@ def test_many_literals_are_not_hashed_for_every_group() -> None:
     asked = leaf(Kind.LONG, Op.IN, *literals)
     filters = BloomIndex(tuple(BloomFilter(bytes(8), 3) for _ in range(1000)), utf8=True)
     with unittest.mock.patch("orcstream.plan.proof.hashes_of", wraps=hashes_of) as hashing:
-        found = prune_groups(asked, lambda _: COLUMN, {}, {COLUMN: filters}, [ROWS] * 1000, JAVA)
+        found = may_match(
+            group_outcomes(asked, lambda _: COLUMN, {}, {COLUMN: filters}, [ROWS] * 1000, JAVA, Questions())
+        )
     assert not any(found)
     assert hashing.call_count == 1

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import orcstream
-from orcstream.errors import RetriesExhausted, UsageError
+from orcstream.errors import RetriesExhausted, SourceError, UsageError
 from orcstream.io.byte_source import Transient
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.io.retry import RetryPolicy
@@ -64,6 +64,14 @@ async def test_what_a_prompt_shows(path: str) -> None:
     assert "0123" not in repr(keys)
 
 
+@pytest.mark.parametrize("codec", ["none", "zlib", "zstd"])
+async def test_a_codec_is_shown_as_it_is_given(codec: str, tmp_path: Path) -> None:
+    async with orcstream.create(tmp_path / "t.orc", "struct<a:int>", compression=codec):
+        pass
+    async with orcstream.open(tmp_path / "t.orc") as file:
+        assert (str(file.compression), f"{file.compression:>5}") == (codec, f"{codec:>5}")
+
+
 async def test_an_ingest_shows_how_far_it_is(path: str) -> None:
     async with orcstream.ingest(path + "-{number}", "struct<a:int>") as out:
         await out.write([{"a": 1}, {"a": 2}])
@@ -107,6 +115,19 @@ def test_one_row_is_no_dictionary_of_columns() -> None:
         UsageError, match=r"the column 'a' is of type int, and no array; a row is written in a list"
     ):
         orcstream.blocking.write(io.BytesIO(), {"a": 1})
+
+
+def test_one_filter_is_no_list_of_them(path: str) -> None:
+    where: Any = ("a", ">", 5)
+    with pytest.raises(UsageError, match=r"filters are a list of tuples: write \[\('a', '>', 5\)\]"):
+        orcstream.blocking.read(path, where=where)
+    assert orcstream.blocking.read(path, where=[where]).num_rows == 4
+
+
+@pytest.mark.parametrize("ending", ["", "/"])
+def test_a_folder_is_called_that(tmp_path: Path, ending: str) -> None:
+    with pytest.raises(SourceError, match=r"a folder, not a file; list it, and give its files to open_many"):
+        orcstream.blocking.read(f"{tmp_path}{ending}")
 
 
 def test_a_text_is_parsed_where_somebody_says_so(path: str) -> None:

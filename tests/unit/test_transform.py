@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import zoneinfo
 from decimal import Decimal
 from typing import Any
@@ -11,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from orcstream.batch import Column
-from orcstream.codec.column import Vector, VectorOptions, field_of
+from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.codec.conversion import ConvertOptions
-from orcstream.codec.transform import null_vector, transform_of
+from orcstream.codec.transform import transform_of
 from orcstream.errors import Unsupported
 from orcstream.schema import Schema, Type
 from orcstream.zones import load_zone
@@ -57,7 +58,7 @@ EVERY_TYPE = [
 @pytest.mark.parametrize("text", EVERY_TYPE)
 def test_null_vectors(text: str, count: int, dictionaries: bool) -> None:
     options = VectorOptions("us", dictionaries)
-    array = as_arrow(null_vector(typed(text), count, options), text, options)
+    array = as_arrow(nulls_of(field_of("", typed(text), options), count), text, options)
     assert len(array) == count
     assert array.to_pylist() == [None] * count
     if not text.startswith("uniontype"):
@@ -244,6 +245,16 @@ class TestWhereJavaDiffers:
         ]
 
 
+@functools.cache
+def shown(name: str) -> tuple[list[datetime.datetime], ...]:
+    """Instants of many years, what clocks of a zone show then, and what instants those stand for."""
+    start = datetime.datetime(1975, 1, 1, tzinfo=datetime.UTC)
+    # Every 1000 minutes: a clock that moves is hit from both sides within each week.
+    instants = [start + datetime.timedelta(minutes=1000 * i) for i in range(35_000)]
+    clocks = [instant.astimezone(zoneinfo.ZoneInfo(name)) for instant in instants]
+    return instants, clocks, [clock.replace(fold=0).astimezone(datetime.UTC) for clock in clocks]
+
+
 class TestTimes:
     """Where Java errs, wraps or cannot say: the values are Python's or those of java.time's documentation."""
 
@@ -300,16 +311,11 @@ class TestTimes:
         "name", ["Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata", "Australia/Lord_Howe"]
     )
     def test_wall_clocks_and_instants_meet_in_a_zone(self, name: str, unit: str) -> None:
-        zone = zoneinfo.ZoneInfo(name)
-        start = datetime.datetime(1975, 1, 1, tzinfo=datetime.UTC)
-        # Every 1000 minutes: a clock that moves is hit from both sides within each week.
-        instants = [start + datetime.timedelta(minutes=1000 * i) for i in range(35_000)]
-        clocks = [instant.astimezone(zone) for instant in instants]
+        instants, clocks, wanted = shown(name)
         options = ConvertOptions(VectorOptions(unit), zone=load_zone(name))
         made = converted(pa.array(instants, pa.timestamp(unit, "UTC")), INSTANT, "timestamp", options)
         assert made.to_pylist() == [clock.replace(tzinfo=None) for clock in clocks]
         back = converted(made, "timestamp", INSTANT, options)
-        wanted = [clock.replace(fold=0).astimezone(datetime.UTC) for clock in clocks]
         assert back.to_pylist() == wanted
         texts = converted(pa.array(instants[:200], pa.timestamp(unit, "UTC")), INSTANT, "string", options)
         assert texts.to_pylist() == [f"{clock.replace(tzinfo=None)} {name}" for clock in clocks[:200]]

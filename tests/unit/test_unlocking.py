@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import orcstream
 from orcstream.codec.compression import Compression
-from orcstream.codec.metadata import Footer, StatisticsList
+from orcstream.codec.metadata import Footer
+from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.metadata_out import statistics_list, tail_bytes
 from orcstream.codec.structure import Calendar, DataMask, Encryption, EncryptionVariant, StripeInformation
 from orcstream.codec.wire import join_field
@@ -145,11 +146,9 @@ async def test_refused_keys(
         assert file.batches().masked_columns == masked
         # A struct with one field, of what is masked as a whole.
         assert file.batches(columns=["b.d"]).masked_columns == tuple(n for n in masked if n == "b")
-    for required in ([*refused, "other"], True):
+    for required in (refused, True):
         with pytest.raises(KeyUnavailable, match=f"required.*not {refused[0]}"):
             await orcstream.open(FILE, keys=provider, require_keys=required)
-    async with orcstream.open(FILE, keys=provider, require_keys=["other"]):
-        """Nothing in this file needs it."""
 
 
 async def test_no_keys() -> None:
@@ -158,10 +157,20 @@ async def test_no_keys() -> None:
         assert file.batches().masked_columns == ("a", "b")
     with pytest.raises(KeyUnavailable, match=r"no keys were given.*version 2 of key 'pii'"):
         await orcstream.open(FILE, require_keys=["pii"])
-    async with orcstream.open(FILE, require_keys=["other"]):
-        """Nothing in this file needs it."""
-    async with orcstream.open(file_of([]), require_keys=True) as file:
-        assert file.encrypted_columns == ()
+    for required in (True, ["other"]):
+        async with orcstream.open(file_of([]), require_keys=required) as file:
+            assert file.encrypted_columns == ()
+
+
+@pytest.mark.parametrize("required", [["pi"], ["pii", "pi"], ["pi", "pii", "top"]])
+@pytest.mark.parametrize("provider", [Provider(), Provider(pii=KeyUnavailable("not pii")), None])
+async def test_required_keys_that_the_file_does_not_name(
+    required: list[str], provider: Provider | None
+) -> None:
+    """A name that is misspelt must not pass: masks would be read in place of values."""
+    with pytest.raises(UsageError, match="encrypted with a key 'pi'; the file's are 'pii', 'top'"):
+        await orcstream.open(FILE, keys=provider, require_keys=required)
+    assert provider is None or not provider.asked
 
 
 async def test_what_cannot_be_answered_is_an_error() -> None:

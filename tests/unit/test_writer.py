@@ -64,8 +64,10 @@ async def test_no_rows(tmp_path: Path, parts: list[Any], compression: str) -> No
 async def test_nothing_at_all() -> None:
     with pytest.raises(UsageError, match="no schema"):
         await written()
+    out = await orcstream.create(io.BytesIO())
     with pytest.raises(UsageError, match="no schema"):
-        await (await orcstream.create(io.BytesIO())).prepare()
+        await out.prepare()
+    await out.abort()
 
 
 async def test_no_columns(tmp_path: Path) -> None:
@@ -529,6 +531,8 @@ async def test_wide_stripes_and_tails_are_not_made_on_the_loop(monkeypatch: pyte
         ("timezone", "Mars/Olympus"),
         ("blooms", 5),
         ("blooms", {"a": "0.1"}),
+        ("blooms", {"a": 2.0}),
+        ("dictionary_threshold", 1.5),
         ("user_metadata", "key"),
     ],
 )
@@ -536,6 +540,20 @@ def test_options_of_other_types_are_told_apart(name: str, value: Any) -> None:
     options: dict[str, Any] = {name: value}
     with pytest.raises(UsageError, match=name.replace("_", "[_ ]")):
         orcstream.create(io.BytesIO(), "struct<a:int>", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compression": "none", "compression_level": 1}, "no compression_level"),
+        ({"blooms": ["a"], "row_index_stride": 0}, "row_index_stride must not be 0"),
+        ({"blooms": ["l"]}, "no bloom filters"),
+    ],
+    ids=str,
+)
+def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        orcstream.create(io.BytesIO(), "struct<a:int,l:array<int>>", **options)
 
 
 def test_systems_that_do_not_tell_their_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,99 @@
+"""Commits to file systems that answer wrongly or not at all: what the writer is told, and what is there."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orcstream.errors import CommitFailed, CommitUnknown
+from orcstream.io.sink_filesystem import ATOMIC_RENAMES
+from tests.support.sink_stores import FILES, RenamingFileSystem, SinkStore, make_store, rename_at_once
+
+RENAMING = "tests.support.sink_stores.RenamingFileSystem"
+Rename = Callable[[Any, str, str, bool], None]
+
+
+def answered_never(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
+    rename_at_once(filesystem, source, target, overwrite)
+    raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+
+def not_done(filesystem: Any, source: str, target: str, overwrite: bool) -> None: ...
+
+
+def refused(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
+    raise PermissionError(source)
+
+
+def misunderstood(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
+    raise ValueError("a store of another kind")
+
+
+def overtaken(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
+    rename_at_once(filesystem, source, target, overwrite)
+    FILES[target] = (b"of another writer", 0.0)
+
+
+def lost(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
+    del FILES[source]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SinkStore:
+    return make_store("renametest", tmp_path)
+
+
+async def test_an_answer_that_was_lost_is_found_out(
+    store: SinkStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ATOMIC_RENAMES, RENAMING, answered_never)
+    prepared = await store.write("a.orc", b"content")
+    await store.commit(prepared, retries=0)
+    assert store.seen("a.orc") == b"content"
+    await store.commit(prepared, retries=0)
+
+
+@pytest.mark.parametrize(
+    ("rename", "error", "message"),
+    [
+        (not_done, CommitFailed, "did not move"),
+        (refused, PermissionError, "denied"),
+        (misunderstood, CommitFailed, "of another kind"),
+        (overtaken, CommitUnknown, "17 bytes instead of 7"),
+        (lost, CommitFailed, "is gone"),
+    ],
+    ids=lambda case: getattr(case, "__name__", None),
+)
+async def test_commits_that_fail(
+    store: SinkStore,
+    monkeypatch: pytest.MonkeyPatch,
+    rename: Rename,
+    error: type[Exception],
+    message: str,
+) -> None:
+    monkeypatch.setitem(ATOMIC_RENAMES, RENAMING, rename)
+    prepared = await store.write("a.orc", b"content")
+    with pytest.raises(error, match=message):
+        await store.commit(prepared, retries=0)
+
+
+async def test_what_cannot_be_found_out(store: SinkStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = RenamingFileSystem.info
+    monkeypatch.setitem(ATOMIC_RENAMES, RENAMING, answered_never)
+    prepared = await store.write("a.orc", b"content")
+
+    def silent(filesystem: Any, path: str, **options: Any) -> Any:
+        if store.seen("a.orc") is not None:
+            raise ConnectionResetError(errno.ECONNRESET, "reset")
+        return info(filesystem, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RenamingFileSystem, "info", silent)
+        with pytest.raises(CommitUnknown, match="committing again"):
+            await store.commit(prepared, retries=0)
+    await store.commit(prepared)
+    assert store.seen("a.orc") == b"content"
