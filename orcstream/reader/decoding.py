@@ -43,6 +43,10 @@ class Delivery:
 # Rows in front of the wanted ones are decoded and dropped so many at a time, at least.
 _DROPPED_ROWS = 1 << 13
 
+# So many windows of a stripe are open while the rows of one of its columns are only guessed: each becomes a
+# batch, a short one where the guess is too large, and all columns have to follow it.
+_GUESSED_WINDOWS = 4
+
 
 class DecodeQueue:
     """See the module.
@@ -277,7 +281,9 @@ class DecodeQueue:
             return self._park(run, turn)
         stripe = run.stripe
         size = vector_bytes(vector)
+        guessed = bool(self._sizes.unknown)
         self._sizes.measure(run.index, size, vector.length)
+        all_known = guessed and not self._sizes.unknown
         self._budget.decoded += size
         run.segments.append(Segment(run.row, vector, size))
         first_bound = stripe.bounds[0]
@@ -292,7 +298,7 @@ class DecodeQueue:
             run.release()
         else:
             self._push(run)
-        return stripe.lagging == 0
+        return stripe.lagging == 0 or all_known
 
     def _park(self, run: ColumnRun, turn: Turn) -> bool:
         dry = set(turn.starved)
@@ -348,6 +354,9 @@ class DecodeQueue:
             return None
         run = self._heap[0][-1]
         stripe = run.stripe
+        opens_window = not stripe.bounds or run.row >= stripe.bounds[-1]
+        if opens_window and self._sizes.unknown and len(stripe.bounds) >= _GUESSED_WINDOWS:
+            return None
         if self._budget.decoded < self._budget.decode_limit:
             return run
         first = self._stripes[0]
@@ -380,10 +389,13 @@ class DecodeQueue:
         return too_large and run.stripe is not self._stripes[0]
 
     def _column_budget(self, run: ColumnRun, rows: int) -> int:
-        """Twice what is expected, but never less than an equal share of a window."""
+        """Twice what is expected, but never less than an equal share of a window, nor more than two windows.
+
+        A window that was opened when rows looked smaller has more of them than fit by now.
+        """
         share = self._budget.decoded_window_bytes // len(run.stripe.runs)
         if run.decoder.is_fixed:
             return rows * run.decoder.row_bytes
         measured = self._sizes.is_measured(run.index)
         expected = int(2 * self._sizes.of(run.index) * rows) if measured else 0
-        return max(share, expected, 1 << 16)
+        return max(share, min(expected, 2 * self._budget.decoded_window_bytes), 1 << 16)

@@ -312,11 +312,15 @@ class StripeRun:
 
 
 class RowSizes:
-    """How many decoded bytes a row takes, column by column: guessed at first, then measured."""
+    """How many decoded bytes a row takes, column by column: guessed at first, then measured.
+
+    `unknown` are the columns under decoding of which there is only a guess.
+    """
 
     def __init__(self, column_count: int) -> None:
         self._measured: list[float | None] = [None] * column_count
         self._guessed = [0.0] * column_count
+        self.unknown: set[int] = set()
 
     def guess(self, stripe: StripeRun) -> None:
         rows = max(1, stripe.row_count)
@@ -326,10 +330,13 @@ class RowSizes:
             if run.decoder.is_fixed:
                 self._guessed[index] = run.decoder.row_bytes
             else:
+                if self._measured[index] is None:
+                    self.unknown.add(index)
                 expected = run.weight * _GUESSED_EXPANSION / rows
                 self._guessed[index] = max(expected, run.decoder.row_bytes + _GUESSED_VALUE_BYTES)
 
     def measure(self, index: int, size: int, rows: int) -> None:
+        self.unknown.discard(index)
         now = size / rows
         before = self._measured[index]
         # Quick to believe that rows are large, slow to forget it.

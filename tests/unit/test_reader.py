@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from typing import Any
 from weakref import WeakSet
@@ -17,12 +18,12 @@ from orcstream.codec.compression import Compression
 from orcstream.codec.structure import StreamKind
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.reader import planning, session
-from orcstream.reader.budget import Lease, MemoryBudget
+from orcstream.reader.budget import Lease, MemoryBudget, Shares
 from orcstream.reader.decoding import DecodeQueue
 from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.fetching import StripeWork, windows_of
 from orcstream.reader.pruning import Pruner
-from orcstream.reader.runs import RowSizes, StreamPiece, StripeRun
+from orcstream.reader.runs import ColumnRun, RowSizes, StreamPiece, StripeRun
 from orcstream.reader.stripes import FileTimes, StripeStarter
 from orcstream.unlocking import KeyRing, UnlockedFile
 from tests.support.read_sources import sample
@@ -65,16 +66,16 @@ def test_what_fits() -> None:
 
 def test_shares_stay_within_the_limit() -> None:
     for limit in (1 << 16, 10**6, 1 << 40):
-        budget = MemoryBudget(limit, lambda: None)
-        assert budget.fetch_limit + budget.decode_limit < limit
-        assert 0 < 2 * budget.window_bytes <= budget.fetch_limit
-        assert 0 < 3 * budget.decoded_window_bytes <= budget.decode_limit
+        shares = Shares(limit)
+        assert shares.fetch_limit + shares.decode_limit < limit
+        assert 0 < 2 * shares.window_bytes <= shares.fetch_limit
+        assert 0 < 3 * shares.decoded_window_bytes <= shares.decode_limit
 
 
 @pytest.mark.parametrize("limit", [0, -1, (1 << 16) - 1, 1e9, "1 GB", None, True])
 def test_limits_that_are_none(limit: Any) -> None:
     with pytest.raises(UsageError, match="memory_limit"):
-        MemoryBudget(limit, lambda: None)
+        Shares(limit)
 
 
 def test_leases_dropped_on_many_threads() -> None:
@@ -178,6 +179,17 @@ async def test_options_that_mean_nothing(options: dict[str, Any]) -> None:
             await file.read(**options)
 
 
+async def test_row_numbers_need_a_name_of_their_own() -> None:
+    buffer = io.BytesIO()
+    async with orcstream.create(buffer, "struct<row_number:int,a:int>") as out:
+        await out.write([(1, 2)])
+    async with orcstream.open(buffer.getvalue()) as file:
+        with pytest.raises(UsageError, match="columns="):
+            file.batches(row_numbers=True)
+        found = await file.read(columns=["a"], row_numbers=True)
+    assert found.to_pylist() == [{"a": 2, "row_number": 0}]
+
+
 async def test_columns_that_are_not_there() -> None:
     async with orcstream.open(DATA) as file:
         for ask in (file.batches, file.explain, file.read):
@@ -253,7 +265,72 @@ async def test_dictionaries_of_one_stripe_share_the_room() -> None:
     assert budget.dictionaries <= budget.dictionary_limit
 
 
-async def queue_of(data: bytes, limit: int) -> tuple[DecodeQueue, MemoryBudget, list[StripeRun], memoryview]:
+async def test_rows_that_turn_large_while_a_narrow_column_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows far ahead end where that column stands; what is decoded up to there has to fit nevertheless."""
+    size = 50_000
+    small = 3029  # a window ends there; the first is short, for rows are guessed to be large
+    texts = ["x"] * small + ["z" * size] * 60 + ["x"] * 3000
+    rows = [(number * 7 % 1000, text) for number, text in enumerate(texts)]
+    data = make_file(T("struct", (T("int"), T("string")), ("n", "text")), rows, Encoder())
+    queue, budget, stripes, view = await queue_of(data, 1 << 20, batch_rows=500)
+    number, text = stripes[0].runs
+    late = [*cut_stream(number, 0.65), *cut_stream(text, small)]
+    for piece in [piece for feed in stripes[0].feeds for piece in feed.pieces if piece not in late]:
+        arrive(queue, piece, view)
+    assert deliver_all(queue) == [(0, small)]
+    assert number.row > small + 60
+    decode = DecodeQueue._decode  # where a worker is without the lock
+
+    def meanwhile(queue: DecodeQueue, run: ColumnRun, *rest: Any) -> Any:
+        if run is text and run.row == small + 1:
+            other = threading.Thread(target=queue.work)
+            other.start()
+            other.join()
+        return decode(queue, run, *rest)
+
+    monkeypatch.setattr(DecodeQueue, "_decode", meanwhile)
+    for piece in late:
+        arrive(queue, piece, view)
+    delivered, peak = small, 0
+    while delivered < len(rows):
+        queue.work()
+        peak = max(peak, budget.decoded)
+        delivery = queue.deliver()
+        assert delivery is not None
+        delivered += delivery.row_count
+    assert peak <= budget.decode_limit + 2 * size
+
+
+def cut_stream(run: ColumnRun, at: float) -> list[StreamPiece]:
+    """Ends the first piece of a column's data there, counted in bytes or as a part; the pieces after that."""
+    (feed,) = (feed for feed in run.feeds if feed.cursor.kind is StreamKind.DATA)
+    first = feed.pieces[0]
+    cut = first.range.start + int(at * first.range.length if at < 1 else at)
+    feed.pieces.insert(1, StreamPiece(feed, ByteRange(cut, first.range.stop), 0))
+    first.range = ByteRange(first.range.start, cut)
+    return list(feed.pieces)[1:]
+
+
+async def test_windows_wait_for_what_they_are_made_of() -> None:
+    """While rows of one column are guessed, the others open few windows: short ones make short batches."""
+    rows = [(number, "word") for number in range(30_000)]
+    data = make_file(T("struct", (T("int"), T("string")), ("n", "text")), rows, Encoder())
+    queue, budget, stripes, view = await queue_of(data, 1 << 20)
+    (text,) = (run for run in stripes[0].runs if run.index == 1)
+    for feed in stripes[0].feeds:
+        if feed.run is not text:
+            arrive(queue, feed.pieces[0], view)
+    queue.work()
+    assert budget.decoded < budget.decode_limit
+    assert 1 < len(stripes[0].bounds) <= 4
+    for feed in text.feeds:
+        arrive(queue, feed.pieces[0], view)
+    assert deliver_all(queue) == [(0, len(rows))]
+
+
+async def queue_of(
+    data: bytes, limit: int, batch_rows: int = 1 << 16
+) -> tuple[DecodeQueue, MemoryBudget, list[StripeRun], memoryview]:
     """All stripes of a file under decoding, with no bytes yet."""
     budget = MemoryBudget(limit, lambda: None)
     async with orcstream.open(data) as file:
@@ -267,7 +344,7 @@ async def queue_of(data: bytes, limit: int) -> tuple[DecodeQueue, MemoryBudget, 
             stripes.append(stripe)
     queue = DecodeQueue(
         compression=Compression.NONE,
-        batch_rows=1 << 16,
+        batch_rows=batch_rows,
         column_count=len(file.schema.names),
         budget=budget,
         on_progress=lambda: None,
