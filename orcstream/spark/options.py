@@ -1,0 +1,119 @@
+"""Spark's options, which are text, as typed values; what nobody knows is an error.
+
+Knows how a number, a size, a truth or a list is spelled. Must not know what an option means.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from orcstream.errors import UsageError
+
+__all__ = ["Options"]
+
+_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+
+class Options:
+    """The options of one read or write. Take each, then `finish`.
+
+    Names are compared without their case, as Spark does. A taken option is known, whatever its value.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        self._known: set[str] = set()
+        self._shown: list[str] = []
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        self._known.add(name.lower())
+        self._shown.append(name)
+        return self._given.get(name.lower(), default)
+
+    def truth(self, name: str, *, default: bool = False) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"option {name} is true or false, not {text!r}")
+        return text.lower() == "true"
+
+    def count(self, name: str, default: int, *, least: int = 1) -> int:
+        text = self.text(name)
+        if text is None:
+            return default
+        if not text.isdecimal() or int(text) < least:
+            raise UsageError(f"option {name} is a number of at least {least}, not {text!r}")
+        return int(text)
+
+    def size(self, name: str, default: int) -> int:
+        """Bytes; ``64m`` and ``64MiB`` are 64 << 20."""
+        text = self.text(name)
+        if text is None:
+            return default
+        match = _SIZE.fullmatch(text.strip())
+        if match is None or int(match[1]) == 0:
+            raise UsageError(f"option {name} is a size, as 64m or 1GiB, not {text!r}")
+        return int(match[1]) * _UNITS[match[2].lower()]
+
+    def names(self, name: str) -> Sequence[str] | None:
+        """Names with commas between them, or a JSON list where they hold commas."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if text.lstrip().startswith("["):
+            found = self._json(name, text)
+            if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+                raise UsageError(f"option {name} is a list of names")
+            return found
+        return [one.strip() for one in text.split(",") if one.strip()]
+
+    def json(self, name: str) -> Any:
+        """A JSON value; None where the option is not given."""
+        text = self.text(name)
+        return None if text is None else self._json(name, text)
+
+    def below(self, prefix: str) -> dict[str, Any]:
+        """What follows a prefix: ``storage.client_kwargs.region_name`` is nested; values are JSON or text.
+
+        All of them are lower case, since Spark's options are.
+        """
+        found: dict[str, Any] = {}
+        self._shown.append(f"{prefix}.*")
+        for name in sorted(self._given):
+            if not name.startswith(f"{prefix}."):
+                continue
+            self._known.add(name)
+            *folders, last = name.removeprefix(f"{prefix}.").split(".")
+            inner = found
+            for folder in folders:
+                inner = inner.setdefault(folder, {})
+                if not isinstance(inner, dict):
+                    raise UsageError(f"option {name} is below an option that is a value itself")
+            inner[last] = _json_or_text(self._given[name])
+        return found
+
+    def finish(self) -> None:
+        """Refuse what nobody took."""
+        unknown = sorted(set(self._given) - self._known)
+        if unknown:
+            names = ", ".join(sorted(self._shown))
+            raise UsageError(f"there is no option {unknown[0]}; there are {names}")
+
+    @staticmethod
+    def _json(name: str, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"option {name} is no JSON: {error}") from None
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
