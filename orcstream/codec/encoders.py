@@ -33,6 +33,7 @@ from orcstream.codec.mask import mask_of
 from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.structure import EncodingKind, StreamKind
 from orcstream.codec.temporal import UTC, units_of
+from orcstream.codec.zone_shift import wall_clock_shift
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.encryption import Mask
 from orcstream.schema import Kind, Type, decimal_shape
@@ -228,7 +229,11 @@ class _ShortDecimals(ColumnEncoder):
 
 
 class _Timestamps(_Versioned):
-    """Seconds since 2015 and nanoseconds; instants count in UTC whatever the writer's zone is."""
+    """Seconds since 2015 and nanoseconds; instants count in UTC whatever the writer's zone is.
+
+    Where a TIMESTAMP column is given instants, its stored values are those of the zone's clock, but known even
+    where a clock is shown twice.
+    """
 
     def __init__(self, type_: Type, options: EncodeOptions) -> None:
         super().__init__(type_, options)
@@ -238,25 +243,34 @@ class _Timestamps(_Versioned):
 
     def _recorded(self, field: Field, values: Vector) -> Vector:
         """In the calendar of the file, as readers expect them."""
+        unit = units_of(field.format)
+        if self._zone is not UTC and _holds_instants(field):
+            ticks = items_of(values, "i8")
+            ticks = ticks + unit * wall_clock_shift(ticks // unit, self._zone)
+            values = Vector(values.length, (None, ticks), 0)
         if not self.options.hybrid:
             return values
-        unit = units_of(field.format)
         times = hybrid_times(values.buffers[1], values.offset, values.length, unit)
         return Vector(values.length, (None, times), 0)
 
     def _put(self, field: Field, values: Vector) -> None:
+        rules = UTC if _holds_instants(field) else self._zone
         seconds, nanos = encode_timestamps(
             values.buffers[1],
             values.offset,
             values.length,
-            self._zone.transitions,
-            self._zone.offsets,
+            rules.transitions,
+            rules.offsets,
             self.options.hybrid,
             units_of(field.format),
             self._zone.base_seconds(),
         )
         self._seconds.put(seconds, values.length)
         self._nanos.put(nanos, values.length)
+
+
+def _holds_instants(field: Field) -> bool:
+    return bool(field.format[4:])
 
 
 # --- texts -----------------------------------------------------------------------------------------

@@ -193,12 +193,17 @@ def _dates(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> 
     return _fixed(field, days.astype("i4"), column.length, nulls)
 
 
+# Spark's mark of a TIMESTAMP column that holds instants, as the clocks of the writer's zone show them.
+_INSTANTS = ("spark.sql.catalyst.type", "timestamp")
+
+
 def _timestamps(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
     format_ = column.field.format
     if format_[:3] not in ("tss", "tsm", "tsu", "tsn"):
         wrong_format(column, field, path)
-    instant = field.type.kind is Kind.TIMESTAMP_INSTANT
-    if instant != bool(format_[4:]):
+    given = bool(format_[4:])
+    instant = field.type.kind is Kind.TIMESTAMP_INSTANT or (given and _INSTANTS in field.type.attributes)
+    if instant != given:
         own = "instants (it has a time zone)" if format_[4:] else "wall clock times (it has no time zone)"
         refuse(path, field.type, f"holds {own} and not {field.type}; convert it, or choose the other type")
     field = replace(field, format=f"{format_[:3]}:{'UTC' if instant else ''}")

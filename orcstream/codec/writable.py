@@ -91,7 +91,7 @@ class _Walk:
                 return -1, 0
             # Whole seconds are left, of clocks that show them; but the year may be as far.
             passed |= 1 << _LATE | 1 << _SKIPPED
-        zone = UTC if field.type.kind is Kind.TIMESTAMP_INSTANT else self.options.zone
+        zone = UTC if field.format[4:] else self.options.zone
         return unwritable_timestamps(
             vector.buffers[1],
             vector.buffers[0],

@@ -224,7 +224,8 @@ class Store(Protocol):
 
     async def discard(self, prepared: Prepared) -> None: ...
 
-    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]: ...
+    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
+        """Of what is so old, in seconds (0: of everything), what has this text in its path."""
 
     async def aclose(self) -> None: ...
 

@@ -107,14 +107,15 @@ async def cleanup(
     url: str | os.PathLike[str],
     *,
     older_than_s: float,
+    containing: str = "",
     remove: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Leftover]:
     """Remove what killed writers left for `url`, or below it as a folder; answers what it was.
 
     Only what is older than `older_than_s` seconds, by the store's clock and ours: a writer that is still at
-    work must not lose its parts. On S3 these are all unfinished uploads, whichever program began them. With
-    ``remove=False`` they are only listed.
+    work must not lose its parts. On S3 these are all unfinished uploads, whichever program began them. Only those
+    are meant that have the text `containing` in their names. With ``remove=False`` they are only listed.
     """
     text = _text_of(url)
     if not older_than_s >= 0:
@@ -122,7 +123,7 @@ async def cleanup(
     store = await _open_store(text, storage_options)
     try:
         return await policy_of(SinkOptions()).run(
-            lambda: store.cleanup(older_than_s, remove=remove), url=strip_credentials(text)
+            lambda: store.cleanup(older_than_s, containing=containing, remove=remove), url=strip_credentials(text)
         )
     except SourceError as error:
         raise sink_error(error, strip_credentials(text)) from error

@@ -128,8 +128,8 @@ class FilesystemStore:
         file = _state_of(prepared)
         await _in_thread(lambda: _remove(self._filesystem, file.temporary), self._url)
 
-    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:
-        return await _in_thread(lambda: self._cleanup(older_than_s, remove), self._url)
+    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
+        return await _in_thread(lambda: self._cleanup(older_than_s, containing, remove), self._url)
 
     async def aclose(self) -> None:
         await self._lease.aclose()
@@ -186,7 +186,7 @@ class FilesystemStore:
             "what was prepared is gone" if left is None else "the store did not move the file", url=self._url
         )
 
-    def _cleanup(self, older_than_s: float, remove: bool) -> list[Leftover]:
+    def _cleanup(self, older_than_s: float, containing: str, remove: bool) -> list[Leftover]:
         filesystem, found = self._filesystem, []
         filesystem.invalidate_cache()
         if filesystem.isdir(self._path):
@@ -197,7 +197,9 @@ class FilesystemStore:
             details = {one["name"]: one for one in filesystem.ls(folder, detail=True)}
         for path, info in sorted(details.items()):
             age_s = _age_s(info)
-            if not is_temporary_of(posixpath.basename(path), name) or (age_s or 0.0) < older_than_s:
+            named = posixpath.basename(path)
+            is_meant = is_temporary_of(named, name) and containing in named
+            if not is_meant or (age_s or 0.0) < older_than_s:
                 continue
             if remove:
                 _remove(filesystem, path)
@@ -316,7 +318,7 @@ def _remove(filesystem: Any, path: str) -> None:
 
 def _age_s(info: Mapping[str, Any]) -> float | None:
     modified_s = modified_of(info)
-    return None if modified_s is None else time.time() - modified_s
+    return None if modified_s is None else max(0.0, time.time() - modified_s)
 
 
 async def _in_thread(work: Callable[[], T], url: str) -> T:

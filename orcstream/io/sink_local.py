@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,8 +74,9 @@ class LocalStore:
         file = _state_of(prepared)
         await in_thread(lambda: Path(file.temporary).unlink(missing_ok=True), self._url)
 
-    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:
-        return await in_thread(lambda: list(_cleanup(self._path, older_than_s, remove)), self._url)
+    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
+        work = partial(_cleanup, self._path, older_than_s, containing, remove)
+        return await in_thread(lambda: list(work()), self._url)
 
     async def aclose(self) -> None:
         """Nothing is held."""
@@ -205,7 +207,7 @@ def sync_folder(path: str) -> None:
         os.close(descriptor)
 
 
-def _cleanup(path: str, older_than_s: float, remove: bool) -> Iterator[Leftover]:
+def _cleanup(path: str, older_than_s: float, containing: str, remove: bool) -> Iterator[Leftover]:
     target = Path(path)
     if target.is_dir():
         found = ((Path(folder) / name) for folder, _, names in os.walk(target) for name in names)
@@ -214,10 +216,10 @@ def _cleanup(path: str, older_than_s: float, remove: bool) -> Iterator[Leftover]
         target = Path(os.path.realpath(path))
         beside = target.parent.iterdir() if target.parent.is_dir() else ()
         candidates = [one for one in beside if is_temporary_of(one.name, target.name)]
-    for candidate in sorted(candidates):
+    for candidate in sorted(one for one in candidates if containing in one.name):
         try:
             status = candidate.lstat()
-            age_s = time.time() - status.st_mtime
+            age_s = max(0.0, time.time() - status.st_mtime)
             if not stat.S_ISREG(status.st_mode) or age_s < older_than_s:
                 continue
             if remove:

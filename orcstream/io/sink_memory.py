@@ -80,7 +80,13 @@ class _Store:
     async def discard(self, prepared: Prepared) -> None:  # noqa: ARG002
         await anyio.lowlevel.checkpoint()
 
-    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:  # noqa: ARG002
+    async def cleanup(
+        self,
+        older_than_s: float,  # noqa: ARG002
+        *,
+        containing: str,  # noqa: ARG002
+        remove: bool,  # noqa: ARG002
+    ) -> list[Leftover]:
         await anyio.lowlevel.checkpoint()
         return []
 

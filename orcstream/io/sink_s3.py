@@ -215,14 +215,15 @@ class S3Store:
         upload = _state_of(prepared)
         await self._calls.abort_upload(upload.key, upload.upload_id)
 
-    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:
+    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
         """Uploads to the key, or below it as a folder; S3 does not say which program began them."""
         calls, found = self._calls, []
         folder = calls.key if calls.key.endswith("/") or not calls.key else f"{calls.key}/"
         async for upload in calls.uploads(calls.key):
             key, upload_id = upload["Key"], upload["UploadId"]
-            age_s = time.time() - upload["Initiated"].timestamp()
-            if (key == calls.key or key.startswith(folder)) and age_s >= older_than_s:
+            age_s = max(0.0, time.time() - upload["Initiated"].timestamp())
+            is_meant = (key == calls.key or key.startswith(folder)) and containing in key
+            if is_meant and age_s >= older_than_s:
                 found.append(
                     Leftover(url=f"s3://{calls.bucket}/{key}", kind="upload", identity=upload_id, age_s=age_s)
                 )

@@ -86,7 +86,7 @@ class WebHdfsStore:
     async def discard(self, prepared: Prepared) -> None:
         await self._hdfs.delete(_state_of(prepared).temporary)
 
-    async def cleanup(self, older_than_s: float, *, remove: bool) -> list[Leftover]:
+    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
         status = await self._hdfs.status_or_none(self._path)
         whole = status is not None and status.is_folder
         folders, name = [self._path], None
@@ -98,10 +98,11 @@ class WebHdfsStore:
             folder = folders.pop()
             for one in await self._list_folder(folder):
                 path = posixpath.join(folder, one.name)
-                age_s = time.time() - one.modified_ms / 1000
+                age_s = max(0.0, time.time() - one.modified_ms / 1000)
+                is_meant = is_temporary_of(one.name, name) and containing in one.name
                 if one.is_folder and whole:
                     folders.append(path)
-                elif not one.is_folder and is_temporary_of(one.name, name) and age_s >= older_than_s:
+                elif not one.is_folder and is_meant and age_s >= older_than_s:
                     found.append(
                         Leftover(url=self._named(path), kind="temporary", identity=path, age_s=age_s)
                     )

@@ -9,13 +9,15 @@ Source: `OrcUtils.scala` and `OrcFileFormat.scala` of Spark 4, and what its writ
 
 from __future__ import annotations
 
+import itertools
 import re
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import types as spark
 
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema import Kind, Schema, Type, decimal_shape
+from orcstream.schema import FileColumn, Kind, Schema, Type, decimal_shape
 
 __all__ = ["CATALYST_TYPE", "orc_schema", "spark_schema", "spark_type"]
 
@@ -59,6 +61,9 @@ _ORC_OF: Final[dict[type[spark.DataType], Kind]] = {
 }
 _DAY_TIME: Final = ("day", "hour", "minute", "second")
 _YEAR_MONTH: Final = ("year", "month")
+# The metadata of columns in which Spark keeps the length of texts.
+_DECLARED: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_TEXT = re.compile(r"(char|varchar)\((\d+)\)")
 _INTERVAL = re.compile(r"interval (\w+)(?: to (\w+))?")
 
 
@@ -116,12 +121,19 @@ def _annotated(type_: Type) -> spark.DataType | None:
 
 def orc_schema(schema: spark.StructType) -> Schema:
     """The columns of a file as Spark would write them; `Unsupported` for types it does not write to ORC."""
-    return Schema(_orc_type(schema, ()))
+    return Schema(_numbered(_orc_type(schema, ()), itertools.count()))
+
+
+def _numbered(type_: Type, ids: itertools.count[int]) -> Type:
+    own = next(ids)
+    children = tuple(_numbered(child, ids) for child in type_.children)
+    last = children[-1].last_column_id if children else FileColumn(own)
+    return replace(type_, children=children, column_id=FileColumn(own), last_column_id=last)
 
 
 def _orc_type(type_: spark.DataType, path: tuple[str, ...]) -> Type:
     if isinstance(type_, spark.StructType):
-        children = tuple(_orc_type(field.dataType, (*path, field.name)) for field in type_.fields)
+        children = tuple(_orc_type(_declared(field), (*path, field.name)) for field in type_.fields)
         return Type(Kind.STRUCT, children, tuple(type_.names))
     if isinstance(type_, spark.ArrayType):
         return Type(Kind.LIST, (_orc_type(type_.elementType, (*path, "element")),))
@@ -137,6 +149,15 @@ def _orc_type(type_: spark.DataType, path: tuple[str, ...]) -> Type:
             reason="type_in_spark",
         )
     return Type(kind, attributes=_attributes(type_))
+
+
+def _declared(field: spark.StructField) -> spark.DataType:
+    """The type of a column; of char and varchar, Spark hands on strings, and what they are beside them."""
+    match = _TEXT.fullmatch(str((field.metadata or {}).get(_DECLARED, "")))
+    if match is None:
+        return field.dataType
+    made = spark.CharType if match[1] == "char" else spark.VarcharType
+    return made(int(match[2]))
 
 
 def _attributes(type_: spark.DataType) -> tuple[tuple[str, str], ...]:

@@ -29,6 +29,7 @@ from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
 from orcstream.codec.row_gathering import RowGatherer
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, SinkError, UsageError
+from orcstream.io.byte_sink import Prepared
 from orcstream.io.clients import keep_clients
 from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
@@ -62,13 +63,17 @@ LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
-    """A file that was committed: `partition` has the values of its partition columns; `length` in bytes."""
+    """A file that was committed: `partition` has the values of its partition columns; `length` in bytes.
+
+    With `prepare_only` it is not committed: `prepared` is for `commit` or `discard`.
+    """
 
     url: str
     partition: Mapping[str, Any]
     row_count: int
     stripe_count: int
     length: int
+    prepared: Prepared | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,7 @@ class IngestOptions:
     on_file: Callable[[IngestedFile], object] | None
     new_file: Callable[[str, Schema], Creating]
     growing: bool
+    prepare_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,16 +508,25 @@ class Ingester:
         assert file.writer is not None
         try:
             async with file.writer as writer:
-                if not self._options.growing:
-                    await writer.prepare()
-                # What happened must be known.
-                with anyio.CancelScope(shield=True):
-                    result = await _committed(writer)
+                prepared = None if self._options.growing else await writer.prepare()
+                if self._options.prepare_only and prepared is not None:
+                    length = prepared.length
+                else:
+                    prepared = None
+                    # What happened must be known.
+                    with anyio.CancelScope(shield=True):
+                        length = (await _committed(writer)).length
         finally:
             self._tell()
         self._committing.discard(file)
-        partition = dict(file.partition.values)
-        found = IngestedFile(result.url, partition, result.row_count, result.stripe_count, result.length)
+        found = IngestedFile(
+            writer.url,
+            dict(file.partition.values),
+            writer.row_count,
+            writer.stripe_count,
+            length,
+            prepared,
+        )
         self._files.append(found)
         self._tell()
         if self._options.on_file is not None:

@@ -40,6 +40,7 @@ def ingest(
     on_file: Callable[[IngestedFile], object] | None = None,
     overwrite: bool = False,
     growing: bool = False,
+    prepare_only: bool = False,
     **create_options: Unpack[FileOptions],
 ) -> Ingesting:
     """Write rows that arrive over time to many files.
@@ -64,6 +65,8 @@ def ingest(
     - `on_file`: called with each `IngestedFile` after its commit, and awaited where it is asynchronous. What
       it raises ends the ingest; it must not end it otherwise, nor wait for its `flush`.
     - `overwrite`: whether a file that is there already may be replaced.
+    - `prepare_only`: files are made durable and stay invisible. The caller commits or discards what
+      `IngestedFile.prepared` says, also after an error or an abort: `files` has all of them.
     - `create_options`: those of `create`, for each file.
 
     Raises `UsageError` for what cannot be, and `KeyUnavailable` for keys that are not there or refused.
@@ -78,6 +81,8 @@ def ingest(
         _integer("max_rows", max_rows, 1)
     _seconds("max_age_s", max_age_s)
     _seconds("flush_deadline_s", flush_deadline_s)
+    if growing and prepare_only:
+        raise UsageError("files that grow are visible from the start: prepare_only cannot be kept")
     template = UrlTemplate.parse(url_template, partition_by)
 
     def new_file(url: str, file_schema: Schema | None) -> Creating:
@@ -108,6 +113,7 @@ def ingest(
         on_file=on_file,
         new_file=new_file,
         growing=growing,
+        prepare_only=prepare_only,
     )
     return Ingesting(options, found, first)
 

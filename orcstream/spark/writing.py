@@ -1,0 +1,130 @@
+"""Writing a table of Spark: tasks upload, the driver commits what they prepared.
+
+Knows what Spark calls, where, and what it promises of it. Must not know how files are written (`written`).
+
+Spark makes the writer on the driver, and pickles it to the tasks and to the process that commits. Its commit
+coordinator lets one attempt of each task report; the files of the others, of tasks that were killed and of
+jobs that failed are in no message, so they are found by the job's id in their names.
+
+What is atomic: each file. The files of a job appear one after the other, and what they replace goes
+afterwards; so readers may see a part of the new rows, or old and new ones, but never neither.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from orcstream.blocking_loop import the_loop
+from orcstream.errors import UsageError
+from orcstream.spark import written
+from orcstream.spark.options import Options
+from orcstream.spark.write_options import WritePlan, write_plan
+from orcstream.spark.written import WrittenFile
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["TaskFiles", "replaced_paths", "stem_of", "task_threads", "writer_of"]
+
+Replaces = Literal["nothing", "all", "partitions"]
+
+
+@dataclass(slots=True)
+class TaskFiles(WriterCommitMessage):
+    """What a task answers: the files that it has prepared."""
+
+    files: list[WrittenFile]
+
+
+def writer_of(schema: StructType, options: Mapping[str, str], *, overwrite: bool) -> DataSourceArrowWriter:
+    """The writer for `df.write`; raises what its tasks would raise because of the options."""
+    given = Options(options)
+    plan = write_plan(schema, given)
+    mode = given.text("overwrite_partitions", "static")
+    given.finish()
+    if mode not in ("static", "dynamic"):
+        raise UsageError(f"option overwrite_partitions is static or dynamic, not {mode!r}")
+    if mode == "dynamic" and not plan.partition_by:
+        raise UsageError("overwrite_partitions=dynamic needs partition_by: the columns of the partitions")
+    the_loop().run(partial(written.check_plan, plan))
+    replaces: Replaces = "nothing" if not overwrite else "all" if mode == "static" else "partitions"
+    return OrcWriter(plan, uuid.uuid4().hex, replaces)
+
+
+class OrcWriter(DataSourceArrowWriter):
+    """One job: `write` runs in tasks, `commit` or `abort` on the driver."""
+
+    def __init__(self, plan: WritePlan, job: str, replaces: Replaces) -> None:
+        self._plan = plan
+        self._job = job
+        self._replaces = replaces
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskFiles:
+        return TaskFiles(
+            written.write_files(self._plan, iterator, stem_of(self._job), threads=task_threads())
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        files = [file for one in messages if isinstance(one, TaskFiles) for file in one.files]
+        the_loop().run(partial(self._commit, files))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - not to be relied on
+        the_loop().run(partial(written.sweep, self._plan, self._job))
+
+    async def _commit(self, files: list[WrittenFile]) -> None:
+        plan = self._plan
+        if not files and not plan.partition_by:
+            files = await written.write_empty(plan, f"part-00000-{self._job}")
+        earlier = await written.visible_files(plan) if self._replaces != "nothing" else []
+        replaced = replaced_paths([one.path for one in earlier], files, self._replaces)
+        try:
+            await written.commit_files(plan, files)
+        except BaseException:
+            # The rows that the table had are all there still; some new ones beside them would be neither.
+            await written.remove_paths(plan, [file.path for file in files])
+            raise
+        await written.remove_paths(plan, replaced)
+        await written.sweep(plan, self._job)
+        await written.put(plan, "_SUCCESS", b"", overwrite=True)
+
+
+def stem_of(job: str) -> str:
+    """How names of a task's files begin: no other attempt of this task, nor of this job, has it."""
+    task = _task()
+    return f"part-{task.partitionId():05}-{job}-{task.taskAttemptId()}"
+
+
+def task_threads() -> int:
+    """Threads that encode: as many as Spark has given the task cores."""
+    return max(1, _task().cpus())
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None
+    return task
+
+
+def replaced_paths(earlier: Sequence[str], files: Sequence[WrittenFile], replaces: Replaces) -> list[str]:
+    """Which of the files that were there go when `files` are."""
+    if replaces == "nothing":
+        return []
+    if replaces == "all":
+        return list(earlier)
+    # By the values: others may escape them in another way.
+    folders = {unquote(posixpath.dirname(file.path)) for file in files}
+    return [
+        path
+        for path in earlier
+        if any(unquote(posixpath.dirname(path) + "/").startswith(f"{folder}/") for folder in folders)
+    ]

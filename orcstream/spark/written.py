@@ -1,0 +1,284 @@
+"""Files of a job of Spark: tasks prepare them, the driver makes them visible, or leaves nothing of them.
+
+Knows names of files, which carry the job, and in which order things become visible. Must not know Spark's
+interfaces, nor when a job is repeated. A task's files are durable and invisible; each appears whole, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+import orcstream
+from orcstream import CommitUnknown, IngestedFile, Prepared, SinkError
+from orcstream.blocking_loop import the_loop
+from orcstream.io.folders import ListedFile, list_files, remove_files
+from orcstream.io.keys import KeyProvider, open_keys
+from orcstream.io.sink import open_sink
+from orcstream.spark.write_options import WritePlan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pyarrow
+
+__all__ = [
+    "WrittenFile",
+    "check_plan",
+    "commit_files",
+    "discard_files",
+    "is_hidden",
+    "put",
+    "remove_paths",
+    "sweep",
+    "visible_files",
+    "write_empty",
+    "write_files",
+]
+
+T = TypeVar("T")
+
+# Requests to the store side by side.
+AT_ONCE = 16
+# A store that lost the answer to a commit is asked so often what became of it.
+COMMIT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that a task has prepared: its path below the target, its rows, and how to commit it."""
+
+    path: str
+    row_count: int
+    prepared: Prepared
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self.prepared.length
+
+
+# --- tasks -----------------------------------------------------------------------------------------
+
+
+def write_files(
+    plan: WritePlan, batches: Iterable[pyarrow.RecordBatch], stem: str, *, threads: int
+) -> list[WrittenFile]:
+    """Write rows to files whose names begin with `stem`; none where there are no rows.
+
+    Raises what `ingest` raises; then nothing is left.
+    """
+    loop = the_loop()
+    task = _Task(plan, stem, threads)
+    try:
+        loop.run(task.begin)
+        for batch in batches:
+            loop.run(partial(task.write, batch))
+        return loop.run(task.prepare)
+    except BaseException as error:
+        loop.run(partial(task.abort, error))
+        raise
+
+
+class _Task:
+    """The files of one task; all its methods run on the loop."""
+
+    def __init__(self, plan: WritePlan, stem: str, threads: int) -> None:
+        self._plan = plan
+        self._stem = stem
+        self._threads = threads
+        self._keys: KeyProvider | None = None
+        self._out: orcstream.Ingester | None = None
+
+    async def begin(self) -> None:
+        plan = self._plan
+        self._keys = None if plan.keys is None else await open_keys(plan.keys)
+        self._out = await _ingest(plan, self._stem, self._threads, self._keys)
+
+    async def write(self, batch: pyarrow.RecordBatch) -> None:
+        assert self._out is not None
+        await self._out.write(batch)
+
+    async def prepare(self) -> list[WrittenFile]:
+        assert self._out is not None
+        found = await self._out.commit()
+        await self._close_keys()
+        return [_written(self._plan, file) for file in found]
+
+    async def abort(self, error: BaseException) -> None:
+        """Leave nothing; what would not go is told with what came first."""
+        try:
+            if self._out is not None:
+                await self._out.abort()
+                await discard_files(self._plan, [_written(self._plan, one) for one in self._out.files])
+            await self._close_keys()
+        except SinkError as failure:
+            error.add_note(str(failure))
+
+    async def _close_keys(self) -> None:
+        keys, self._keys = self._keys, None
+        if keys is not None:
+            await keys.aclose()
+
+
+def _ingest(plan: WritePlan, stem: str, threads: int, keys: KeyProvider | None) -> Any:
+    folder = plan.url.rstrip("/").replace("{", "{{").replace("}", "}}")
+    options: dict[str, Any] = {"encode_threads": threads, **plan.file_options}
+    return orcstream.ingest(
+        f"{folder}/{stem}-c{{number:03}}{plan.suffix}",
+        plan.schema,
+        partition_by=plan.partition_by,
+        max_bytes=plan.max_bytes,
+        max_rows=plan.max_rows,
+        memory_limit=plan.memory_limit,
+        overwrite=True,  # no other file has the name: it holds the ids of the job and of the attempt
+        prepare_only=True,
+        keys=keys,
+        storage_options=plan.storage_options,
+        **options,
+    )
+
+
+def _written(plan: WritePlan, file: IngestedFile) -> WrittenFile:
+    assert file.prepared is not None
+    return WrittenFile(
+        file.prepared.url.removeprefix(f"{plan.url.rstrip('/')}/"), file.row_count, file.prepared
+    )
+
+
+# --- the driver ------------------------------------------------------------------------------------
+
+
+async def check_plan(plan: WritePlan) -> None:
+    """Raise on the driver what every task would raise."""
+    keys = None if plan.keys is None else await open_keys(plan.keys)
+    try:
+        _ingest(plan, "part", 1, keys)
+    finally:
+        if keys is not None:
+            await keys.aclose()
+
+
+async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
+    """One file without rows, which says what the columns are."""
+    async with _opened(plan.keys) as keys:
+        path = f"{stem}-c000{plan.suffix}"
+        out = await orcstream.create(
+            plan.url_of(path), plan.schema, keys=keys, storage_options=plan.storage_options, **plan.file_options
+        )
+        try:
+            return [WrittenFile(path, 0, await out.prepare())]
+        finally:
+            await out.aclose()
+
+
+@asynccontextmanager
+async def _opened(place: str | None) -> AsyncIterator[KeyProvider | None]:
+    keys = None if place is None else await open_keys(place)
+    try:
+        yield keys
+    finally:
+        if keys is not None:
+            await keys.aclose()
+
+
+async def commit_files(plan: WritePlan, files: Sequence[WrittenFile]) -> None:
+    """Make files visible, several at a time, each at once. May be called again, with the same files."""
+
+    async def commit(file: WrittenFile) -> None:
+        for _ in range(COMMIT_ATTEMPTS - 1):
+            try:
+                return await orcstream.commit(file.prepared, **_of_sink(plan))
+            except CommitUnknown:
+                continue
+        return await orcstream.commit(file.prepared, **_of_sink(plan))
+
+    await _each(files, commit)
+
+
+async def discard_files(plan: WritePlan, files: Sequence[WrittenFile]) -> None:
+    """Leave nothing of files that were not committed; those that were stay."""
+    await _each(files, lambda file: orcstream.discard(file.prepared, **_of_sink(plan)))
+
+
+async def sweep(plan: WritePlan, job: str) -> None:
+    """Remove what tasks of a job left that nobody has heard of; what is visible stays."""
+    try:
+        await orcstream.cleanup(
+            plan.url, older_than_s=0, containing=job, storage_options=plan.storage_options
+        )
+    except FileNotFoundError:
+        return
+
+
+async def visible_files(plan: WritePlan) -> list[ListedFile]:
+    """The files that readers of the folder see."""
+    try:
+        found = await list_files(plan.url, storage_options=plan.storage_options)
+    except FileNotFoundError:
+        return []
+    return [file for file in found if not is_hidden(file.path)]
+
+
+def is_hidden(path: str) -> bool:
+    """Whether readers leave a file out: as Spark does, by names that begin with a dot or an underscore."""
+    return any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/")
+    )
+
+
+async def remove_paths(plan: WritePlan, paths: Iterable[str]) -> None:
+    """Remove files below the target; those that are gone already are no failure."""
+    found = list(paths)
+    if found:
+        await remove_files(plan.url, found, storage_options=plan.storage_options)
+
+
+async def put(plan: WritePlan, path: str, data: bytes, *, overwrite: bool) -> None:
+    """A small file below the target, whole and at once; `FileExistsError` with ``overwrite=False``."""
+    sink = await open_sink(plan.url_of(path), overwrite=overwrite, **_of_sink(plan))
+    try:
+        await sink.write(data)
+        prepared = await sink.prepare()
+    except BaseException:
+        await sink.abort()
+        raise
+    await sink.aclose()
+    try:
+        await orcstream.commit(prepared, **_of_sink(plan))
+    except FileExistsError:
+        await orcstream.discard(prepared, **_of_sink(plan))
+        raise
+
+
+def _of_sink(plan: WritePlan) -> dict[str, Any]:
+    return {
+        "storage_options": plan.storage_options,
+        "sink_options": plan.file_options.get("sink_options"),
+    }
+
+
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
+    """The first failure is raised when the others that have begun are done; no more are begun."""
+    waiting: Iterator[T] = iter(items)
+    failures: list[Exception] = []
+
+    async def run() -> None:
+        for item in waiting:
+            if failures:
+                return
+            try:
+                await work(item)
+            except Exception as error:  # noqa: BLE001 - raised below
+                failures.append(error)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(min(AT_ONCE, len(items))):
+            group.start_soon(run)
+    if failures:
+        raise failures[0]
