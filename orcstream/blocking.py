@@ -173,6 +173,11 @@ class OrcFile(Facade):
         """`OrcFile.stripe_statistics`."""
         return self._run(self._inner.stripe_statistics)
 
+    @method_as(reader_file.OrcFile.matching_stripes)
+    def matching_stripes(self, where: Where, **options: Any) -> tuple[int, ...]:
+        """`OrcFile.matching_stripes`."""
+        return self._run(lambda: self._inner.matching_stripes(where, **options))
+
     def _facade_of(self, found: Any) -> Any:
         return BatchStream(found, self._loop) if isinstance(found, reader_stream.BatchStream) else found
 
@@ -265,6 +270,7 @@ def read(
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
+    instants: bool = False,
     **options: Unpack[ReadOptions],
 ) -> ReadResult:
     """Open, `OrcFile.read` with the other `options` (`columns`, `where`, `rows`, …), close."""
@@ -282,6 +288,7 @@ def read(
             timezone=timezone,
             default_timezone=default_timezone,
             calendar=calendar,
+            instants=instants,
         )
         async with opening as file:
             return await file.read(**options)

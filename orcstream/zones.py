@@ -16,12 +16,13 @@ from importlib import resources
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orcstream.codec.temporal import UTC as UTC_RULES
 from orcstream.codec.temporal import ZoneRules
 from orcstream.errors import Unsupported
 
-__all__ = ["find_zone", "load_zone"]
+__all__ = ["find_zone", "load_zone", "mean_time_zone"]
 
 _HEADER = struct.Struct(">4sc15x6l")
 _MAGIC = b"TZif"
@@ -75,6 +76,14 @@ def load_zone(name: str) -> ZoneRules:
     return _parse(name, _read(_JAVA_NAMES.get(name, name)))
 
 
+@lru_cache(maxsize=64)
+def mean_time_zone(name: str) -> ZoneRules:
+    """The same with the local times that held before 1900, as java.time and Python's zones have them."""
+    if name in _UTC_NAMES or name in _FIXED_HOURS or _fixed_offset(name) is not None:
+        return load_zone(name)
+    return _rules(name, _read(_JAVA_NAMES.get(name, name)))
+
+
 def find_zone(name: str) -> ZoneRules | None:
     """`load_zone`, or None for a name that is no zone: of a text among the data.
 
@@ -116,8 +125,13 @@ def _read(name: str) -> bytes:
     )
 
 
-def _parse(name: str, data: bytes) -> ZoneRules:
-    """The 64-bit block of a TZif file, which follows the 32-bit one."""
+def _rules(name: str, data: bytes) -> ZoneRules:
+    """The 64-bit block of a TZif file, which follows the 32-bit one, and what its last line says."""
+    transitions, kinds = _block(data)
+    return _extended(ZoneRules(name, transitions, kinds), data)
+
+
+def _block(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     _, _, isut, isstd, leap, times, types, chars = _HEADER.unpack_from(data)
     second = _HEADER.size + times * 5 + types * 6 + chars + leap * 8 + isstd + isut
     _, _, _, _, _, times, types, _ = _HEADER.unpack_from(data, second)
@@ -126,10 +140,15 @@ def _parse(name: str, data: bytes) -> ZoneRules:
     indices = np.frombuffer(data, np.uint8, times, at + 8 * times)
     type_table = np.frombuffer(data, _LOCAL_TIME_TYPE, types, at + 9 * times)
     kinds = type_table["offset"][np.concatenate([np.zeros(1, np.uint8), indices])]
-    rules = _extended(ZoneRules(name, transitions, kinds.astype(np.int64)), data)
+    return transitions, kinds.astype(np.int64)
+
+
+def _parse(name: str, data: bytes) -> ZoneRules:
+    """As Java's older calendars have the zone."""
+    rules = _rules(name, data)
     # Where summer time goes on for ever, the lower of the last two offsets is the standard one, whichever of
     # them the tz database calls so (in Dublin it is the other).
-    goes_on = len(rules.transitions) > len(transitions)
+    goes_on = len(rules.transitions) > len(_block(data)[0])
     standard = int(rules.offsets[-2:].min() if goes_on else rules.offsets[-1])
     return _without_mean_time(rules, standard)
 

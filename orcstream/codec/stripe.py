@@ -29,7 +29,7 @@ from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.layout import is_decimal64
 from orcstream.codec.numeric import BooleanDecoder, DecimalDecoder, IntegerDecoder, PlainDecoder
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamKind
-from orcstream.codec.temporal import UTC, DateDecoder, TimestampDecoder, ZoneRules
+from orcstream.codec.temporal import UTC, Clock, DateDecoder, TimestampDecoder
 from orcstream.codec.text import DictionaryDecoder, TextDecoder
 from orcstream.errors import CorruptStripe, Unsupported
 from orcstream.schema import Kind, Type
@@ -57,7 +57,7 @@ class StripeOptions:
     vectors: VectorOptions
     compressed: bool
     block_size: int
-    zone: ZoneRules
+    clock: Clock
     hybrid: bool
     decimal64: bool
 
@@ -223,7 +223,7 @@ class _Builder:
             present,
             self._integers(type_, StreamKind.DATA, encoding, signed=True),
             self._integers(type_, StreamKind.SECONDARY, encoding, signed=False),
-            zone=UTC if instant else self._options.zone,
+            clock=Clock(UTC) if instant else self._options.clock,
             hybrid=self._options.hybrid,
             unit=self._options.vectors.timestamp_unit,
         )

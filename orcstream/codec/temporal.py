@@ -7,6 +7,7 @@ clock: what the writer's clock showed, whatever its zone. TIMESTAMP_INSTANT is a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from orcstream.codec.numeric import IntegerDecoder
 from orcstream.errors import CorruptStream, Unsupported
 from orcstream.schema import Type
 
-__all__ = ["UNITS", "UTC", "DateDecoder", "TimestampDecoder", "ZoneRules", "units_of"]
+__all__ = ["UNITS", "UTC", "Clock", "DateDecoder", "TimestampDecoder", "ZoneRules", "units_of"]
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -35,6 +36,8 @@ def units_of(format_: str) -> int:
 # 2015-01-01 00:00:00 UTC, in seconds since 1970; stored seconds count from that wall clock in the
 # writer's zone.
 _EPOCH_2015 = 1_420_070_400
+# 1900-01-01 00:00:00 UTC: Java's older calendars have the zones' rules from here on.
+_JAVA_ZONES_BEGIN = -2_208_988_800
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +59,18 @@ class ZoneRules:
         return _EPOCH_2015 - int(self.offsets[index])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Clock:
+    """What TIMESTAMP values are told by: the writer's zone, and whether its wall clock is wanted or UTC.
+
+    For UTC, `old_shift` makes wall clocks (seconds) UTC by what is to be added: by the local times before
+    1900, which the writers' calendars do not know, and the clocks that the times were taken from do.
+    """
+
+    zone: ZoneRules
+    old_shift: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None
+
+
 UTC = ZoneRules("UTC", np.empty(0, np.int64), np.zeros(1, np.int64))
 
 
@@ -71,7 +86,11 @@ class DateDecoder(IntegerDecoder):
 
 
 class TimestampDecoder(FixedDecoder):
-    """Timestamps of either kind, as int64 counts of the unit asked for."""
+    """Timestamps of either kind, as int64 counts of the unit asked for.
+
+    As points in time, what is stored is one already, but for a constant: so both passes through an hour that
+    the clock showed twice are told apart. Before 1900 the way leads over the wall clock, as for Java.
+    """
 
     def __init__(
         self,
@@ -80,26 +99,42 @@ class TimestampDecoder(FixedDecoder):
         seconds: IntValues,
         nanos: IntValues,
         *,
-        zone: ZoneRules,
+        clock: Clock,
         hybrid: bool,
         unit: str,
     ) -> None:
         super().__init__(type_, present, [seconds, nanos], row_bytes=8)
-        self._zone = zone
-        self._base_seconds = zone.base_seconds()
+        self._zone = clock.zone
+        self._old_shift = clock.old_shift
+        self._base_seconds = clock.zone.base_seconds()
         self._hybrid = hybrid
         self._unit = unit
 
     def _decode(self, count: int, mask: Buffer | None, values: int) -> Buffer:
         seconds, nanos = (stream.take(values) for stream in self._values)
+        if self._old_shift is None:
+            return self._spread(self._told(seconds, nanos, values, self._zone), mask, count)
+        data = self._told(seconds, nanos, values, None)
+        instants = _items(data, values)
+        units = UNITS[self._unit]
+        old = instants < _JAVA_ZONES_BEGIN * units
+        if old.any():
+            clocks = _items(self._told(seconds, nanos, values, self._zone), values)[old]
+            instants[old] = clocks + self._old_shift(clocks // units) * units
+        return self._spread(data, mask, count)
+
+    def _told(self, seconds: Buffer, nanos: Buffer, values: int, zone: ZoneRules | None) -> Buffer:
+        """By the clock and the calendar of a zone; without one, as the points in time that they are stored
+        as.
+        """
         data, bad, beyond = timestamps(
             seconds,
             nanos,
             values,
             self._base_seconds,
-            self._zone.transitions,
-            self._zone.offsets,
-            self._hybrid,
+            (zone or UTC).transitions,
+            (zone or UTC).offsets,
+            zone is not None and self._hybrid,
             UNITS[self._unit],
         )
         if bad >= 0:
@@ -110,4 +145,8 @@ class TimestampDecoder(FixedDecoder):
                 'read with a coarser timestamp_unit=, such as "us"'
             )
             raise self._located(Unsupported(message, reason="timestamp_out_of_range"), self._values[0])
-        return self._spread(data, mask, count)
+        return data
+
+
+def _items(data: Buffer, count: int) -> NDArray[np.int64]:
+    return np.frombuffer(memoryview(data), np.int64, count)

@@ -39,6 +39,7 @@ from orcstream.io.threads import run_in_thread
 __all__ = [
     "FilesystemSource",
     "SyncFilesystem",
+    "fingerprint_of",
     "lease_filesystem",
     "modified_of",
     "open_chain",
@@ -164,7 +165,7 @@ class FilesystemSource(StatusSource):
             raise SourceError("this is a directory", url=self.url)
         if not isinstance(size, int) or size < 0:
             raise Unsupported("the store does not say how long the file is", reason="no_length", url=self.url)
-        return size, f"size={size} {version_of(info)}".rstrip()
+        return size, fingerprint_of(size, info)
 
     async def _guard(self, call: Awaitable[T]) -> T:
         try:
@@ -208,6 +209,11 @@ async def lease_filesystem(
 def version_of(info: Mapping[str, Any]) -> str:
     """What a file system says of a file that changes with it; empty where it says nothing."""
     return " ".join(f"{key}={info[key]}" for key in VERSION_KEYS if info.get(key) is not None)
+
+
+def fingerprint_of(size: int, info: Mapping[str, Any]) -> str:
+    """The size, and what else changes with the file."""
+    return f"size={size} {version_of(info)}".rstrip()
 
 
 def modified_of(info: Mapping[str, Any]) -> float | None:

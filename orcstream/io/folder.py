@@ -22,8 +22,9 @@ class ListedFile:
     """A file in a folder.
 
     `url` is what `open` takes; `path` is relative to the folder, with ``/`` between its parts. `version`
-    tells the file from others of its name and length, as far as the store can; it is empty where it cannot.
-    `modified_s` counts seconds from 1970, and is None where the store does not say.
+    tells the file from others of its name and length, as far as the store can, and is the `fingerprint` of
+    the opened file's tail; it is empty where the store cannot. `modified_s` counts seconds from 1970, and is
+    None where the store does not say.
     """
 
     url: str

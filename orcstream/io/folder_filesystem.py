@@ -11,10 +11,10 @@ from orcstream.io.byte_source import no_such_file
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import (
     SyncFilesystem,
+    fingerprint_of,
     lease_filesystem,
     modified_of,
     translate_error,
-    version_of,
 )
 from orcstream.io.folder import ListedFile, below, retried
 from orcstream.io.threads import run_in_thread
@@ -60,9 +60,8 @@ class FilesystemFolder:
             whole = name == self._path
             path = posixpath.basename(name) if whole else name.removeprefix(prefix)
             url = self._url if whole else below(self._url, path)
-            found.append(
-                ListedFile(url, path, int(info.get("size") or 0), version_of(info), modified_of(info))
-            )
+            size = int(info.get("size") or 0)
+            found.append(ListedFile(url, path, size, fingerprint_of(size, info), modified_of(info)))
         return found
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orcstream.io.folder import ListedFile, below
+from orcstream.io.local import fingerprint_of
 from orcstream.io.sink_local import in_thread
 from orcstream.io.urls import local_path
 
@@ -51,5 +52,4 @@ class LocalFolder:
 
 
 def _of_status(url: str, path: str, status: os.stat_result) -> ListedFile:
-    version = f"{status.st_ino}-{status.st_mtime_ns}"
-    return ListedFile(url, path, status.st_size, version, status.st_mtime)
+    return ListedFile(url, path, status.st_size, fingerprint_of(status), status.st_mtime)

@@ -56,8 +56,7 @@ class WebHdfsFolder:
 
     @staticmethod
     def _of(status: FileStatus, url: str, path: str) -> ListedFile:
-        version = f"{status.file_id}-{status.modified_ms}"
-        return ListedFile(url, path, status.length, version, status.modified_ms / 1000)
+        return ListedFile(url, path, status.length, status.version, status.modified_ms / 1000)
 
 
 async def open_webhdfs_folder(url: str, options: Mapping[str, Any], shown: str) -> WebHdfsFolder:

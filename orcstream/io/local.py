@@ -22,7 +22,7 @@ from orcstream.errors import ShortRead, SourceError
 from orcstream.io.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file, not_permitted
 from orcstream.io.threads import run_in_thread
 
-__all__ = ["LocalSource", "open_local"]
+__all__ = ["LocalSource", "fingerprint_of", "open_local"]
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class LocalSource(PinnedSource):
             status = os.fstat(self._file.descriptor)
             start = max(0, status.st_size - length)
             data = _pread(self._file.descriptor, ByteRange(start, status.st_size), self.url)
-            return Suffix(data, status.st_size, _fingerprint(status))
+            return Suffix(data, status.st_size, fingerprint_of(status))
 
         suffix = await _in_thread(read, self._limiter, self.url)
         self._pin.set(suffix.file_length, suffix.fingerprint)
@@ -88,7 +88,7 @@ class LocalSource(PinnedSource):
             except ShortRead:
                 # A file that is another one, or was cut, stays so: no attempt can help.
                 status = os.fstat(self._file.descriptor)
-                self._pin.check(status.st_size, _fingerprint(status))
+                self._pin.check(status.st_size, fingerprint_of(status))
                 raise
 
         return await _in_thread(read, self._limiter, self.url)
@@ -101,7 +101,7 @@ class LocalSource(PinnedSource):
                 return os.fstat(self._file.descriptor)
 
         status = await _in_thread(look, self._limiter, self.url)
-        self._pin.check(status.st_size, _fingerprint(status))
+        self._pin.check(status.st_size, fingerprint_of(status))
 
     async def aclose(self) -> None:
         if self._is_closed:
@@ -127,7 +127,8 @@ def _pread(descriptor: int, range: ByteRange, url: str) -> BytesLike:
     return data
 
 
-def _fingerprint(status: os.stat_result) -> str:
+def fingerprint_of(status: os.stat_result) -> str:
+    """What tells a file from others that have its name."""
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 

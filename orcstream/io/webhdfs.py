@@ -83,6 +83,11 @@ class FileStatus:
     file_id: int
     permission: str
 
+    @property
+    def version(self) -> str:
+        """What tells a file from others that have its name."""
+        return f"length={self.length} modified={self.modified_ms} id={self.file_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class HdfsConnection:

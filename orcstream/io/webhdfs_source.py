@@ -39,8 +39,7 @@ class WebHdfsSource(StatusSource):
         status = await self._hdfs.status(self._path)
         if status.is_folder:
             raise SourceError("this is a directory", url=self.url)
-        version = f"length={status.length} modified={status.modified_ms} id={status.file_id}"
-        return status.length, version
+        return status.length, status.version
 
 
 async def open_webhdfs(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> WebHdfsSource:

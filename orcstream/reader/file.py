@@ -408,6 +408,28 @@ class OrcFile:
             # There may be millions.
             return await run_in_thread(lambda: file.stripe_statistics(memoryview(held)))
 
+    async def matching_stripes(
+        self, where: Where, *, schema: object = None, case_sensitive: bool = True
+    ) -> tuple[int, ...]:
+        """The numbers of the stripes that may hold rows that match, by the file's and the stripes'
+        statistics.
+
+        The arguments are those of `batches`. Takes one request where the stripes' statistics did not come
+        with the tail.
+        """
+        self._check_open()
+        options = ReadOptions(
+            columns=[], where=where, schema=schema, timestamp_unit="us", case_sensitive=case_sensitive
+        )
+        plan = self._planner.plan(options)
+        wanted = plan.statistics_range
+        statistics = None
+        if wanted is not None:
+            (buffer,) = await self._fetch([wanted])
+            statistics = buffer.view(wanted)
+        works = await run_in_thread(lambda: plan.works(statistics))  # there may be millions
+        return tuple(work.information.index for work in works)
+
     # --- life time ---------------------------------------------------------------------------------
 
     async def aclose(self) -> None:

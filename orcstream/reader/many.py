@@ -48,6 +48,7 @@ def open_many(
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
+    instants: bool = False,
 ) -> FileStream:
     """Open many files at once; each has to be closed by who takes it.
 
@@ -79,6 +80,7 @@ def open_many(
         timezone,
         default_timezone,
         calendar,
+        instants=instants,
         keys=keys,
         require_keys=require_keys,
     )

@@ -51,6 +51,7 @@ def open(  # noqa: A001  # the name users expect
     timezone: str | None = None,
     default_timezone: str = "UTC",
     calendar: str = "auto",
+    instants: bool = False,
 ) -> Opening:
     """Open an ORC file.
 
@@ -58,11 +59,12 @@ def open(  # noqa: A001  # the name users expect
     end, ``await file.aclose()``.
 
     `url` is a path, any URL that fsspec knows, or the bytes of a file. `storage_options` go to fsspec
-    untouched; `io_options` (`IoOptions` or a dictionary) tune requests. TIMESTAMP values are wall clock
-    of the zone that each stripe names; `default_timezone` stands in where none is named, `timezone`
-    overrides it. `calendar` says in which calendar days before 1582-10-15 are stored: "proleptic",
-    "hybrid", or "auto" (what the file says; where it is silent, hybrid for ORC Java's files and
-    proleptic for others', as their writers do).
+    untouched; `io_options` (`IoOptions` or a dictionary) tune requests. TIMESTAMP values are wall clock of
+    the zone that each stripe names; `default_timezone` stands in where none is named, `timezone` overrides
+    it. With `instants`, they are points in time instead, in UTC: those at which the writer's clock showed
+    them, each of an hour that it showed twice. `calendar` says in which calendar days before 1582-10-15 are
+    stored: "proleptic", "hybrid", or "auto" (what the file says; where it is silent, hybrid for ORC Java's
+    files and proleptic for others', as their writers do).
 
     `keys` opens encrypted columns (`orcstream.io.keys`). A column is read from the first of its encrypted
     forms whose key the provider hands out; where it refuses, what the column's mask left is read instead, and
@@ -92,6 +94,7 @@ def open(  # noqa: A001  # the name users expect
         timezone,
         default_timezone,
         calendar,
+        instants=instants,
         keys=keys,
         require_keys=require_keys,
     )
@@ -124,6 +127,7 @@ class OpenOptions:
         default_timezone: str,
         calendar: str,
         *,
+        instants: bool = False,
         keys: KeyProvider | None = None,
         require_keys: Iterable[str] | bool = False,
     ) -> OpenOptions:
@@ -132,7 +136,7 @@ class OpenOptions:
         for name in (timezone, default_timezone):
             if name is not None:
                 load_zone(name)
-        times = FileTimes(timezone, default_timezone, calendar)
+        times = FileTimes(timezone, default_timezone, calendar, instants=bool(instants))
         required = required_keys(require_keys)
         check_provider(keys, "keys")
         return cls(storage_options, IoOptions.of(io_options), times, keys, required)

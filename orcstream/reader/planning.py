@@ -138,7 +138,7 @@ class ReadPlanner:
         pruned = PrunedRows()
         pruner = row_filter = None
         if predicate is not None and asked is not None:
-            same_zone = self._times.timezone is None
+            same_zone = self._times.timezone is None and not self._times.instants
             pruner = Pruner(self._tail, predicate, asked.sources, same_zone=same_zone)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
         shares = Shares(options.memory_limit)

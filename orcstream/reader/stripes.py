@@ -21,7 +21,8 @@ from orcstream.codec.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.codec.temporal import UTC, ZoneRules
+from orcstream.codec.temporal import UTC, Clock, ZoneRules
+from orcstream.codec.zone_shift import instant_shift
 from orcstream.errors import located
 from orcstream.plan.messages import decompress_message, parse_footer
 from orcstream.plan.selection import (
@@ -41,7 +42,7 @@ from orcstream.reader.pruning import PrunedRows, Pruner
 from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
 from orcstream.schema import FileColumn, Kind, Type
 from orcstream.unlocking import UnlockedFile
-from orcstream.zones import load_zone
+from orcstream.zones import load_zone, mean_time_zone
 
 __all__ = [
     "FileTimes",
@@ -59,12 +60,23 @@ Segments = Callable[[Sequence[Span]], Sequence[Segment]]
 class FileTimes:
     """What `open` was told about the file's times."""
 
-    __slots__ = ("calendar", "default_timezone", "timezone")
+    __slots__ = ("calendar", "default_timezone", "instants", "timezone")
 
-    def __init__(self, timezone: str | None, default_timezone: str, calendar: str) -> None:
+    def __init__(
+        self, timezone: str | None, default_timezone: str, calendar: str, *, instants: bool = False
+    ) -> None:
         self.timezone = timezone
         self.default_timezone = default_timezone
         self.calendar = calendar
+        self.instants = instants
+
+    def clock(self, written: str | None) -> Clock:
+        """How TIMESTAMP values are told that were written in a zone."""
+        zone = self.zone(written)
+        if not self.instants:
+            return Clock(zone)
+        mean_time = mean_time_zone(zone.name)
+        return Clock(zone, lambda clocks: instant_shift(clocks, mean_time))
 
     def zone(self, written: str | None) -> ZoneRules:
         return load_zone(self.timezone or written or self.default_timezone)
@@ -307,7 +319,7 @@ class StripeStarter:
             compressed=postscript.compression is not Compression.NONE,
             block_size=postscript.compression_block_size,
             # Zones that no column needs are not looked up: their names may be unknown.
-            zone=self._times.zone(parsed.writer_timezone) if self._has_zoned else UTC,
+            clock=self._times.clock(parsed.writer_timezone) if self._has_zoned else Clock(UTC),
             hybrid=self._hybrid,
             decimal64=postscript.version == (1, 9999),
         )

@@ -1,7 +1,7 @@
 """The data source, as Spark asks for it: each of its parts is made by the module that knows it.
 
-Spark makes this object, and what its methods answer, in processes of its own and pickles it to others: nothing
-is opened here.
+Spark makes this object, and what its methods answer, in processes of its own and pickles it to others:
+nothing is opened here.
 """
 
 from __future__ import annotations

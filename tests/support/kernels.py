@@ -30,7 +30,7 @@ from orcstream.codec.decoder import ColumnDecoder, Turn
 from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.stripe import StripeOptions, build_columns
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
-from orcstream.codec.temporal import UTC
+from orcstream.codec.temporal import UTC, Clock
 from orcstream.schema import FileColumn, Schema
 from tests.support import chunks
 from tests.support.reference import values as values_reference
@@ -229,7 +229,7 @@ class Column:
             vectors=self.vectors,
             compressed=zlib,
             block_size=1 << 18,
-            zone=UTC,
+            clock=Clock(UTC),
             hybrid=False,
             decimal64=False,
         )

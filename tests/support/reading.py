@@ -22,7 +22,16 @@ from tests.support.java_orc import Key
 from tests.support.reference.types import T
 
 OPEN_OPTIONS = frozenset(
-    {"timezone", "default_timezone", "calendar", "storage_options", "io_options", "keys", "require_keys"}
+    {
+        "timezone",
+        "default_timezone",
+        "calendar",
+        "instants",
+        "storage_options",
+        "io_options",
+        "keys",
+        "require_keys",
+    }
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from orcstream.codec.temporal import UTC, ZoneRules
 from orcstream.errors import Unsupported
-from orcstream.zones import find_zone, load_zone
+from orcstream.zones import find_zone, load_zone, mean_time_zone
 from tests.support.kernels import packaged_zones
 
 __all__ = ["packaged_zones"]
@@ -145,3 +145,17 @@ def test_hostile_names(name: str) -> None:
     with pytest.raises(Unsupported) as caught:
         load_zone(name)
     assert caught.value.reason == "unknown_timezone"
+
+
+@pytest.mark.parametrize("name", ["Europe/Amsterdam", "America/New_York", "Asia/Tokyo", "UTC", "GMT+08:00"])
+def test_mean_time_is_that_of_zoneinfo(name: str) -> None:
+    rules = mean_time_zone(name)
+    if name.startswith("GMT"):
+        assert rules.offsets.tolist() == [8 * 3600]
+        return
+    zone = ZoneInfo(name)
+    for year in (1, 1700, 1834, 1836, 1882, 1884, 1899, 1901, 1950, 2020, 2300):
+        at = datetime.datetime(year, 7, 1, tzinfo=datetime.UTC)
+        offset = at.astimezone(zone).utcoffset()
+        assert offset is not None
+        assert offset_of(rules, (at - EPOCH) // datetime.timedelta(seconds=1)) == offset.total_seconds()

@@ -1,0 +1,85 @@
+"""How files are opened in Spark's processes: stores, keys, zones, and clients that outlive a task.
+
+Knows that every process opens for itself, from values that can be pickled. Must not know what is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from orcstream.blocking_loop import the_loop
+from orcstream.errors import UsageError
+from orcstream.io.clients import keep_clients
+from orcstream.io.keys import KeyProvider, open_keys
+from orcstream.spark.options import Options
+
+__all__ = ["Access", "run"]
+
+T = TypeVar("T")
+
+_kept: list[Any] = []  # what keeps the clients of this process's loop
+_keys: dict[str, KeyProvider] = {}
+
+
+@dataclass(frozen=True)
+class Access:
+    """What opening a file takes besides its URL. Values only: it goes to every executor."""
+
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    keys: str | None = None
+    require_keys: tuple[str, ...] | bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> Access:
+        """Takes `storage_options` (JSON), `storage.*`, `keys` and `require_keys`."""
+        given = options.json("storage_options")
+        if given is not None and not isinstance(given, dict):
+            raise UsageError("option storage_options is a JSON object")
+        storage = {**(given or {}), **options.below("storage")}
+        return cls(storage, options.text("keys"), _required(options))
+
+    async def key_provider(self) -> KeyProvider | None:
+        """The key store, opened once in each process."""
+        if self.keys is None:
+            return None
+        if self.keys not in _keys:
+            _keys[self.keys] = await open_keys(self.keys)
+        return _keys[self.keys]
+
+    async def open_options(self) -> dict[str, Any]:
+        """What `orcstream.open` and `open_many` take."""
+        return {
+            "storage_options": dict(self.storage_options),
+            "keys": await self.key_provider(),
+            "require_keys": self.require_keys,
+        }
+
+
+def _required(options: Options) -> tuple[str, ...] | bool:
+    text = options.text("require_keys")
+    if text is not None and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return tuple(options.names("require_keys") or ())
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """What a coroutine answers, on the loop of this process. Its clients stay for later tasks."""
+
+    async def kept() -> T:
+        if not _kept:
+            _kept.append(keep_clients())
+        return await work()
+
+    return the_loop().run(kept)
+
+
+def _forget() -> None:
+    # They are of the parent's loop.
+    _kept.clear()
+    _keys.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,288 @@
+"""Which files a read is of: paths, patterns and folders as Spark's own file sources understand them.
+
+Knows what is left out (names that begin with ``_`` or ``.``, files without bytes), and which folders name
+values (`partitions`). Must not know what is in the files.
+
+Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; what listing
+raises.
+"""
+
+from __future__ import annotations
+
+import datetime
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import anyio
+from pyspark.sql import types as spark
+
+from orcstream.errors import Unsupported, UsageError
+from orcstream.io.folders import ListedFile, list_files
+from orcstream.spark import globs
+from orcstream.spark.options import Options
+from orcstream.spark.partitions import (
+    PartitionPath,
+    common_columns,
+    inferred_type,
+    parse_folders,
+    typed_value,
+)
+
+__all__ = ["FileChoice", "FoundFile", "FoundFiles", "find_files"]
+
+_LISTINGS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FileChoice:
+    """What a user says about which files; taken from options."""
+
+    paths: tuple[str, ...]
+    base_path: str | None = None
+    recursive: bool = False
+    name_pattern: str | None = None
+    modified_before_s: float | None = None
+    modified_after_s: float | None = None
+    ignore_missing: bool = False
+    case_sensitive: bool = False
+    timezone: str = "UTC"
+
+    @classmethod
+    def of(cls, options: Options, *, case_sensitive: bool, timezone: str) -> FileChoice:
+        return cls(
+            _paths(options),
+            base_path=options.text("basePath"),
+            recursive=options.truth("recursiveFileLookup"),
+            name_pattern=options.text("pathGlobFilter"),
+            modified_before_s=_time(options, "modifiedBefore", timezone),
+            modified_after_s=_time(options, "modifiedAfter", timezone),
+            ignore_missing=options.truth("ignoreMissingFiles"),
+            case_sensitive=case_sensitive,
+            timezone=timezone,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file to read. `length` is None where the store cannot say it without opening; `version` may be empty.
+
+    `texts` are the values that its folders name, one for each of the table's partition columns.
+    """
+
+    url: str
+    length: int | None
+    version: str
+    texts: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """The files of a read, in the order of their paths, and the columns that their folders name."""
+
+    files: Sequence[FoundFile]
+    partition_names: tuple[str, ...] = ()
+    timezone: str = "UTC"
+
+    def partition_fields(self) -> list[spark.StructField]:
+        """The columns with the types that the folders' texts have in common."""
+        distinct: list[set[str | None]] = [set() for _ in self.partition_names]
+        for file in self.files:
+            for seen, text in zip(distinct, file.texts, strict=True):
+                seen.add(text)
+        named = zip(self.partition_names, distinct, strict=True)
+        return [spark.StructField(name, inferred_type(seen)) for name, seen in named]
+
+    def values(self, file: FoundFile, types: Sequence[spark.DataType]) -> tuple[Any, ...]:
+        """What the folders of a file say, as values of these types."""
+        return tuple(
+            typed_value(text, type_, self.timezone, file.url)
+            for text, type_ in zip(file.texts, types, strict=True)
+        )
+
+
+@dataclass(slots=True)
+class _Candidate:
+    listed: ListedFile
+    folders: list[str] = field(default_factory=list)  # below the root that values are looked for from
+
+
+async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | None = None) -> FoundFiles:
+    """All files of a choice. Paths are listed side by side; no file is opened."""
+    found: list[list[_Candidate]] = [[] for _ in choice.paths]
+    limiter = anyio.CapacityLimiter(_LISTINGS_AT_ONCE)
+
+    async def work(number: int, path: str) -> None:
+        async with limiter:
+            found[number] = await _below(path, choice, storage_options)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for number, path in enumerate(choice.paths):
+                tasks.start_soon(work, number, path)
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    candidates = {one.listed.url: one for several in found for one in several if _is_wanted(one, choice)}
+    return _partitioned(list(candidates.values()), choice)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+# --- listing ---------------------------------------------------------------------------------------
+
+
+async def _below(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[_Candidate]:
+    if not globs.is_pattern(path):
+        return await _plain(path, choice, options)
+    candidates: dict[str, _Candidate] = {}
+    for pattern in globs.expanded(path):
+        root, parts = globs.split_pattern(pattern)
+        if not parts:
+            found = await _plain(pattern, choice, options)
+        else:
+            matchers = [globs.name_matcher(part) for part in parts]
+            listed = await _listed(root, choice, options)
+            found = [one for file in listed if (one := _matched(root, file, matchers, choice)) is not None]
+        candidates.update((one.listed.url, one) for one in found)
+    if not candidates and not choice.ignore_missing:
+        raise FileNotFoundError(f"nothing matches {path!r}")
+    return list(candidates.values())
+
+
+async def _plain(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[_Candidate]:
+    listed = await _listed(path, choice, options)
+    if len(listed) == 1 and listed[0].url == path:  # a file
+        return [_Candidate(listed[0], _base_folders(posixpath.dirname(path), [], choice))]
+    return [
+        _Candidate(file, _base_folders(path, _folders(file.path), choice))
+        for file in listed
+        if not _is_hidden(file.path)
+    ]
+
+
+async def _listed(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[ListedFile]:
+    try:
+        return await list_files(path, storage_options=options)
+    except FileNotFoundError:
+        if choice.ignore_missing:
+            return []
+        raise
+    except Unsupported as error:
+        if error.reason != "no_listing":
+            raise
+        return [ListedFile(path, posixpath.basename(path), -1, "", None)]
+
+
+def _matched(
+    root: str, file: ListedFile, matchers: Sequence[re.Pattern[str]], choice: FileChoice
+) -> _Candidate | None:
+    """A file that a pattern matches, or that is below a folder that it matches."""
+    names = file.path.split("/")
+    if len(names) < len(matchers):
+        return None
+    if not all(m.fullmatch(name) for m, name in zip(matchers, names, strict=False)):
+        return None
+    below = names[len(matchers) :]
+    if _is_hidden("/".join(below)) or _is_hidden(names[len(matchers) - 1]):
+        return None
+    is_file = not below
+    place = posixpath.join(root, *(names[:-1] if is_file else names[: len(matchers)]))
+    return _Candidate(file, _base_folders(place, below[:-1], choice))
+
+
+def _folders(path: str) -> list[str]:
+    return path.split("/")[:-1]
+
+
+def _base_folders(root: str, folders: list[str], choice: FileChoice) -> list[str]:
+    """The folders in which values are looked for: those below `basePath` where it is given."""
+    base = choice.base_path
+    if base is None:
+        return folders
+    above, whole = base.rstrip("/"), root.rstrip("/")
+    if whole != above and not whole.startswith(above + "/"):
+        raise UsageError(f"the path {root!r} is not below basePath, {base!r}")
+    return [name for name in whole[len(above) :].split("/") if name] + folders
+
+
+def _is_hidden(path: str) -> bool:
+    return any(
+        name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+        for name in path.split("/")
+    )
+
+
+def _is_wanted(one: _Candidate, choice: FileChoice) -> bool:
+    file = one.listed
+    name = posixpath.basename(file.path)
+    if not file.length:
+        return False
+    if choice.name_pattern is not None and not globs.name_matcher(choice.name_pattern).fullmatch(name):
+        return False
+    modified = file.modified_s
+    if modified is None:
+        return choice.modified_before_s is None and choice.modified_after_s is None
+    before, after = choice.modified_before_s, choice.modified_after_s
+    return (before is None or modified < before) and (after is None or modified > after)
+
+
+# --- values in folders -----------------------------------------------------------------------------
+
+
+def _partitioned(candidates: list[_Candidate], choice: FileChoice) -> FoundFiles:
+    if choice.recursive:
+        return FoundFiles([_found(one, ()) for one in candidates], (), choice.timezone)
+    parsed: dict[tuple[str, ...], PartitionPath] = {}
+    for one in candidates:
+        folders = tuple(one.folders)
+        if folders not in parsed:
+            parsed[folders] = parse_folders(folders)
+    names = common_columns(
+        (("/".join(folders), path) for folders, path in parsed.items()), case_sensitive=choice.case_sensitive
+    )
+    if not names:
+        # Folders that name nothing are not looked into, unless recursiveFileLookup says so.
+        return FoundFiles([_found(one, ()) for one in candidates if not one.folders], (), choice.timezone)
+    values = ((one, parsed[tuple(one.folders)].texts) for one in candidates)
+    return FoundFiles([_found(one, texts) for one, texts in values if texts], names, choice.timezone)
+
+
+def _found(one: _Candidate, texts: tuple[str | None, ...]) -> FoundFile:
+    listed = one.listed
+    return FoundFile(listed.url, None if listed.length < 0 else listed.length, listed.version, texts)
+
+
+# --- options ---------------------------------------------------------------------------------------
+
+
+def _paths(options: Options) -> tuple[str, ...]:
+    """Spark gives one path as `path`, several as a JSON list, `paths`."""
+    one, several = options.text("path"), options.names("paths")
+    paths = [*([one] if one is not None else []), *(several or ())]
+    if not paths:
+        raise UsageError("what is to be read? load(path), or load([path, path])")
+    return tuple(_hadoop_url(path) for path in paths)
+
+
+def _hadoop_url(path: str) -> str:
+    """Hadoop writes ``file:/x`` for ``file:///x``."""
+    return f"file://{path[5:]}" if path.startswith("file:/") and not path.startswith("file://") else path
+
+
+def _time(options: Options, name: str, timezone: str) -> float | None:
+    text = options.text(name)
+    if text is None:
+        return None
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"option {name} is a time, as 2020-06-01T13:00:00, not {text!r}") from None
+    return (time if time.tzinfo else time.replace(tzinfo=ZoneInfo(timezone))).timestamp()

@@ -1,0 +1,228 @@
+"""Reading pieces of files in a task: opened ahead, held to what was planned, answered as Spark's batches.
+
+Knows what executors are told (`ReadPlan`). Must not know how files were found or shared out.
+
+Errors are the package's own, with the file's URL and the column's name in their text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.datasource import Filter
+
+from orcstream import OrcFile, blocking
+from orcstream.errors import FormatError, OrcError, SourceChanged
+from orcstream.schema import Schema
+from orcstream.spark import filters as pushdown
+from orcstream.spark.access import Access, run
+from orcstream.spark.files import FoundFile
+from orcstream.spark.partitions import typed_value
+from orcstream.spark.planning import Piece
+from orcstream.spark.shaping import FileForm, Shape, form_of
+
+__all__ = ["Faults", "PieceReader", "ReadPlan"]
+
+_logger = logging.getLogger("orcstream")
+# The file being read, and the next.
+_OPEN_AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Which files that cannot be read are left out: damaged ones, and those that are gone."""
+
+    corrupt: bool = False
+    missing: bool = False
+
+    @property
+    def any(self) -> bool:
+        return self.corrupt or self.missing
+
+    def on_error(self, url: Any, error: Exception) -> None:
+        """Raises what is not to be passed over."""
+        if isinstance(error, FileNotFoundError) and self.missing:
+            _logger.warning("%s is gone and left out", url)
+        elif isinstance(error, FormatError) and self.corrupt:
+            _logger.warning("the rest of a damaged file is left out: %s", error)
+        else:
+            raise error
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What executors are told of a read. Values only.
+
+    Columns of `schema` that `partition_names` has too are those that folders name.
+    """
+
+    schema: spark.StructType
+    partition_names: tuple[str, ...]
+    access: Access
+    faults: Faults
+    filters: tuple[Filter, ...]
+    case_sensitive: bool
+    timezone: str | None
+    memory_limit: int
+    batch_rows: int
+
+
+class PieceReader:
+    """Reads pieces by one plan."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        positions = {self._folded(name): at for at, name in enumerate(plan.partition_names)}
+        # By the column's name in the schema: which of the folders' values it is.
+        self._in_folders = {
+            field.name: positions[self._folded(field.name)]
+            for field in plan.schema.fields
+            if self._folded(field.name) in positions
+        }
+        self._in_files = spark.StructType(
+            [field for field in plan.schema.fields if field.name not in self._in_folders]
+        )
+        self._of_folders = [one for one in plan.filters if self._is_of_folder(one)]
+        self._of_files = [one for one in plan.filters if not self._is_of_folder(one)]
+
+    def _folded(self, name: str) -> str:
+        return name if self._plan.case_sensitive else name.lower()
+
+    def _is_of_folder(self, filter_: Filter) -> bool:
+        return pushdown.column_of(filter_)[0] in self._in_folders
+
+    # --- planning ----------------------------------------------------------------------------------
+
+    @property
+    def prunes(self) -> bool:
+        """Whether files have to be looked into, to see what of them is to be read."""
+        return bool(self._of_files)
+
+    def answers(self, filter_: Filter) -> bool:
+        """Whether rows that a filter is not true of are left out."""
+        return self._is_of_folder(filter_) or pushdown.is_exact(filter_, self._in_files)
+
+    def folder_matches(self, file: FoundFile) -> bool:
+        """Whether a file's folders are those that the filters ask for."""
+        values = self._values(file.texts, file.url) if self._of_folders else {}
+        return all(
+            pushdown.folder_matches(one, values[pushdown.column_of(one)[0]]) for one in self._of_folders
+        )
+
+    async def look(self, file: OrcFile) -> Sequence[int]:
+        """The stripes of a file that may have rows to be read."""
+        with _named(file.schema):
+            form = self._form(file.schema)
+            where = pushdown.predicate(self._of_files, form.schema.root)
+            if where is None:
+                return range(len(file.stripes))
+            return await file.matching_stripes(
+                where, schema=form.schema, case_sensitive=self._plan.case_sensitive
+            )
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+        """The rows of some pieces, in their order."""
+        plan = self._plan
+        options = run(self._open_options)
+        coming = iter(pieces)
+
+        def skip(url: Any, error: Exception) -> None:
+            plan.faults.on_error(url, error)
+            next(coming)
+
+        urls = [piece.url for piece in pieces]
+        opening = blocking.open_many(urls, ordered=True, concurrency=_OPEN_AT_ONCE, on_error=skip, **options)
+        with opening as files:
+            for opened in files:
+                piece = next(coming)
+                with self._in_form(opened, piece, options) as (file, form):
+                    try:
+                        yield from self._rows(file, form, piece)
+                    except FormatError as error:
+                        plan.faults.on_error(piece.url, error)
+
+    async def _open_options(self) -> dict[str, Any]:
+        zone = self._plan.timezone
+        times: dict[str, Any] = {"instants": True} if zone is None else {"default_timezone": zone}
+        return {**await self._plan.access.open_options(), **times}
+
+    @contextmanager
+    def _in_form(
+        self, opened: blocking.OrcFile, piece: Piece, options: dict[str, Any]
+    ) -> Iterator[tuple[blocking.OrcFile, FileForm]]:
+        """The file as it is to be read; opened again, without a request, where its times are others."""
+        with opened:
+            _hold(opened, piece)
+            with _named(opened.schema):
+                form = self._form(opened.schema)
+                if form.instants == (self._plan.timezone is None):
+                    yield opened, form
+                    return
+                others = {**options, "instants": form.instants}
+                with blocking.open(piece.url, tail=opened.tail, **others) as again:
+                    yield again, form
+
+    def _rows(self, file: blocking.OrcFile, form: FileForm, piece: Piece) -> Iterator[pa.RecordBatch]:
+        plan = self._plan
+        shape = Shape(plan.schema, self._values(piece.texts, piece.url))
+        stream = file.batches(
+            schema=form.schema,
+            where=pushdown.predicate(self._of_files, form.schema.root),
+            rows=None if piece.rows is None else range(*piece.rows),
+            batch_rows=plan.batch_rows,
+            memory_limit=plan.memory_limit,
+            timestamp_unit="us",
+            case_sensitive=plan.case_sensitive,
+        )
+        with stream:
+            for batch in stream:
+                if batch.num_rows:
+                    yield shape.batch(batch)
+
+    def _form(self, stored: Schema) -> FileForm:
+        plan = self._plan
+        return form_of(
+            self._in_files,
+            stored,
+            case_sensitive=plan.case_sensitive,
+            has_zone=plan.timezone is not None,
+        )
+
+    def _values(self, texts: Sequence[str | None], url: str) -> dict[str, Any]:
+        """What the folders of a file say, by the columns' names."""
+        zone = self._plan.timezone or "UTC"
+        return {
+            name: typed_value(texts[at], self._plan.schema[name].dataType, zone, url)
+            for name, at in self._in_folders.items()
+        }
+
+
+def _hold(file: blocking.OrcFile, piece: Piece) -> None:
+    """The file must be the one that was planned."""
+    tail = file.tail
+    other = piece.fingerprint and tail.fingerprint and piece.fingerprint != tail.fingerprint
+    if other or (piece.length is not None and piece.length != tail.file_length):
+        raise SourceChanged(
+            "the file was replaced after the read was planned; start the query again", url=file.url
+        )
+
+
+@contextmanager
+def _named(schema: Schema) -> Iterator[None]:
+    """Errors that leave the block name their column, which they know by its number in the file."""
+    try:
+        yield
+    except OrcError as error:
+        if error.column is not None and 0 < error.column < schema.column_count:
+            name = next(".".join(path) for path, type_ in schema.walk() if type_.column_id == error.column)
+            if name not in error.message:
+                error.message = f"column {name!r}: {error.message}"
+        raise

@@ -1,0 +1,179 @@
+"""Which pieces of which files each task reads.
+
+Knows sizes: large files are shared out by their stripes, small ones read several by one task. Stripes that
+the pushed filters rule out are in no piece. Tails are read side by side, where they are needed, and become
+small values at once: what is held grows with the pieces and not with what is in the files. Must not know how
+rows are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from orcstream import OrcFile, open_many
+from orcstream.spark.files import FoundFile
+from orcstream.spark.options import Options
+
+__all__ = ["Piece", "PieceOptions", "ReadPartition", "packed", "plan_pieces", "target_bytes"]
+
+# What a task reads, and what opening one file more is counted for: Spark's own numbers.
+_PARTITION_BYTES: Final = 128 << 20
+_OPEN_COST_BYTES: Final = 4 << 20
+# Of an open file, the stripes that are to be read.
+Look = Callable[[OrcFile], Awaitable[Sequence[int]]]
+# Called where a file cannot be opened: raises, or lets it be.
+OnError = Callable[[Any, Exception], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a file, or all of them where `rows` is None.
+
+    The file is held to its `length` and `fingerprint`, where these are known: else they are None and empty.
+    `weight` is its size in bytes. `texts` are what its folders name.
+    """
+
+    url: str
+    length: int | None
+    fingerprint: str
+    weight: int
+    rows: tuple[int, int] | None = None
+    texts: tuple[str | None, ...] = ()
+
+
+class ReadPartition(InputPartition):
+    """What one task reads, and the columns that folders name."""
+
+    def __init__(self, pieces: Sequence[Piece], partition_names: tuple[str, ...] = ()) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces)
+        self.partition_names = partition_names
+
+    def __repr__(self) -> str:
+        return f"<ReadPartition of {len(self.pieces)} pieces, {sum(one.weight for one in self.pieces)} bytes>"
+
+
+@dataclass(frozen=True, slots=True)
+class PieceOptions:
+    """How much one task reads. `cores` is how many there are at least, as far as the driver knows."""
+
+    partition_bytes: int = _PARTITION_BYTES
+    open_cost_bytes: int = _OPEN_COST_BYTES
+    min_partitions: int = 1
+
+    @classmethod
+    def of(cls, options: Options) -> PieceOptions:
+        return cls(
+            options.size("partition_bytes", _PARTITION_BYTES),
+            options.size("open_cost_bytes", _OPEN_COST_BYTES),
+            options.count("min_partitions", len(os.sched_getaffinity(0))),
+        )
+
+
+def target_bytes(total_bytes: int, file_count: int, options: PieceOptions) -> int:
+    """The size of a task, as Spark has it: fewer bytes where there would not be enough tasks."""
+    share = (total_bytes + file_count * options.open_cost_bytes) // options.min_partitions
+    return min(options.partition_bytes, max(options.open_cost_bytes, share))
+
+
+def packed(pieces: Iterable[Piece], target: int, open_cost_bytes: int) -> list[list[Piece]]:
+    """Pieces put together until they reach the size of a task; in their order."""
+    tasks: list[list[Piece]] = []
+    weight = 0
+    for piece in pieces:
+        if not tasks or weight + piece.weight > target:
+            tasks.append([])
+            weight = 0
+        tasks[-1].append(piece)
+        weight += piece.weight + open_cost_bytes
+    return tasks
+
+
+# --- pieces of one file ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Rows of some stripes that follow each other, and their bytes."""
+
+    start: int
+    stop: int
+    weight: int
+
+
+def _slices(file: OrcFile, wanted: Iterable[int], target: int) -> Iterator[_Slice]:
+    """Stripes that are wanted, as many together as a task takes. Between them may be others."""
+    found: _Slice | None = None
+    for number in wanted:
+        stripe = file.stripes[number]
+        weight = stripe.index_length + stripe.data_length
+        stop = stripe.first_row + stripe.row_count
+        if found is not None and found.weight + weight <= target:
+            found = _Slice(found.start, stop, found.weight + weight)
+            continue
+        if found is not None:
+            yield found
+        found = _Slice(stripe.first_row, stop, weight)
+    if found is not None:
+        yield found
+
+
+def _pieces(
+    file: OrcFile, found: FoundFile, wanted: Sequence[int], rows: range | None, target: int
+) -> list[Piece]:
+    tail = file.tail
+    pieces = []
+    for one in _slices(file, wanted, target):
+        start = one.start if rows is None else max(one.start, rows.start)
+        stop = one.stop if rows is None else min(one.stop, rows.stop)
+        if start < stop:
+            pieces.append(
+                Piece(found.url, tail.file_length, tail.fingerprint, one.weight, (start, stop), found.texts)
+            )
+    return pieces
+
+
+async def plan_pieces(
+    files: Sequence[FoundFile],
+    target: int,
+    open_options: Mapping[str, Any],
+    *,
+    look: Look | None = None,
+    rows: range | None = None,
+    on_error: OnError | None = None,
+) -> list[Piece]:
+    """The pieces of these files, in their order.
+
+    A file is opened where it is larger than `target` bytes or its size is not known, and all files where
+    `look` is to choose stripes, or only `rows` of them are wanted; `open_options` are those of
+    `orcstream.open_many`.
+    """
+    unopened = look is None and rows is None
+    found: dict[str, list[Piece]] = {}
+    waiting: dict[str, FoundFile] = {}
+    for file in files:
+        if unopened and file.length is not None and file.length <= target:
+            found[file.url] = [Piece(file.url, file.length, file.version, file.length, None, file.texts)]
+        else:
+            waiting[file.url] = file
+    # Files know their URLs without credentials, so they are told apart by their order.
+    coming = iter(waiting.values())
+
+    def skip(url: Any, error: Exception) -> None:
+        if on_error is None:
+            raise error
+        on_error(url, error)
+        next(coming)
+
+    async with open_many(waiting, ordered=True, on_error=skip, **open_options) as opened:
+        async for one in opened:
+            async with one:
+                file = next(coming)
+                wanted = range(len(one.stripes)) if look is None else await look(one)
+                found[file.url] = _pieces(one, file, wanted, rows, target)
+    return [piece for file in files for piece in found.get(file.url, ())]
