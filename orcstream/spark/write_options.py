@@ -31,7 +31,7 @@ VERSION_KEY: Final = "org.apache.spark.version"
 _TEXTS: Final = ("compression", "encoding_strategy", "file_version", "calendar")
 _SIZES: Final = ("block_bytes", "stripe_bytes")
 _TRUTHS: Final = ("original_blooms", "lossy_timestamps")
-_NUMBERS: Final[Mapping[str, type[int] | type[float]]] = {
+_NUMBERS: Final[Mapping[str, type[int | float]]] = {
     "compression_level": int,
     "row_index_stride": int,
     "encode_threads": int,

@@ -169,7 +169,11 @@ async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
     async with _opened(plan.keys) as keys:
         path = f"{stem}-c000{plan.suffix}"
         out = await orcstream.create(
-            plan.url_of(path), plan.schema, keys=keys, storage_options=plan.storage_options, **plan.file_options
+            plan.url_of(path),
+            plan.schema,
+            keys=keys,
+            storage_options=plan.storage_options,
+            **plan.file_options,
         )
         try:
             return [WrittenFile(path, 0, await out.prepare())]
@@ -227,9 +231,7 @@ async def visible_files(plan: WritePlan) -> list[ListedFile]:
 
 def is_hidden(path: str) -> bool:
     """Whether readers leave a file out: as Spark does, by names that begin with a dot or an underscore."""
-    return any(
-        part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/")
-    )
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
 async def remove_paths(plan: WritePlan, paths: Iterable[str]) -> None:
