@@ -1,4 +1,4 @@
-"""Spark imports every package whose name begins so and registers its `DefaultSource`: no `register` is needed."""
+"""Spark imports packages that are named so and registers their `DefaultSource`: no `register` is needed."""
 
 from orcstream.spark.source import OrcStreamDataSource as DefaultSource
 

@@ -124,9 +124,7 @@ class TimestampDecoder(FixedDecoder):
         return self._spread(data, mask, count)
 
     def _told(self, seconds: Buffer, nanos: Buffer, values: int, zone: ZoneRules | None) -> Buffer:
-        """By the clock and the calendar of a zone; without one, as the points in time that they are stored
-        as.
-        """
+        """By the clock and calendar of a zone; without one, as the points in time that are stored."""
         data, bad, beyond = timestamps(
             seconds,
             nanos,

@@ -123,7 +123,8 @@ async def cleanup(
     store = await _open_store(text, storage_options)
     try:
         return await policy_of(SinkOptions()).run(
-            lambda: store.cleanup(older_than_s, containing=containing, remove=remove), url=strip_credentials(text)
+            lambda: store.cleanup(older_than_s, containing=containing, remove=remove),
+            url=strip_credentials(text),
         )
     except SourceError as error:
         raise sink_error(error, strip_credentials(text)) from error

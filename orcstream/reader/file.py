@@ -411,8 +411,7 @@ class OrcFile:
     async def matching_stripes(
         self, where: Where, *, schema: object = None, case_sensitive: bool = True
     ) -> tuple[int, ...]:
-        """The numbers of the stripes that may hold rows that match, by the file's and the stripes'
-        statistics.
+        """The numbers of the stripes that may have matches, by the statistics of file and stripes.
 
         The arguments are those of `batches`. Takes one request where the stripes' statistics did not come
         with the tail.

@@ -1,5 +1,4 @@
-"""Patterns of paths, as Hadoop writes them: ``*``, ``?``, ``[a-z]``, ``[^a]``, ``{a,b}`` and ``\\`` before
-any of these.
+r"""Patterns of paths, as Hadoop writes them: ``*``, ``?``, ``[a-z]``, ``[^a]``, ``{a,b}``, and ``\\`` before one.
 
 Knows texts only.
 """

@@ -1,5 +1,4 @@
-"""What of a file becomes which column of Spark: the schema a file is read by, and its batches as Spark takes
-them.
+"""What of a file becomes which column of Spark: the schema to read it by, and its batches as Spark's.
 
 Knows how Spark keeps values that ORC has no type for, and which points in time TIMESTAMP columns mean. Must
 not know where files are. Nothing is copied: the memory of a batch is handed on under the types that Spark
@@ -24,7 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from orcstream import Batch
 from orcstream.errors import FormatError, SchemaMismatch, Unsupported
 from orcstream.schema import Kind, Schema, Type
-from orcstream.spark.types import CATALYST_TYPE, orc_schema, spark_type
+from orcstream.spark.types import CATALYST_TYPE, numbered, orc_schema, spark_type
 
 __all__ = ["FileForm", "Shape", "arrow_schema", "columns_of", "form_of", "months_as_numbers"]
 
@@ -34,16 +33,16 @@ _UNNAMED: Final = re.compile(r"_col[0-9]+", re.ASCII)
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
     """What batches of Spark have to look like, to the letter."""
-    for field in schema.fields:
-        _check_type(field.dataType, (field.name,))
+    for one in schema.fields:
+        _check_type(one.dataType, (one.name,))
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def _check_type(type_: spark.DataType, path: tuple[str, ...]) -> None:
     if isinstance(type_, spark.YearMonthIntervalType):
         raise Unsupported(
-            f"{'.'.join(path)}: Spark takes no {type_.simpleString()} from a data source in Python; read it as int,"
-            " which are months",
+            f"{'.'.join(path)}: Spark takes no {type_.simpleString()} from a data source in Python; "
+            "read it as int, which are months",
             reason="type_in_spark",
         )
     for name, child in _below(type_):
@@ -66,13 +65,13 @@ def columns_of(schema: Schema, columns: Sequence[str] | None, *, case_sensitive:
         raise SchemaMismatch("rows of Spark are structs; the root of this file is none")
     found = spark_type(schema.select(columns, case_sensitive))
     assert isinstance(found, spark.StructType)
-    return months_as_numbers(found)
+    return spark.StructType(
+        [spark.StructField(one.name, months_as_numbers(one.dataType)) for one in found.fields]
+    )
 
 
-def months_as_numbers(type_: Any) -> Any:
-    """A type with numbers of months for intervals of years and months, which Python sources cannot hand
-    over.
-    """
+def months_as_numbers(type_: spark.DataType) -> spark.DataType:
+    """The type with numbers of months for intervals of them, which Spark takes from no Python."""
     if isinstance(type_, spark.YearMonthIntervalType):
         return spark.IntegerType()
     if isinstance(type_, spark.StructType):
@@ -170,13 +169,13 @@ def form_of(target: spark.StructType, stored: Schema, *, case_sensitive: bool, h
     Raises `Unsupported` where one TIMESTAMP is wanted as a wall clock and another as a point in time.
     """
     matching = _Matching(case_sensitive, has_zone and not is_of_spark(stored))
-    schema = Schema(matching.type_of(orc_schema(target).root, target, stored.root))
+    schema = numbered(matching.type_of(orc_schema(target).root, target, stored.root))
     if matching.has_zone:
         return FileForm(schema, instants=False)
     if len(set(matching.clocks)) > 1:
         raise Unsupported(
-            "one read gives TIMESTAMP columns of a file as timestamp or as timestamp_ntz, not some as either; "
-            "read them apart",
+            "one read gives TIMESTAMP columns of a file as timestamp or as timestamp_ntz, not some as "
+            "either; read them apart",
             reason="timestamps_of_both_kinds",
         )
     return FileForm(schema, instants=Kind.TIMESTAMP not in matching.clocks)

@@ -19,7 +19,7 @@ from pyspark.sql import types as spark
 from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.schema import FileColumn, Kind, Schema, Type, decimal_shape
 
-__all__ = ["CATALYST_TYPE", "orc_schema", "spark_schema", "spark_type"]
+__all__ = ["CATALYST_TYPE", "numbered", "orc_schema", "spark_schema", "spark_type"]
 
 CATALYST_TYPE: Final = "spark.sql.catalyst.type"
 
@@ -121,14 +121,20 @@ def _annotated(type_: Type) -> spark.DataType | None:
 
 def orc_schema(schema: spark.StructType) -> Schema:
     """The columns of a file as Spark would write them; `Unsupported` for types it does not write to ORC."""
-    return Schema(_numbered(_orc_type(schema, ()), itertools.count()))
+    return numbered(_orc_type(schema, ()))
 
 
-def _numbered(type_: Type, ids: itertools.count[int]) -> Type:
-    own = next(ids)
-    children = tuple(_numbered(child, ids) for child in type_.children)
-    last = children[-1].last_column_id if children else FileColumn(own)
-    return replace(type_, children=children, column_id=FileColumn(own), last_column_id=last)
+def numbered(root: Type) -> Schema:
+    """The schema of types that have no column ids of their own yet."""
+    ids = itertools.count()
+
+    def count(type_: Type) -> Type:
+        own = next(ids)
+        children = tuple(count(child) for child in type_.children)
+        last = children[-1].last_column_id if children else FileColumn(own)
+        return replace(type_, children=children, column_id=FileColumn(own), last_column_id=last)
+
+    return Schema(count(root))
 
 
 def _orc_type(type_: spark.DataType, path: tuple[str, ...]) -> Type:

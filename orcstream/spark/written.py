@@ -19,6 +19,7 @@ from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_
 from orcstream.io.keys import KeyProvider
 from orcstream.io.sink import open_sink
 from orcstream.spark.access import run
+from orcstream.spark.storing import as_stored
 from orcstream.spark.write_options import WritePlan
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class _Task:
 
     async def write(self, batch: pyarrow.RecordBatch) -> None:
         assert self._out is not None
-        await self._out.write(batch)
+        await self._out.write(as_stored(batch))
 
     async def prepare(self) -> list[WrittenFile]:
         assert self._out is not None
@@ -204,9 +205,7 @@ async def visible_files(plan: WritePlan) -> list[ListedFile]:
 
 def is_hidden(path: str) -> bool:
     """Whether readers leave a file out: as Spark does, by names that begin with a dot or an underscore."""
-    return any(
-        part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/")
-    )
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
 async def remove_paths(plan: WritePlan, paths: Iterable[str]) -> None:
