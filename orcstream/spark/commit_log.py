@@ -21,8 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from orcstream.byterange import ByteRange
-from orcstream.errors import FormatError
+from orcstream.errors import FormatError, Unsupported
 from orcstream.io.folder import retried
 from orcstream.io.folders import list_files
 from orcstream.io.source import open_source
@@ -171,7 +170,7 @@ class CommitLog:
         await self._put(_name(batch, "compacted"), {}, overwrite=True)
 
     async def uncounted(self) -> set[str]:
-        """Files that readers of the log leave out: merged ones that do not count yet, and what others replace."""
+        """Files that readers of the log leave out: merged ones that do not count yet, and replaced ones."""
         found: set[str] = set()
         for batch in self._batches("compaction"):
             for number, group in enumerate(await self.groups_of(batch)):
@@ -213,12 +212,16 @@ class CommitLog:
         url = self.plan.url_of(f"{self.folder}/{name}")
         data = await retried(lambda: _read(url, self.plan), url)
         try:
-            record = json.loads(data)
-            if record["version"] != 1:
-                raise ValueError(f"version {record['version']}")
-        except (ValueError, KeyError, TypeError) as error:
+            record = dict(json.loads(data))
+        except (ValueError, TypeError) as error:
             raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
-        return dict(record)
+        if record.get("version") != 1:
+            raise Unsupported(
+                f"the record is of version {record.get('version')}; a later orcstream has written it",
+                reason="log_version",
+                url=url,
+            )
+        return record
 
 
 def _name(batch: int, kind: str, number: int | None = None) -> str:
@@ -244,9 +247,9 @@ def _group(record: dict[str, Any]) -> Group:
 async def _read(url: str, plan: WritePlan) -> bytes:
     source = await open_source(url, storage_options=plan.storage_options, io_options=None)
     try:
-        tail = await source.fetch_suffix(1 << 20)
-        if tail.file_length > len(tail.data):
-            return bytes(await source.fetch(ByteRange(0, tail.file_length)))
-        return bytes(tail.data)
+        found = await source.fetch_suffix(1 << 20)
+        if found.file_length > len(found.data):
+            found = await source.fetch_suffix(found.file_length)
+        return bytes(found.data)
     finally:
         await source.aclose()
