@@ -16,7 +16,7 @@ from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder
 from orcstream.codec._encode_temporal import encode_days, encode_timestamps, hybrid_days, hybrid_times
 from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
-from orcstream.codec.arrays import DTYPES, items_of, window, words_of
+from orcstream.codec.arrays import DTYPES, as_buffer, items_of, window, words_of
 from orcstream.codec.cells import Cells, padded, texts_of, union_children
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.compression import Compressor
@@ -247,7 +247,7 @@ class _Timestamps(_Versioned):
         if self._zone is not UTC and _holds_instants(field):
             ticks = items_of(values, "i8")
             ticks = ticks + unit * wall_clock_shift(ticks // unit, self._zone)
-            values = Vector(values.length, (None, ticks), 0)
+            values = Vector(values.length, (None, as_buffer(ticks)), 0)
         if not self.options.hybrid:
             return values
         times = hybrid_times(values.buffers[1], values.offset, values.length, unit)
