@@ -83,8 +83,8 @@ class EncodeOptions:
     `row_index_stride` is rows in a row group, 0 for no indexes. `aligned` takes bit widths that are read
     faster. `dictionary_threshold` is the largest share of different texts that keeps a dictionary. `blooms`
     has the share of false positives of each column with a filter; `original_blooms` writes their older form,
-    too. `zone` is that of TIMESTAMP columns, and `mean_time` the same with the local times before 1900, in which
-    instants are told that such a column is given; `hybrid` writes days before 1582-10-15 in the Julian calendar.
+    too. `zone` is that of TIMESTAMP columns, and `mean_time` the same with the local times before 1900, for
+    columns that are given instants; `hybrid` writes days before 1582-10-15 in the Julian calendar.
     `encrypted` has the roots of encrypted columns, in the order of their variants, `masked` those of columns
     that are written as masks leave them; none lies within another.
     """

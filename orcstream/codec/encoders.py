@@ -234,8 +234,8 @@ class _ShortDecimals(ColumnEncoder):
 class _Timestamps(_Versioned):
     """Seconds since 2015 and nanoseconds; instants count in UTC whatever the writer's zone is.
 
-    Where a TIMESTAMP column is given instants, they are stored as such, so both passes through an hour that the
-    zone's clock shows twice are told apart. Before 1900 the way leads over the wall clock, as for Java.
+    Where a TIMESTAMP column is given instants, they are stored as such, so both passes through an hour that
+    the zone's clock shows twice are told apart. Before 1900 the way leads over the wall clock, as for Java.
     """
 
     def __init__(self, type_: Type, options: EncodeOptions) -> None:

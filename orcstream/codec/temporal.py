@@ -21,7 +21,16 @@ from orcstream.codec.numeric import IntegerDecoder
 from orcstream.errors import CorruptStream, Unsupported
 from orcstream.schema import Type
 
-__all__ = ["JAVA_ZONES_BEGIN", "UNITS", "UTC", "Clock", "DateDecoder", "TimestampDecoder", "ZoneRules", "units_of"]
+__all__ = [
+    "JAVA_ZONES_BEGIN",
+    "UNITS",
+    "UTC",
+    "Clock",
+    "DateDecoder",
+    "TimestampDecoder",
+    "ZoneRules",
+    "units_of",
+]
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 

@@ -4,9 +4,9 @@ Knows what Spark calls, where, and that it repeats a batch until its commit has 
 files are written (`written`), or records kept (`commit_log`).
 
 A batch is committed in three steps. An intent names its files, durable and invisible; then they appear; then
-a record says that the batch is done. A driver that is killed before the first step leaves nothing that counts;
-after it, the next one commits the files of the intent, and not what it has written itself meanwhile, because
-some may be visible already. A batch that is done is skipped when Spark repeats it.
+a record says that the batch is done. A driver that is killed before the first step leaves nothing that
+counts; after it, the next one commits the files of the intent, and not what it has written itself meanwhile,
+because some may be visible already. A batch that is done is skipped when Spark repeats it.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ class OrcStreamWriter(DataSourceStreamArrowWriter):
         files = written.write_files(self._plan.files, iterator, stem, threads=threads)
         return BatchFiles(query, of_run, task.attemptNumber(), files)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         found = [one for one in messages if isinstance(one, BatchFiles)]
         if found:
             run(partial(commit_batch, self._plan, batchId, found))
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Spark repeats the batch. What is not in the messages is swept when the query is started again."""
         files = [file for one in messages if isinstance(one, BatchFiles) for file in one.files]
         queries = {one.query for one in messages if isinstance(one, BatchFiles)}

@@ -1,4 +1,4 @@
-"""Points in time in TIMESTAMP columns, marked as Spark marks them, come back as the points in time they were."""
+"""Points in time in TIMESTAMP columns, marked as Spark marks them, come back as they were."""
 
 from __future__ import annotations
 
