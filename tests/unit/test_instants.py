@@ -1,4 +1,4 @@
-"""TIMESTAMP columns as points in time: both passes of an hour that a clock showed twice, and local mean time."""
+"""TIMESTAMP columns as points in time: both passes of an hour shown twice, and local mean time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 import orcstream
 from orcstream import blocking, col
+from orcstream.schema import FileColumn, Kind, Schema, Type
 from tests.support.kernels import packaged_zones
 
 __all__ = ["packaged_zones"]
@@ -20,9 +21,15 @@ UTC = datetime.UTC
 HOUR = datetime.timedelta(hours=1)
 
 
+# Spark's mark of a TIMESTAMP that is a point in time: such a column takes what has a zone.
+_MARK = (("spark.sql.catalyst.type", "timestamp"),)
+_TIME = Type(Kind.TIMESTAMP, attributes=_MARK, column_id=FileColumn(1), last_column_id=FileColumn(1))
+MARKED = Schema(Type(Kind.STRUCT, (_TIME,), ("t",), last_column_id=FileColumn(1)))
+
+
 def written(values: list[datetime.datetime], zone: str, calendar: str = "proleptic") -> bytes:
     target = io.BytesIO()
-    with blocking.create(target, "struct<t:timestamp>", timezone=zone, calendar=calendar) as out:
+    with blocking.create(target, MARKED, timezone=zone, calendar=calendar) as out:
         out.write(pa.record_batch({"t": pa.array(values, pa.timestamp("us", tz="UTC"))}))
     return target.getvalue()
 
@@ -41,7 +48,7 @@ def test_every_hour_of_a_year(zone: str) -> None:
 
 @pytest.mark.parametrize("calendar", ["proleptic", "hybrid"])
 def test_local_mean_time_is_that_of_the_clock(calendar: str) -> None:
-    """What is stored are clocks by the rules of Java's older calendars; before 1900 these know no mean time."""
+    """Stored are clocks by the rules of Java's older calendars, which know no mean time."""
     zone = ZoneInfo("Europe/Berlin")
     clocks = [datetime.datetime(year, 2, 28, 12, tzinfo=zone) for year in (1400, 1750, 1890, 1899, 1950)]
     target = io.BytesIO()
