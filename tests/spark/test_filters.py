@@ -20,7 +20,7 @@ from pyspark.sql import datasource as pushed
 
 import orcstream
 from orcstream.schema import Schema
-from orcstream.spark.filters import folder_matches, is_exact, predicate
+from orcstream.spark.filters import column_of, folder_matches, is_exact, predicate
 from orcstream.spark.types import spark_schema
 
 UTC = datetime.UTC
@@ -97,19 +97,20 @@ def truth(one: Any, value: Any) -> bool | None:
         case pushed.StringEndsWith():
             return bool(value.endswith(one.value))
         case pushed.StringContains():
-            return one.value in value
+            return bool(one.value in value)
     above = (rank(value) > rank(one.value)) - (rank(value) < rank(one.value))
-    return {
+    answers: dict[Any, bool] = {
         pushed.EqualTo: above == 0,
         pushed.GreaterThan: above > 0,
         pushed.GreaterThanOrEqual: above >= 0,
         pushed.LessThan: above < 0,
         pushed.LessThanOrEqual: above <= 0,
-    }[type(one)]
+    }
+    return answers[type(one)]
 
 
 def column_in(one: Any) -> str:
-    return str(one.child.attribute[0] if isinstance(one, pushed.Not) else one.attribute[0])
+    return column_of(one)[0]
 
 
 @functools.cache

@@ -62,11 +62,15 @@ def read(options: dict[str, str], schema: str | None = None, *filters: Any) -> p
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
+def pieces_in(parts: Any) -> list[Piece]:
+    return [piece for part in parts for piece in part.pieces]
+
+
 def test_a_large_file_is_shared_out_by_stripes(tmp_path: Path) -> None:
     url = stripes(tmp_path / "t.orc", 9)
     options = {"path": url, "partition_bytes": "64k", "open_cost_bytes": "1k"}
     parts = reader_of(schema_of(options), options).partitions()
-    pieces = [piece for part in parts for piece in part.pieces]
+    pieces = pieces_in(parts)
     assert len(parts) >= 3
     assert all(piece.rows is not None and piece.rows[0] % STRIPE_ROWS == 0 for piece in pieces)
     assert read(options)["id"].to_pylist() == list(range(9 * STRIPE_ROWS))
@@ -97,7 +101,7 @@ def test_stripes_and_folders_that_cannot_match_are_not_planned(tmp_path: Path) -
     asked = [IsNotNull(("id",)), GreaterThan(("id",), 4500), EqualTo(("day",), day), EqualTo(("text",), "x")]
     reader = reader_of(schema, options)
     assert list(reader.pushFilters(asked[:3])) == []
-    pieces = [piece for part in reader.partitions() for piece in part.pieces]
+    pieces = pieces_in(reader.partitions())
     assert {piece.rows and piece.rows[0] for piece in pieces} <= {4000, 5000}
     assert {piece.texts for piece in pieces} == {("2024-01-02",)}
     assert list(reader_of(schema, options).pushFilters(asked)) == [asked[3]]
@@ -188,7 +192,8 @@ def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
     parts = reader.partitions()
     (tmp_path / "a.orc").unlink()
     (tmp_path / "b.orc").unlink()
-    assert [batch.to_pylist() for part in parts for batch in reader.read(part)] == [[{"id": -1}]]
+    batches: list[Any] = [batch for part in parts for batch in reader.read(part)]
+    assert [batch.to_pylist() for batch in batches] == [[{"id": -1}]]
 
 
 def test_encrypted_files_with_keys_and_without(tmp_path: Path) -> None:
