@@ -1,6 +1,6 @@
 """Stores to write to, seen without a sink's help: what is visible there, and what was left behind.
 
-With two writable fsspec file systems over one dictionary: of one, a move takes effect at once; of the other
+With two fsspec file systems over one dictionary: of one, a move takes effect at once; of the other
 it copies and deletes. As with real stores, closing a file object makes its file appear.
 """
 
@@ -143,6 +143,9 @@ class CopyingFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
     def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         assert mode == "wb"
         return _Written(self._strip_protocol(path))
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        return FILES[self._strip_protocol(path)][0][start:end]
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         FILES[self._strip_protocol(path2)] = FILES[self._strip_protocol(path1)]
