@@ -46,7 +46,7 @@ from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.s3 import NO_CREDENTIALS, S3Client, lease_s3, options_refused
+from orcstream.io.s3 import CREDENTIAL_CODES, NO_CREDENTIALS, S3Client, lease_s3, options_refused
 from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -188,7 +188,7 @@ class _Calls:
             return no_such_file(self.url, text)
         if status in TRANSIENT_STATUS or code in TRANSIENT_CODES:
             return Transient(text, url=self.url)
-        if status in (401, 403):
+        if status in (401, 403) or code in CREDENTIAL_CODES:
             return not_permitted(self.url, text)
         return Refused(text, code, status, url=self.url)
 
@@ -242,6 +242,7 @@ class _Upload:
     def __init__(self, calls: _Calls, options: SinkOptions) -> None:
         self._calls = calls
         self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
+        self._stall_timeout_s = options.stall_timeout_s
         self._answer_timeout_s = min(options.timeout_s, options.abort_timeout_s * ANSWER_SHARE)
         self._is_settled = True  # whether every part that was sent whole was answered
         self._token = uuid4().hex
@@ -273,7 +274,8 @@ class _Upload:
             self._calls.call(
                 "upload_part", Key=self._calls.key, UploadId=self._upload_id, PartNumber=number, Body=body
             ),
-            lambda: body.tell() == len(data),
+            body.tell,
+            len(data),
         )
         self._keep(number, answer)
 
@@ -294,7 +296,6 @@ class _Upload:
                     CopySourceIfMatch=fingerprint,
                 ),
             ),
-            lambda: True,  # there is no body that could break off
         )
         # There are stores that ignore the condition.
         seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
@@ -344,26 +345,46 @@ class _Upload:
         self._parts[number] = S3Part(number, answer["ETag"], checksums)
 
     async def _answer_to(
-        self, call: Coroutine[Any, Any, Mapping[str, Any]], is_sent: Callable[[], bool]
+        self,
+        call: Coroutine[Any, Any, Mapping[str, Any]],
+        sent_bytes: Callable[[], int] = lambda: 0,
+        length: int = 0,
     ) -> Mapping[str, Any]:
-        """The answer to a part. One that was sent whole is waited for even if this is cancelled.
+        """The answer to a part of `length` bytes. One that was sent whole is waited for even if cancelled.
 
         A store carries out what it has received, and may do so after it has aborted the upload, which is then
-        there again. What breaks off in the middle it forgets.
+        there again. What breaks off in the middle it forgets; so does what stalls there.
         """
         request = asyncio.create_task(call)
         try:
+            await self._wait_while_it_moves(request, sent_bytes, length)
             return await asyncio.shield(request)
         finally:
             with anyio.CancelScope(shield=True):
-                if not request.done() and is_sent():
+                if not request.done() and sent_bytes() == length:
                     await asyncio.wait([request], timeout=self._answer_timeout_s)
                 if not request.done():
                     request.cancel()
                     await asyncio.wait([request])
             error = None if request.cancelled() else request.exception()
-            if is_sent() and (request.cancelled() or (isinstance(error, Exception) and is_transient(error))):
+            is_lost = request.cancelled() or (isinstance(error, Exception) and is_transient(error))
+            if sent_bytes() == length and is_lost:
                 self._is_settled = False
+
+    async def _wait_while_it_moves(
+        self, request: asyncio.Task[Any], sent_bytes: Callable[[], int], length: int
+    ) -> None:
+        """Until all is sent or `request` is done; `Transient` if, once begun, it stands still."""
+        seen = 0
+        while not request.done():
+            await asyncio.wait([request], timeout=self._stall_timeout_s)
+            sent = sent_bytes()
+            if sent == length:
+                return
+            if 0 < sent == seen and not request.done():
+                text = f"the store took nothing for {self._stall_timeout_s:g} s"
+                raise Transient(text, url=self._calls.url)
+            seen = sent
 
     async def finish(self, length: int) -> S3Upload:  # noqa: ARG002 - each part was acknowledged
         # Who may not list uploads leaves it to the rules of the bucket: no reason to give up the file.
