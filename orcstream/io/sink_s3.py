@@ -242,7 +242,7 @@ class _Upload:
     def __init__(self, calls: _Calls, options: SinkOptions) -> None:
         self._calls = calls
         self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
-        self._stall_timeout_s = options.stall_timeout_s
+        self._timeout_s, self._stall_timeout_s = options.timeout_s, options.stall_timeout_s
         self._answer_timeout_s = min(options.timeout_s, options.abort_timeout_s * ANSWER_SHARE)
         self._is_settled = True  # whether every part that was sent whole was answered
         self._token = uuid4().hex
@@ -374,17 +374,17 @@ class _Upload:
     async def _wait_while_it_moves(
         self, request: asyncio.Task[Any], sent_bytes: Callable[[], int], length: int
     ) -> None:
-        """Until all is sent or `request` is done; `Transient` if, once begun, it stands still."""
-        seen = 0
-        while not request.done():
+        """Until all is sent or `request` is done; `Transient` if it stands still before.
+
+        A request that has not begun may wait for a connection, so it is given more time.
+        """
+        seen, still_s = 0, 0.0
+        while not request.done() and sent_bytes() < length:
             await asyncio.wait([request], timeout=self._stall_timeout_s)
-            sent = sent_bytes()
-            if sent == length:
-                return
-            if 0 < sent == seen and not request.done():
-                text = f"the store took nothing for {self._stall_timeout_s:g} s"
-                raise Transient(text, url=self._calls.url)
-            seen = sent
+            still_s = still_s + self._stall_timeout_s if sent_bytes() == seen else 0.0
+            seen = sent_bytes()
+            if not request.done() and still_s >= (self._stall_timeout_s if seen else self._timeout_s):
+                raise Transient(f"the store took nothing for {still_s:g} s", url=self._calls.url)
 
     async def finish(self, length: int) -> S3Upload:  # noqa: ARG002 - each part was acknowledged
         # Who may not list uploads leaves it to the rules of the bucket: no reason to give up the file.

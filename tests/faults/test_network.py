@@ -239,13 +239,12 @@ async def test_a_slow_line_is_waited_for(kind: str, tmp_path: Path) -> None:
 async def test_a_part_that_stalls_is_sent_again(tmp_path: Path) -> None:
     with place_of("s3", tmp_path.name) as place:
         part = os.urandom(24 << 20)  # more than the buffers between here and there hold
-        sink: Any = await open_sink(
+        sink = await open_sink(
             place.url_of("a"),
             storage_options=place.options,
-            sink_options={"part_bytes": len(part), "stall_timeout_s": 0.4},
+            sink_options={"part_bytes": len(part), "stall_timeout_s": 0.2, "timeout_s": 3},
         )
-        await sink._begin()
-        place.link.spoil("timeout", "upstream", timeout=0)
+        place.link.spoil("bandwidth", "upstream", rate=20)
         with healing(place.link.heal) as met:
             await sink.write(part)
             prepared = await sink.prepare()
