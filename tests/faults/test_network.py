@@ -254,3 +254,43 @@ async def test_a_part_that_stalls_is_sent_again(tmp_path: Path) -> None:
         assert place.seen("a") == part
         assert place.left() == []
         assert leased_clients() == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [one for one in WRITING if str(one) in ("reset later", "cut after bytes", "requests lost", "refused")],
+    ids=str,
+)
+async def test_ingesting_and_merging(fault: Fault, tmp_path: Path) -> None:
+    """The fault comes back for each file, and for the sources of the merge."""
+    with place_of("s3", tmp_path.name) as place:
+        sink = {"retries": 20, "timeout_s": 1.0, "stall_timeout_s": 0.25}
+        names: list[str] = []
+        async with nothing_leased():
+            with healing(lambda: well(place.link)) as met:
+                fault.spoil(place.link)
+                async with orcstream.ingest(
+                    place.url_of("{number}.orc"),
+                    TABLE.schema,
+                    max_rows=10_000,
+                    storage_options=place.options,
+                    sink_options=sink,
+                    on_file=lambda file: names.append(file.url.rpartition("/")[2]),
+                ) as out:
+                    await out.write(TABLE)
+            assert met.count
+            found = [whole(place.seen(name)) for name in sorted(names)]
+            assert pa.concat_tables(found).sort_by("id").equals(TABLE)
+            with healing(lambda: well(place.link)) as met:
+                fault.spoil(place.link)
+                await orcstream.merge(
+                    [place.url_of(name) for name in sorted(names)],
+                    place.url_of("merged.orc"),
+                    storage_options=place.options,
+                    target_storage_options=place.options,
+                    io_options={**QUICK, "retries": 20},
+                    sink_options=sink,
+                )
+            assert met.count
+        assert whole(place.seen("merged.orc")).sort_by("id").equals(TABLE)
+        assert place.left() == []
