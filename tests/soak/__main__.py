@@ -234,15 +234,14 @@ class Soak:
         for name in sorted(self.live):
             if len(self.live) <= 20:
                 return
-            if not self.in_use[name]:
-                await self.check(name)
-                del self.live[name]
+            if name in self.live and not self.in_use[name]:
+                await self.check(name, self.live.pop(name))
 
-    async def check(self, name: str) -> None:
+    async def check(self, name: str, seeds: tuple[int, ...]) -> None:
         """By pyarrow, and without what fails on the way."""
         data = await anyio.to_thread.run_sync(self.direct.seen, name)
         assert data is not None, f"{name} is committed and not there"
-        expected = pa.concat_tables(map(table_of, self.live[name]))
+        expected = pa.concat_tables(map(table_of, seeds))
         assert orc.read_table(io.BytesIO(data)).equals(expected), f"{name}: other rows than were written"
         self.done["checked"] += 1
 
@@ -304,8 +303,8 @@ async def run(soak: Soak, proxy: S3Proxy, link: Link, seconds: float) -> list[st
                 workers.start_soon(soak.work, start_s + seconds)
         around.cancel_scope.cancel()
     proxy.pass_all()
-    for name in list(soak.live):
-        await soak.check(name)
+    for name, seeds in soak.live.items():
+        await soak.check(name, seeds)
     violations = list(soak.violations)
     if soak.given_up:
         # A writer whose abort could not reach the store has said so.
