@@ -357,7 +357,8 @@ class _Upload:
         request = asyncio.create_task(call)
         try:
             await self._wait_while_it_moves(request, sent_bytes, length)
-            return await asyncio.shield(request)
+            with anyio.fail_after(self._timeout_s):
+                return await asyncio.shield(request)
         finally:
             with anyio.CancelScope(shield=True):
                 if not request.done() and sent_bytes() == length:
@@ -378,9 +379,10 @@ class _Upload:
         A request that has not begun may wait for a connection, so it is given more time.
         """
         seen, still_s = 0, 0.0
+        look_s = min(self._stall_timeout_s, self._timeout_s)
         while not request.done() and sent_bytes() < length:
-            await asyncio.wait([request], timeout=self._stall_timeout_s)
-            still_s = still_s + self._stall_timeout_s if sent_bytes() == seen else 0.0
+            await asyncio.wait([request], timeout=look_s)
+            still_s = still_s + look_s if sent_bytes() == seen else 0.0
             seen = sent_bytes()
             if not request.done() and still_s >= (self._stall_timeout_s if seen else self._timeout_s):
                 raise Transient(f"the store took nothing for {still_s:g} s", url=self._calls.url)

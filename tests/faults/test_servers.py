@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import orcstream
-from orcstream.errors import RetriesExhausted, SinkError, SourceChanged, SourceError
+from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError, SourceChanged, SourceError
 from orcstream.io.clients import leased_clients
 from tests.support.certificates import certificate
 from tests.support.faults import FILE, TABLE, healing, nothing_leased, rows_of, whole
@@ -373,3 +373,18 @@ async def test_credentials_that_ended_while_writing(proxied: tuple[SinkStore, S3
         assert store.seen("a.orc") == FILE
         assert store.left() == []
         assert leased_clients() == 0
+
+
+async def test_a_commit_keeps_to_the_options_of_its_file(proxied: tuple[SinkStore, S3Proxy]) -> None:
+    store, proxy = proxied
+    proxy.fault = lambda _, asked: BUSY["500"] if STEPS["complete"](asked) else None
+    out = await orcstream.create(
+        store.url_of("a.orc"), TABLE.schema, storage_options=store.options, sink_options={"retries": 0}
+    )
+    with healing() as met, pytest.raises(CommitUnknown):
+        await write_and_commit(out)
+    assert met.count == 0
+    proxy.pass_all()
+    await out.abort()
+    assert store.left() == []
+    assert store.seen("a.orc") is None
