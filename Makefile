@@ -3,14 +3,20 @@
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
 # Tests wait for servers as often as they compute; those of one file share what they start.
 WORKERS ?= 2
 
 VENV := .venv
 PY := $(VENV)/bin/python
-# Targets of `go install`, at the versions the benchmark was written against.
+# Targets of `go install`, at the versions the tests and the benchmark were written against.
 VERSITYGW := .cache/bin/versitygw
 VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
+# A proxy that delays, cuts and drops what goes through it.
+TOXIPROXY := .cache/bin/toxiproxy
+TOXIPROXY_MODULE := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
+NEED_GO := command -v go >/dev/null || { \
+	echo "S3 and the proxy of the tests are built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 # HDFS in one JVM, which the tests write to; its version is in the pom.
 HDFS := .cache/hdfs/.fetched
 HDFS_POM := tests/support/hdfs_server/pom.xml
@@ -26,7 +32,7 @@ MAKEFLAGS += --no-print-directory
 # Where it is set, each program that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test lint some-servers check check-wheel demo proto fuzz servers bench format clean
+.PHONY: help venv test lint some-servers check check-wheel demo proto fuzz soak servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -72,6 +78,7 @@ lint: venv ## ruff and mypy, without the tests
 # What cannot be had is named here; the tests that need it then say that they did not run.
 some-servers:
 	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run; they name themselves." >&2
+	@$(MAKE) $(TOXIPROXY) || echo "Without toxiproxy its tests do not run; they name themselves." >&2
 	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run; they name themselves." >&2
 	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run; they name themselves." >&2
 
@@ -90,12 +97,20 @@ proto: venv ## regenerate orcstream/_proto from proto/*.proto
 fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZZ_SECONDS
 	FUZZ_SECONDS=$(FUZZ_SECONDS) bash scripts/fuzz.sh $(PY)
 
-servers: $(VERSITYGW) $(HDFS) $(KMS) ## the S3 server of the benchmark (needs Go), HDFS and its keys (need Maven)
+soak: venv $(VERSITYGW) $(TOXIPROXY) ## readers and writers on a store and a network that fail, for SOAK_SECONDS
+	$(PY) -m tests.soak --seconds $(SOAK_SECONDS)
+
+servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) ## S3 and a network that fails (need Go), HDFS and its keys (need Maven)
 
 $(VERSITYGW):
-	@command -v go >/dev/null || { \
-		echo "The benchmark's S3 server is built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
+	@$(NEED_GO)
 	GOBIN=$(CURDIR)/.cache/bin go install $(VERSITYGW_MODULE)
+
+# Its program is called "server".
+$(TOXIPROXY):
+	@$(NEED_GO)
+	GOBIN=$(CURDIR)/.cache/toxiproxy go install $(TOXIPROXY_MODULE)
+	@mkdir -p $(@D) && mv .cache/toxiproxy/server $@ && rmdir .cache/toxiproxy
 
 # All jars at once: those of another version must not stay beside them.
 $(HDFS): $(HDFS_POM)

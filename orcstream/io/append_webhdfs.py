@@ -36,7 +36,7 @@ class HdfsFile:
         self._path = path
         self._lengths_path = lengths_path
         self._url = url
-        self._timeout_s, self._abort_timeout_s = options.timeout_s, options.abort_timeout_s
+        self._abort_timeout_s = options.abort_timeout_s
         self._policy = policy_of(options)
         self.gathered_bytes = options.part_bytes
         self._flushed_bytes = -1
@@ -46,7 +46,7 @@ class HdfsFile:
         """Make both files; `FileExistsError` where there is one of the name."""
         is_ours = False
         try:
-            with anyio.fail_after(self._timeout_s):
+            with anyio.fail_after(self._policy.limit_s(0)):
                 # Alone, as the one that made the file, before the lengths are touched.
                 await self._hdfs.create(self._path)
                 is_ours = True
@@ -103,7 +103,7 @@ class HdfsFile:
     async def _append(self, path: str, data: bytes) -> None:
         self._is_in_doubt = True
         try:
-            with anyio.fail_after(self._timeout_s):
+            with anyio.fail_after(self._policy.limit_s(len(data))):
                 await self._hdfs.append(path, data)
         except (SourceError, TimeoutError) as error:
             raise sink_error(error, self._url) from error

@@ -38,11 +38,20 @@ from orcstream.io.byte_source import (
 )
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.filesystem import translate_error
-from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient
+from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient, stall_timeout
 from orcstream.io.presign import SignedPattern, pattern_of
 from orcstream.io.tls import tls_of
 
-__all__ = ["NO_CREDENTIALS", "S3Client", "S3Place", "S3Source", "find_place", "lease_s3", "open_s3"]
+__all__ = [
+    "CREDENTIAL_CODES",
+    "NO_CREDENTIALS",
+    "S3Client",
+    "S3Place",
+    "S3Source",
+    "find_place",
+    "lease_s3",
+    "open_s3",
+]
 
 NO_CREDENTIALS = "no credentials were found: give storage_options key and secret, profile, or anon=True"
 
@@ -56,6 +65,8 @@ CONNECTION_CAP = 256
 # What a signed URL is refused with that botocore may still get answered: it follows buckets to their
 # region, signs afresh and knows more ways to sign.
 FALL_BACK_STATUS = frozenset({301, 307, 400, 403})
+# What S3 says of credentials with status 400.
+CREDENTIAL_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
 
 
 @dataclass(slots=True)
@@ -164,12 +175,14 @@ async def find_place(
     return place
 
 
-async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> S3Source:
+async def open_s3(
+    url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
+) -> S3Source:
     form = "an S3 URL is s3://bucket/key"
     place = await find_place(
         url, options, shown, is_meant=lambda one: bool(one.bucket and one.key), form=form
     )
-    return S3Source(place.bucket, place.key, place.version, place.lease, cost, shown)
+    return S3Source(place.bucket, place.key, place.version, place.lease, cost, shown, stall_timeout_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,6 +204,7 @@ class S3Source(PinnedSource):
         lease: Lease[S3Client],
         cost: CostModel,
         url: str,
+        stall_timeout_s: float,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -198,7 +212,11 @@ class S3Source(PinnedSource):
         self._lease = lease
         self._filesystem = lease.client.filesystem
         super().__init__(cost, url)
-        self._ranges = RangeClient(lease.client.session, self._pin, {"allow_redirects": False})
+        self._ranges = RangeClient(
+            lease.client.session,
+            self._pin,
+            {"allow_redirects": False, "timeout": stall_timeout(stall_timeout_s)},
+        )
         self._clock = clock
         self._signing = anyio.Lock()
         self._signature: _Signature | None = None
@@ -235,7 +253,7 @@ class S3Source(PinnedSource):
                     try:
                         return await self._note(True, signed(signature.url))
                     except HttpStatus as error:
-                        if error.status != 403 or is_fresh:
+                        if is_fresh or not _is_of_credentials(error.status, error.reason):
                             raise
                     # Signed by credentials that have ended since.
                     signature, _ = await self._sign(signature)
@@ -413,11 +431,15 @@ def _reason(error: Exception) -> str:
     return ""
 
 
+def _is_of_credentials(status: int, reason: str) -> bool:
+    return status in (401, 403) or reason.partition(":")[0] in CREDENTIAL_CODES
+
+
 def _refused(status: int, text: str, url: str, reason: str) -> Exception:
     if status == 404:
         # That the object is not there is what the words say; that its bucket is not is news.
         return no_such_file(url, "" if reason.startswith("NoSuchKey") else reason)
-    if status in (401, 403):
+    if _is_of_credentials(status, reason):
         return not_permitted(url, reason)
     if status == 412:
         return SourceChanged("the object was replaced since it was opened", url=url)

@@ -41,7 +41,8 @@ async def open_source(
         raise Unsupported(
             "the clients of stores need asyncio; run this with asyncio, or trio's guest mode", reason="trio"
         ) from None
-    cost = cost_of(url, io_options)
+    tuned = IoOptions.of(io_options)
+    cost = cost_of(url, tuned)
     if isinstance(url, bytes | bytearray | memoryview):
         from orcstream.io.memory import BytesSource
 
@@ -53,7 +54,7 @@ async def open_source(
     if kind in ("http", "https"):
         from orcstream.io.http import open_http
 
-        return await open_http(text, options, cost, shown)
+        return await open_http(text, options, cost, shown, tuned.stall_timeout_s)
     if kind == "chain":
         from orcstream.io.filesystem import open_chain
 
@@ -69,11 +70,11 @@ async def open_source(
     if kind in ("s3", "s3a"):
         from orcstream.io.s3 import open_s3
 
-        return await open_s3(text, options, cost, shown)
+        return await open_s3(text, options, cost, shown, tuned.stall_timeout_s)
     if kind in WEBHDFS_PROTOCOLS and not options.get("kerberos"):
         from orcstream.io.webhdfs_source import open_webhdfs
 
-        return await open_webhdfs(text, options, cost, shown)
+        return await open_webhdfs(text, options, cost, shown, tuned.stall_timeout_s)
     from orcstream.io.filesystem import open_filesystem
 
     return await open_filesystem(kind, text, options, cost, shown)

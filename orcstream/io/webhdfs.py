@@ -102,12 +102,14 @@ class HdfsConnection:
 class WebHdfs:
     """The calls. `url` is what errors name: what the user named, without credentials.
 
-    Paths are absolute and plain, without any escapes.
+    Paths are absolute and plain, without any escapes. A request of whose answer nothing arrives for
+    `stall_timeout_s` seconds has failed.
     """
 
-    def __init__(self, connection: HdfsConnection, url: str) -> None:
+    def __init__(self, connection: HdfsConnection, url: str, stall_timeout_s: float | None = None) -> None:
         self._connection = connection
         self._url = url
+        self._stall_timeout_s = stall_timeout_s
 
     async def read(self, path: str, offset: int, length: int) -> BytesLike:
         """Exactly `length` bytes from `offset` on, which must be 1 at least; `ShortRead` otherwise."""
@@ -234,6 +236,7 @@ class WebHdfs:
             headers=headers,
             data=data,
             most_bytes=most_bytes,
+            stall_timeout_s=self._stall_timeout_s,
             url=self._url,
         )
         if reply.status >= 400:

@@ -22,8 +22,10 @@ __all__ = ["WebHdfsSource", "open_webhdfs"]
 class WebHdfsSource(StatusSource):
     """One path."""
 
-    def __init__(self, lease: Lease[HdfsConnection], path: str, cost: CostModel, url: str) -> None:
-        self._hdfs = WebHdfs(lease.client, url)
+    def __init__(
+        self, lease: Lease[HdfsConnection], path: str, cost: CostModel, url: str, stall_timeout_s: float
+    ) -> None:
+        self._hdfs = WebHdfs(lease.client, url, stall_timeout_s)
         super().__init__(lease, path, cost, url)
 
     async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
@@ -43,7 +45,9 @@ class WebHdfsSource(StatusSource):
         return status.length, version
 
 
-async def open_webhdfs(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> WebHdfsSource:
+async def open_webhdfs(
+    url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
+) -> WebHdfsSource:
     place = place_of(url, shown)
     lease = await lease_webhdfs({**place.options, **options}, shown)
-    return WebHdfsSource(lease, place.path, cost, shown)
+    return WebHdfsSource(lease, place.path, cost, shown, stall_timeout_s)

@@ -24,12 +24,29 @@ from orcstream.io import retry
 from tests.support.http_server import Handler, serving
 from tests.support.servers import MotoServer, start_moto
 
-__all__ = ["Asked", "S3Proxy", "run_s3_proxy", "s3_proxies", "start_versitygw", "versitygw_path"]
+__all__ = ["Asked", "Refusal", "S3Proxy", "run_s3_proxy", "s3_proxies", "start_versitygw", "versitygw_path"]
 
 # Before the server sees it; after it was carried out; with an answer that is no answer; not until released,
 # and then let through or dropped; with a byte of the body changed.
-Fault = Literal["refuse", "lose", "500", "lose_500", "hold", "stall", "damage", "403"]
+Named = Literal["refuse", "lose", "500", "lose_500", "hold", "stall", "damage", "403"]
 HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding"}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error as S3 words it."""
+
+    status: int
+    code: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> bytes:
+        text = f"<Error><Code>{self.code}</Code><Message>as the test wants it</Message></Error>"
+        return f"<?xml version='1.0' encoding='UTF-8'?>{text}".encode()
+
+
+Fault = Named | Refusal
 
 
 @dataclass(frozen=True)
@@ -83,6 +100,9 @@ class _Handler(Handler[S3Proxy]):
             proxy.released.wait(60)
         if fault in ("refuse", "stall"):
             self.close_connection = True
+            return
+        if isinstance(fault, Refusal):
+            self.answer(fault.status, fault.body, {"Content-Type": "application/xml", **fault.headers})
             return
         if fault in ("500", "403"):
             self.answer(int(fault))
