@@ -17,6 +17,9 @@ HDFS_POM := tests/support/hdfs_server/pom.xml
 # Hadoop's key server, likewise.
 KMS := .cache/kms/.fetched
 KMS_POM := tests/support/kms_server/pom.xml
+# The web server, where the system has none: on PATH, or where Debian has it, which is not on that of users.
+HAS_NGINX := $(shell PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx)
+NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
@@ -61,7 +64,7 @@ test: ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
-	@$(MAKE) --jobs=2 --output-sync venv some-servers lint
+	@$(MAKE) --jobs=2 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: venv ## ruff and mypy, without the tests
@@ -69,11 +72,12 @@ lint: venv ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-# What cannot be had is named here; the tests that need it then say that they did not run.
+# What cannot be had is named here, and the tests that need it at their end.
 some-servers:
-	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run; they name themselves." >&2
-	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run; they name themselves." >&2
-	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run; they name themselves." >&2
+	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run." >&2
+	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run." >&2
+	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run." >&2
+	@$(if $(NGINX),$(MAKE) $(NGINX),true) || echo "Without nginx its tests do not run." >&2
 
 check: test ## the same as test
 
@@ -90,7 +94,8 @@ proto: venv ## regenerate orcstream/_proto from proto/*.proto
 fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZZ_SECONDS
 	FUZZ_SECONDS=$(FUZZ_SECONDS) bash scripts/fuzz.sh $(PY)
 
-servers: $(VERSITYGW) $(HDFS) $(KMS) ## the S3 server of the benchmark (needs Go), HDFS and its keys (need Maven)
+# An S3 server (needs Go), HDFS and its key server (need Maven), a web server (needs Debian, or to be on PATH).
+servers: $(VERSITYGW) $(HDFS) $(KMS) $(NGINX) ## the servers of tests and benchmarks, built or fetched into .cache
 
 $(VERSITYGW):
 	@command -v go >/dev/null || { \
@@ -107,6 +112,9 @@ $(HDFS) $(KMS):
 	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
+
+.cache/nginx/usr/sbin/nginx:
+	bash scripts/fetch_nginx.sh $(CURDIR)/.cache/nginx
 
 bench: venv $(VERSITYGW) ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
 	$(PY) -m bench.read $(ARGS)

@@ -22,9 +22,10 @@ from orcstream.io.clients import leased_clients
 from orcstream.io.source import open_source
 from tests.support.filesystems import FILES
 from tests.support.hdfs import HdfsServer, hdfs_server
+from tests.support.nginx import Nginx, nginx_server
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 
-__all__ = ["hdfs_server", "moto_server", "range_server"]  # fixtures
+__all__ = ["hdfs_server", "moto_server", "nginx_server", "range_server"]  # fixtures
 
 DATA = bytes(os.urandom(50_000))
 
@@ -59,6 +60,7 @@ KINDS = [
         "http_no_suffix",
         "http_whole",
     ),
+    "nginx",
     *("s3", "s3_called", "loop_filesystem", "thread_filesystem", "chain", "hdfs"),
 ]
 
@@ -137,6 +139,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return http_store(request.getfixturevalue("range_server"), kind)
     if kind.startswith("s3"):
         return s3_store(request.getfixturevalue("moto_server"), kind)
+    if kind == "nginx":
+        nginx: Nginx = request.getfixturevalue("nginx_server")
+        return Store(lambda name, data: nginx.put(f"contract é%2F#/{name}", data))
     if kind == "hdfs":
         return hdfs_store(request.getfixturevalue("hdfs_server"), tmp_path.name)
     if kind == "chain":

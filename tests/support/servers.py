@@ -5,19 +5,13 @@ Neither runs in the event loop of the test, so each serves asynchronous and bloc
 
 from __future__ import annotations
 
-import atexit
 import functools
 import hashlib
 import re
-import socket
-import subprocess
 import sys
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +20,7 @@ import pytest
 from botocore.config import Config
 
 from tests.support.http_server import Handler, serving
+from tests.support.processes import await_port, free_port, new_folder, start_process
 
 __all__ = ["MotoServer", "RangeServer", "moto_server", "range_server", "start_moto"]
 
@@ -162,7 +157,8 @@ class MotoServer:
 
     def put(self, bucket: str, key: str, data: bytes) -> str:
         """Store an object, in a bucket that is made on the way; answers its URL."""
-        self.client.create_bucket(Bucket=bucket)
+        with suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
+            self.client.create_bucket(Bucket=bucket)
         self.client.put_object(Bucket=bucket, Key=key, Body=data)
         return f"s3://{bucket}/{key}"
 
@@ -170,29 +166,10 @@ class MotoServer:
 @functools.cache
 def start_moto() -> MotoServer:
     """The one server of this process, started by whoever asks first and stopped at exit."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-    def stop() -> None:
-        process.kill()
-        process.wait()
-
-    atexit.register(stop)
-    endpoint = f"http://127.0.0.1:{port}"
-    deadline_s = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=5):
-                return MotoServer(endpoint)
-        except (urllib.error.URLError, ConnectionError):
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)  # a process of its own can only be polled
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    await_port(start_process(command, new_folder("moto")), port)
+    return MotoServer(f"http://127.0.0.1:{port}")
 
 
 @pytest.fixture(scope="session")
