@@ -29,7 +29,7 @@ MAKEFLAGS += --no-print-directory
 # Where it is set, each program that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test lint some-servers check check-wheel demo proto fuzz servers bench format clean
+.PHONY: help venv test test-all lint some-servers check check-wheel demo proto fuzz servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -80,6 +80,9 @@ some-servers:
 	@$(if $(NGINX),$(MAKE) $(NGINX),true) || echo "Without nginx its tests do not run." >&2
 
 check: test ## the same as test
+
+test-all: ## everything there is, each part although others fail, and a table at the end (half an hour)
+	@$(PYTHON) scripts/test_all.py
 
 check-wheel: venv ## build sdist, wheel from it, and test the installed wheel from an empty folder
 	$(PY) scripts/check_wheel.py

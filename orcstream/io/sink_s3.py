@@ -27,7 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
 from s3fs import S3FileSystem
 
 from orcstream.byterange import ByteRange
@@ -46,7 +46,8 @@ from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.s3 import NO_CREDENTIALS, S3Client, lease_s3, options_refused
+from orcstream.io.s3 import NO_CREDENTIALS, S3Client, lease_s3
+from orcstream.io.s3_options import object_of, options_refused, parameter_refused
 from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -118,6 +119,8 @@ class _Calls:
             answer: Mapping[str, Any] = await self.filesystem._call_s3(
                 operation, **{"Bucket": self.bucket, **arguments}
             )
+        except ParamValidationError as error:
+            raise parameter_refused(error, self.url) from None
         except Exception as error:
             raise self._translate(error) from error
         return answer
@@ -318,7 +321,7 @@ class _Upload:
         return data
 
     def _object(self, source: str) -> dict[str, str]:
-        bucket, key, version = self._calls.filesystem.split_path(source)
+        bucket, key, version = object_of(self._calls.filesystem, source)
         return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
 
     async def _of_source(
@@ -527,7 +530,7 @@ async def open_s3_store(url: str, options: Mapping[str, Any], shown: str) -> S3S
         lease = await lease_s3(merged)
     except (BotoCoreError, TypeError, ValueError, KeyError) as error:
         raise options_refused(error, shown) from error
-    bucket, key, version = lease.client.filesystem.split_path(url)
+    bucket, key, version = object_of(lease.client.filesystem, url)
     if not bucket or version:
         await lease.aclose()
         raise UsageError("an S3 URL to write to is s3://bucket/key, without a version", url=shown)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import botocore.session
@@ -22,7 +24,7 @@ from botocore.config import Config
 from tests.support.http_server import Handler, serving
 from tests.support.processes import await_port, free_port, new_folder, start_process
 
-__all__ = ["MotoServer", "RangeServer", "moto_server", "range_server", "start_moto"]
+__all__ = ["MotoServer", "RangeServer", "moto_server", "range_server", "run_range_server", "start_moto"]
 
 RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -114,8 +116,13 @@ class _Handler(Handler[RangeServer]):
 
 
 @contextmanager
-def run_range_server() -> Iterator[RangeServer]:
-    with serving(_Handler, lambda port: RangeServer(url=f"http://127.0.0.1:{port}")) as server:
+def run_range_server(certificate: Path | None = None) -> Iterator[RangeServer]:
+    """Over TLS where there is a certificate, with its key in the same file."""
+    tls, scheme = None, "http"
+    if certificate is not None:
+        tls, scheme = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "https"
+        tls.load_cert_chain(certificate)
+    with serving(_Handler, lambda port: RangeServer(url=f"{scheme}://127.0.0.1:{port}"), tls=tls) as server:
         server.gate.set()
         try:
             yield server
