@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -11,9 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 import orcstream
+from orcstream.cli import main
 from orcstream.errors import UsageError
 from orcstream.io.clients import leased_clients
 from orcstream.writer import merge
@@ -63,6 +67,12 @@ def proxied(kind: str) -> Iterator[tuple[S3Proxy, dict[str, Any]]]:
     server.put(BUCKET, "there", b"")
     with run_s3_proxy(server.endpoint) as proxy:
         yield proxy, server.options | {"endpoint_url": proxy.endpoint}
+
+
+def rows_of_numbers() -> bytes:
+    buffer = io.BytesIO()
+    orc.write_table(pa.table({"n": [1, 2]}), buffer)
+    return buffer.getvalue()
 
 
 def is_copy(asked: Asked) -> bool:
@@ -382,3 +392,22 @@ async def test_certificates_of_ones_own(
         with pytest.raises((orcstream.SinkError, OSError)) as caught:
             await write(url, options, sink_options={"retries": 0})
         assert "certificate" not in str(caught.value)
+
+
+# --- what is shown of it -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{}, {"secret": "hunter2"}, {"bogus": 1}, {"client_kwargs": {"bogus": 1}}])
+@pytest.mark.parametrize("command", ["meta", "plan", "count", "cat"])
+def test_the_command_line_shows_no_secrets(
+    command: str, more: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = start_s3("versitygw")
+    url = server.put(BUCKET, "shown.orc", rows_of_numbers())
+    options = {**server.options, **more, "token": None}
+    status = main([command, url, "--storage-options", json.dumps(options)])
+    printed = capfd.readouterr()
+    assert (status == 0) == (not more), printed
+    for text in (printed.out, printed.err):
+        assert "hunter2" not in text
+        assert "testing" not in text
