@@ -394,7 +394,7 @@ async def test_certificates_of_ones_own(
         assert "certificate" not in str(caught.value)
 
 
-# --- what is shown of it -----------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("more", [{}, {"secret": "hunter2"}, {"bogus": 1}, {"client_kwargs": {"bogus": 1}}])
@@ -411,3 +411,14 @@ def test_the_command_line_shows_no_secrets(
     for text in (printed.out, printed.err):
         assert "hunter2" not in text
         assert "testing" not in text
+
+
+def test_the_command_line_joins_from_store_to_store(capfd: pytest.CaptureFixture[str]) -> None:
+    source, target = start_s3("versitygw"), start_s3("moto")
+    url = source.put(BUCKET, "n.orc", rows_of_numbers())
+    target.put(BUCKET, "there", b"")
+    options = ["--storage-options", json.dumps(source.options)]
+    options += ["--target-storage-options", json.dumps(target.options)]
+    assert main(["merge", f"s3://{BUCKET}/joined.orc", url, url, *options]) == 0, capfd.readouterr()
+    data = target.client.get_object(Bucket=BUCKET, Key="joined.orc")["Body"].read()
+    assert orc.read_table(pa.BufferReader(data)).column("n").to_pylist() == [1, 2, 1, 2]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -56,6 +57,7 @@ def start_java_server(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
         stdout.close()
 
     atexit.register(stop)
