@@ -61,7 +61,10 @@ http {{
         location /moved-307/ {{ if ($request_uri ~ ^/moved-307/(.*)$) {{ return 307 {other}/plain/$1; }} }}
         location /moved-308/ {{ if ($request_uri ~ ^/moved-308/(.*)$) {{ return 308 /moved-308/$1; }} }}
         location /-/ {{ return 299; }}
-        location /plain/ {{ alias {folder}/files/; }}
+        location /plain/ {{
+            alias {folder}/files/;
+            if (-f $request_filename.forbidden) {{ return 403; }}
+        }}
         location "/{awkward}/" {{ alias {folder}/files/; }}
         location /whole/ {{ alias {folder}/files/; max_ranges 0; }}
         location /no-etag/ {{ alias {folder}/files/; etag off; }}
@@ -130,9 +133,12 @@ class Nginx:
     def url(self, name: str, location: str = "plain", *, origin: str = "") -> str:
         return f"{origin or f'http://127.0.0.1:{self.port}'}/{quote(location)}/{quote(name)}"
 
+    def path(self, name: str) -> Path:
+        return self.folder / "files" / name
+
     def put(self, name: str, data: bytes, location: str = "plain") -> str:
         """Put a file in place, as it was changed a second after any other; answers its URL."""
-        path = self.folder / "files" / name
+        path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.new")
         new.write_bytes(data)

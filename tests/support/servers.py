@@ -11,6 +11,7 @@ import re
 import ssl
 import sys
 import threading
+import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ class _Handler(Handler[RangeServer]):
         if refusal is not None:
             self._answer(refusal[0], config.refusal, refusal[1])
             return
-        data = config.files.get(self.path.partition("?")[0])
+        data = config.files.get(urllib.parse.unquote(self.path.partition("?")[0]))
         if data is None:
             self._answer(404, b"no such thing", {})
             return
