@@ -23,6 +23,9 @@ HDFS_POM := tests/support/hdfs_server/pom.xml
 # Hadoop's key server, likewise.
 KMS := .cache/kms/.fetched
 KMS_POM := tests/support/kms_server/pom.xml
+# The web server, where the system has none: on PATH, or where Debian has it, which is not on that of users.
+HAS_NGINX := $(shell PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx)
+NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
@@ -32,7 +35,7 @@ MAKEFLAGS += --no-print-directory
 # Where it is set, each program that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test lint some-servers check check-wheel demo proto fuzz soak servers bench format clean
+.PHONY: help venv test test-all lint some-servers check check-wheel demo proto fuzz soak servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -67,7 +70,7 @@ test: ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
-	@$(MAKE) --jobs=2 --output-sync venv some-servers lint
+	@$(MAKE) --jobs=2 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: venv ## ruff and mypy, without the tests
@@ -75,14 +78,18 @@ lint: venv ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-# What cannot be had is named here; the tests that need it then say that they did not run.
+# What cannot be had is named here, and the tests that need it at their end.
 some-servers:
-	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run; they name themselves." >&2
-	@$(MAKE) $(TOXIPROXY) || echo "Without toxiproxy its tests do not run; they name themselves." >&2
-	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run; they name themselves." >&2
-	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run; they name themselves." >&2
+	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run." >&2
+	@$(MAKE) $(TOXIPROXY) || echo "Without toxiproxy its tests do not run." >&2
+	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run." >&2
+	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run." >&2
+	@$(if $(NGINX),$(MAKE) $(NGINX),true) || echo "Without nginx its tests do not run." >&2
 
 check: test ## the same as test
+
+test-all: ## everything there is, each part although others fail, and a table at the end (half an hour)
+	@$(PYTHON) scripts/test_all.py
 
 check-wheel: venv ## build sdist, wheel from it, and test the installed wheel from an empty folder
 	$(PY) scripts/check_wheel.py
@@ -100,7 +107,9 @@ fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZ
 soak: venv $(VERSITYGW) $(TOXIPROXY) ## readers and writers on a store and a network that fail, for SOAK_SECONDS
 	$(PY) -m tests.soak --seconds $(SOAK_SECONDS)
 
-servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) ## S3 and a network that fails (need Go), HDFS and its keys (need Maven)
+# An S3 server and a network that fails (need Go), HDFS and its key server (need Maven), a web server (needs Debian, or to
+# be on PATH).
+servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(NGINX) ## the servers of tests and benchmarks, built or fetched into .cache
 
 $(VERSITYGW):
 	@$(NEED_GO)
@@ -122,6 +131,9 @@ $(HDFS) $(KMS):
 	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
+
+.cache/nginx/usr/sbin/nginx:
+	bash scripts/fetch_nginx.sh $(CURDIR)/.cache/nginx
 
 bench: venv $(VERSITYGW) ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
 	$(PY) -m bench.read $(ARGS)

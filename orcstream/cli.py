@@ -180,6 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
     _add_storage_options(merge)
+    merge.add_argument(
+        "--target-storage-options", type=_json_object, metavar="JSON", help="others, for TARGET"
+    )
     add_rekeying(merge)
 
     purpose = "what killed writers left behind, which is removed"
@@ -563,6 +566,7 @@ async def _merge(options: argparse.Namespace) -> None:
                 options.urls,
                 options.target,
                 storage_options=options.storage_options,
+                target_storage_options=options.target_storage_options,
                 overwrite=not options.no_overwrite,
                 skip_incompatible=options.skip_incompatible,
                 keys=keys,

@@ -9,7 +9,6 @@ refused (a policy against signed URLs, a bucket in another region), requests go 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import anyio
 import yarl
 from aiobotocore.session import AioSession
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
@@ -40,6 +39,7 @@ from orcstream.io.clients import Lease, lease_client
 from orcstream.io.filesystem import translate_error
 from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient, stall_timeout
 from orcstream.io.presign import SignedPattern, pattern_of
+from orcstream.io.s3_options import object_of, options_refused, parameter_refused, with_customer_key
 from orcstream.io.tls import tls_of
 
 __all__ = [
@@ -111,6 +111,7 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
     config |= options.get("config_kwargs") or {}
     arguments = {**options, "config_kwargs": config}
     filesystem = S3FileSystem(asynchronous=True, skip_instance_cache=True, **arguments)
+    filesystem.s3_additional_kwargs = with_customer_key(filesystem.s3_additional_kwargs)
     # The scheduler tries again; attempts inside attempts multiply their waits.
     filesystem.retries = 1
     if filesystem.session is None:
@@ -167,8 +168,8 @@ async def find_place(
     try:
         lease = await lease_s3(merged)
     except (BotoCoreError, TypeError, ValueError, KeyError) as error:
-        raise _options_refused(error, shown) from error
-    place = S3Place(lease, *lease.client.filesystem.split_path(url))
+        raise options_refused(error, shown) from error
+    place = S3Place(lease, *object_of(lease.client.filesystem, url))
     if not is_meant(place):
         await lease.aclose()
         raise UsageError(form, url=shown)
@@ -381,6 +382,8 @@ class S3Source(PinnedSource):
             raise
         except NoCredentialsError as error:
             raise not_permitted(self.url, NO_CREDENTIALS) from error
+        except ParamValidationError as error:
+            raise parameter_refused(error, self.url) from None
         except Exception as error:
             status = _status(error)
             if status is None:
@@ -390,19 +393,6 @@ class S3Source(PinnedSource):
     def _short(self, wanted: ByteRange, stop: int) -> ShortRead:
         text = f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}"
         return ShortRead(text, url=self.url, file_offset=wanted.start)
-
-
-def _options_refused(error: Exception, url: str) -> UsageError:
-    """What s3fs or botocore make of storage options that they do not know, or that cannot be."""
-    text = str(error)
-    if isinstance(error, TypeError):  # s3fs hands what it does not know on, and its makers' names say nothing
-        unknown = re.search(r"unexpected keyword argument '(\w+)'", text)
-        text = f"s3fs knows no {unknown[1]!r}" if unknown else text
-    return UsageError(
-        f"no S3 client: {text}; storage_options are those of s3fs: key, secret, token, profile, anon, "
-        "endpoint_url, client_kwargs, config_kwargs, …",
-        url=url,
-    )
 
 
 def _prefer_v4(signature_version: str, **_: object) -> str | None:

@@ -27,7 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from botocore.exceptions import ClientError, NoCredentialsError
+from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
 
 from orcstream.byterange import ByteRange
 from orcstream.errors import (
@@ -46,6 +46,7 @@ from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 from orcstream.io.s3 import CREDENTIAL_CODES, NO_CREDENTIALS, S3Client, find_place
+from orcstream.io.s3_options import object_of, parameter_refused
 from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -117,6 +118,8 @@ class _Calls:
             answer: Mapping[str, Any] = await self.filesystem._call_s3(
                 operation, **{"Bucket": self.bucket, **arguments}
             )
+        except ParamValidationError as error:
+            raise parameter_refused(error, self.url) from None
         except Exception as error:
             raise self._translate(error) from error
         return answer
@@ -318,7 +321,7 @@ class _Upload:
         return data
 
     def _object(self, source: str) -> dict[str, str]:
-        bucket, key, version = self._calls.filesystem.split_path(source)
+        bucket, key, version = object_of(self._calls.filesystem, source)
         return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
 
     async def _of_source(

@@ -19,6 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from orcstream.testing import SourceStore
 from tests.support.filesystems import FILES
 from tests.support.hdfs import HdfsServer, start_hdfs
+from tests.support.nginx import AWKWARD, Nginx, start_nginx
 from tests.support.s3_proxy import S3_KINDS, start_s3
 from tests.support.servers import MotoServer, RangeServer, range_server
 
@@ -99,6 +100,29 @@ class WebServer(SourceStore):
     async def cut_answers(self, missing: int) -> bool:
         self.server.cut = missing
         return self.server.ranges  # else there is one answer, and it was before
+
+
+class NginxFiles(SourceStore):
+    answers_in_pieces = True
+    dense_turns = 6
+
+    def __init__(self, server: Nginx, folder: str) -> None:
+        self._server = server
+        self._folder = f"{folder}/{AWKWARD}"
+
+    def url_of(self, name: str) -> str:
+        return self._server.url(f"{self._folder}/{name}")
+
+    async def put(self, name: str, data: bytes) -> None:
+        self._server.put(f"{self._folder}/{name}", data)
+
+    async def remove(self, name: str) -> bool:
+        self._server.path(f"{self._folder}/{name}").unlink()
+        return True
+
+    async def forbid(self, name: str) -> bool:
+        self._server.path(f"{self._folder}/{name}.forbidden").touch()
+        return True
 
 
 class S3Objects(SourceStore):
@@ -202,6 +226,7 @@ SOURCE_STORES: dict[str, Maker] = {
     "file_url": functools.partial(_local, "file://"),
     "memory": lambda _, __: MemoryFiles(),
     **{kind: functools.partial(_web, kind) for kind in WEB_KINDS},
+    "nginx": lambda _, folder: NginxFiles(start_nginx(), folder.name),
     **{kind: functools.partial(_s3, kind, False) for kind in S3_KINDS},
     **{f"{kind}_called": functools.partial(_s3, kind, True) for kind in S3_KINDS},
     "loop_filesystem": functools.partial(_fake, "looptest://"),

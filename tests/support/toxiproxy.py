@@ -6,23 +6,19 @@ one; each test makes the links that it needs, spoils them and makes them well ag
 
 from __future__ import annotations
 
-import atexit
 import functools
 import http.client
 import itertools
 import json
-import os
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
+from tests.support.needs import not_here
+from tests.support.processes import await_port, free_port, new_folder, start_process
 
 __all__ = ["Link", "linked", "start_toxiproxy", "toxiproxy_path"]
 
@@ -92,32 +88,12 @@ def start_toxiproxy() -> int:
     """The port of the one toxiproxy of this process, stopped at exit."""
     path = toxiproxy_path()
     if path is None:
-        # Reports fold skips that have the same reason; with its name, each test is told.
-        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        pytest.skip(f"{test} did not run: no toxiproxy in .cache/bin: `make servers` builds it")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [path, "-host", "127.0.0.1", "-port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-    def stop() -> None:
-        process.kill()
-        process.wait()
-
-    atexit.register(stop)
-    deadline_s = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        except ConnectionError:
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.02)  # a process of its own can only be polled
-        else:
-            return port
+        not_here("no toxiproxy in .cache/bin: `make servers` builds it")
+    port = free_port()
+    folder = new_folder("toxiproxy")
+    process = start_process([path, "-host", "127.0.0.1", "-port", str(port)], folder)
+    await_port(process, port)
+    return port
 
 
 def call(method: str, path: str, value: object = None) -> Any:
