@@ -22,16 +22,19 @@ from orcstream.io.clients import keep_clients, leased_clients
 from orcstream.io.part_sink import PartSink
 from orcstream.io.sink import cleanup, commit, open_sink
 from orcstream.io.sink_filesystem import ATOMIC_RENAMES
+from tests.support.hdfs import USER
 from tests.support.s3_proxy import S3_KINDS
 from tests.support.sink_stores import SinkStore, make_store, rename_at_once
 
-KINDS = ["local", "file_url", "memory", "copytest", "renametest", "hdfs", *S3_KINDS]
+KINDS = ["local", "file_url", "memory", "copytest", "renametest", "hdfs", "hdfs_native", *S3_KINDS]
 DATA = os.urandom(16 << 20)
 
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkStore:
     monkeypatch.setitem(ATOMIC_RENAMES, "tests.support.sink_stores.RenamingFileSystem", rename_at_once)
+    if request.param == "hdfs_native":
+        monkeypatch.setenv("HADOOP_USER_NAME", USER)
     return make_store(request.param, tmp_path)
 
 

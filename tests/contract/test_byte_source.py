@@ -21,10 +21,10 @@ from orcstream.io.byte_source import ByteSource
 from orcstream.io.clients import leased_clients
 from orcstream.io.source import open_source
 from tests.support.filesystems import FILES
-from tests.support.hdfs import HdfsServer, hdfs_server
+from tests.support.hdfs import HdfsServer, hdfs_server, native_hdfs
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 
-__all__ = ["hdfs_server", "moto_server", "range_server"]  # fixtures
+__all__ = ["hdfs_server", "moto_server", "native_hdfs", "range_server"]  # fixtures
 
 DATA = bytes(os.urandom(50_000))
 
@@ -59,7 +59,7 @@ KINDS = [
         "http_no_suffix",
         "http_whole",
     ),
-    *("s3", "s3_called", "loop_filesystem", "thread_filesystem", "chain", "hdfs"),
+    *("s3", "s3_called", "loop_filesystem", "thread_filesystem", "chain", "hdfs", "hdfs_native"),
 ]
 
 
@@ -114,13 +114,15 @@ def filesystem_store(prefix: str) -> Store:
     return Store(put)
 
 
-def hdfs_store(server: HdfsServer, folder: str) -> Store:
+def hdfs_store(server: HdfsServer, folder: str, kind: str) -> Store:
+    is_native = kind == "hdfs_native"
+
     def put(name: str, data: bytes) -> str:
         path = f"/sources/{folder}/a b%20c;ü+&=?#/{name}"
         server.put(path, data)
-        return server.url(path)
+        return server.native_url(path) if is_native else server.url(path)
 
-    return Store(put, server.options)
+    return Store(put, None if is_native else server.options)
 
 
 FILESYSTEMS = {
@@ -137,8 +139,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return http_store(request.getfixturevalue("range_server"), kind)
     if kind.startswith("s3"):
         return s3_store(request.getfixturevalue("moto_server"), kind)
-    if kind == "hdfs":
-        return hdfs_store(request.getfixturevalue("hdfs_server"), tmp_path.name)
+    if kind.startswith("hdfs"):
+        server = request.getfixturevalue("native_hdfs" if kind == "hdfs_native" else "hdfs_server")
+        return hdfs_store(server, tmp_path.name, kind)
     if kind == "chain":
         # fsspec shares instances by thread, whose numbers come again: an earlier test's files would be met.
         SimpleCacheFileSystem.clear_instance_cache()

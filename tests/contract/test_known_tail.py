@@ -15,12 +15,12 @@ import orcstream
 from orcstream.errors import SourceChanged, UsageError
 from orcstream.io.clients import leased_clients
 from tests.contract.test_byte_source import Store, store
-from tests.support.hdfs import hdfs_server
+from tests.support.hdfs import hdfs_server, native_hdfs
 from tests.support.read_sources import Leftovers, cost_of, ended_before, open_over, probe, sample
 from tests.support.recording import RecordingSource
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 
-__all__ = ["hdfs_server", "moto_server", "range_server", "store"]  # fixtures
+__all__ = ["hdfs_server", "moto_server", "native_hdfs", "range_server", "store"]  # fixtures
 
 # The tail is not all of the file, whatever is read with it.
 TAIL = {"tail_bytes": 400}

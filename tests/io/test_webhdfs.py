@@ -33,9 +33,11 @@ from orcstream.errors import (
 from orcstream.io import filesystem, sink_filesystem
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
+from orcstream.io.hdfs import FileStatus, HdfsRefusal, place_of
 from orcstream.io.sink import open_sink
 from orcstream.io.source import cost_of, open_source
-from orcstream.io.webhdfs import FileStatus, HdfsRefusal, WebHdfs, lease_webhdfs, place_of
+from orcstream.io.webhdfs import WebHdfs
+from orcstream.io.webhdfs_connection import lease_webhdfs
 from tests.support.certificates import certificate
 from tests.support.hdfs import HdfsServer
 from tests.support.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server

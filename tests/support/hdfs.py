@@ -1,4 +1,4 @@
-"""HDFS for tests: one NameNode and two DataNodes in a JVM, on the loopback, with WebHDFS.
+"""HDFS for tests: one NameNode and two DataNodes in a JVM, on the loopback, over WebHDFS and RPC.
 
 What tests put and look at here goes through `http.client`, without any of the package's own code.
 """
@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.java_server import start_java_server
 
-__all__ = ["HdfsServer", "hdfs_server", "start_hdfs"]
+__all__ = ["USER", "HdfsServer", "hdfs_server", "native_hdfs", "start_hdfs"]
 
 PROGRAM = Path(__file__).with_name("hdfs_server") / "MiniHdfs.java"
 # Who starts HDFS may do everything there.
@@ -29,6 +29,7 @@ class HdfsServer:
     """The calls of a test, which may do everything; paths are absolute and plain."""
 
     port: int
+    rpc_port: int
 
     @property
     def address(self) -> str:
@@ -36,6 +37,10 @@ class HdfsServer:
 
     def url(self, path: str) -> str:
         return f"webhdfs://{self.address}{path}"
+
+    def native_url(self, path: str) -> str:
+        """For hdfs-native, which knows its user from ``HADOOP_USER_NAME`` (`native_hdfs`)."""
+        return f"hdfs://127.0.0.1:{self.rpc_port}{path}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -86,10 +91,17 @@ def _request(method: str, address: str, target: str, body: bytes | None = None) 
 @functools.cache
 def start_hdfs() -> HdfsServer:
     """The one HDFS of this process, started by whoever asks first."""
-    return HdfsServer(start_java_server("hdfs", PROGRAM, environment={"HADOOP_USER_NAME": USER}))
+    return HdfsServer(*start_java_server("hdfs", PROGRAM, environment={"HADOOP_USER_NAME": USER}))
 
 
 @pytest.fixture
 def hdfs_server() -> HdfsServer:
     """One for all; asked for by each test, so that each is told of where there is none."""
     return start_hdfs()
+
+
+@pytest.fixture
+def native_hdfs(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> HdfsServer:
+    """The same, whose user is the one that hdfs-native goes by."""
+    monkeypatch.setenv("HADOOP_USER_NAME", USER)
+    return hdfs_server

@@ -231,7 +231,8 @@ def s3_store(server: MotoServer, folder: str, endpoint: str | None = None) -> Si
     )
 
 
-def hdfs_store(name: str) -> SinkStore:
+def hdfs_store(kind: str, name: str) -> SinkStore:
+    is_native = kind == "hdfs_native"
     server, names = start_hdfs(), set()
     # Letters that mean something in URLs, queries and forms, and none of it in a path.
     folder = f"/sinks/{name}/a b%20c;ü+&=?#"
@@ -239,7 +240,8 @@ def hdfs_store(name: str) -> SinkStore:
 
     def url_of(name: str) -> str:
         names.add(name)
-        return server.url(f"{folder}/{name}")
+        path = f"{folder}/{name}"
+        return server.native_url(path) if is_native else server.url(path)
 
     def put(name: str, data: bytes) -> None:
         names.add(name)
@@ -254,12 +256,14 @@ def hdfs_store(name: str) -> SinkStore:
     def left() -> list[str]:
         return [name for name in server.names(folder) if name not in names]
 
-    return SinkStore(url_of, put, seen, left, options=server.options, part_bytes=70_000)
+    return SinkStore(
+        url_of, put, seen, left, options=None if is_native else server.options, part_bytes=70_000
+    )
 
 
 def make_store(kind: str, folder: Path) -> SinkStore:
-    if kind == "hdfs":
-        return hdfs_store(folder.name)
+    if kind.startswith("hdfs"):
+        return hdfs_store(kind, folder.name)
     if kind in ("local", "file_url"):
         return local_store(folder, as_url=kind == "file_url")
     if kind == "memory":

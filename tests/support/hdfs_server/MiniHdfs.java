@@ -2,12 +2,18 @@ import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.apache.hadoop.hdfs.MiniDFSNNTopology;
+import org.apache.hadoop.hdfs.server.namenode.NameNode;
+import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * HDFS with one NameNode and two DataNodes on the loopback, in the folder named by the first argument.
  *
- * <p>Prints one line, "ready" and the NameNode's HTTP port, and ends with its standard input: so it never
- * outlives the process that started it. The folder is removed then.
+ * <p>With a second argument, "guarded", there are two NameNodes, of which the second is active, and both
+ * believe tokens only. Tokens are given to whoever names himself: that is what a KDC is spared by.
+ *
+ * <p>Prints one line, "ready" and the ports of each NameNode for HTTP and RPC, and ends with its standard
+ * input: so it never outlives the process that started it. The folder is removed then.
  */
 public final class MiniHdfs {
   public static void main(String[] arguments) throws Exception {
@@ -27,13 +33,33 @@ public final class MiniHdfs {
     conf.setBoolean("dfs.namenode.edits.noeditlogchannelflush", true);
     conf.setInt("dfs.datanode.handler.count", 4);
     conf.setInt("dfs.namenode.handler.count", 8);
-    MiniDFSCluster cluster =
-        new MiniDFSCluster.Builder(conf).numDataNodes(2).checkDataNodeAddrConfig(false).build();
+    MiniDFSCluster.Builder builder =
+        new MiniDFSCluster.Builder(conf).numDataNodes(2).checkDataNodeAddrConfig(false);
+    MiniDFSCluster cluster = arguments.length > 1 ? guarded(conf, builder) : builder.build();
     cluster.waitActive();
-    int port = cluster.getNameNode().getHttpAddress().getPort();
-    System.out.println("ready " + port);
+    StringBuilder ports = new StringBuilder("ready");
+    for (int number = 0; number < cluster.getNumNameNodes(); number++) {
+      NameNode node = cluster.getNameNode(number);
+      ports.append(" " + node.getHttpAddress().getPort() + " " + node.getNameNodeAddress().getPort());
+    }
+    System.out.println(ports);
     System.out.flush();
     Thread.currentThread().join();
+  }
+
+  private static MiniDFSCluster guarded(Configuration conf, MiniDFSCluster.Builder builder) throws Exception {
+    conf.setBoolean("dfs.namenode.delegation.token.always-use", true);
+    MiniDFSCluster cluster = builder.nnTopology(MiniDFSNNTopology.simpleHATopology()).build();
+    cluster.transitionToActive(1);
+    cluster.waitActive();
+    // Nobody is there: names are only to be parsed.
+    System.setProperty("java.security.krb5.realm", "TESTS");
+    System.setProperty("java.security.krb5.kdc", "localhost");
+    // From now on WebHDFS looks at tokens, which it does for no cluster without security.
+    Configuration secure = new Configuration(conf);
+    secure.set("hadoop.security.authentication", "kerberos");
+    UserGroupInformation.setConfiguration(secure);
+    return cluster;
   }
 
   private static void waitForEnd(File folder) {
