@@ -105,7 +105,7 @@ class HadoopConfiguration:
         return name in _list_of(self.get("dfs.nameservices"))
 
     def web_addresses(self, name: str, scheme: str) -> list[str]:
-        """``host`` or ``host:port`` of each NameNode of a name service, for ``http`` or ``https``, in order."""
+        """``host:port`` or ``host`` of each NameNode of a name service; `scheme` is http or https."""
         nodes = _list_of(self.get(f"dfs.ha.namenodes.{name}"))
         suffixes = [f"{name}.{node}" for node in nodes] or [name]
         found = [address for suffix in suffixes if (address := self._web_address(suffix, scheme))]

@@ -46,15 +46,19 @@ def read_tokens(path: str) -> list[HadoopToken]:
     except OSError as error:
         raise UsageError(f"HADOOP_TOKEN_FILE_LOCATION: {path}: {error.strerror or error}") from error
     try:
-        if len(data) > LONGEST_FILE_BYTES or data[:4] != MAGIC:
-            raise ValueError("it does not begin as one")
-        if data[4:5] == b"\0":
-            return _writables(_Bytes(data, 5))
-        if data[4:5] == b"\1":
-            return _messages(_Bytes(data, 5))
-        raise ValueError("of a version that nobody knows")
+        return _tokens(data)
     except ValueError as error:
         raise UsageError(f"HADOOP_TOKEN_FILE_LOCATION: {path} is no file of tokens: {error}") from None
+
+
+def _tokens(data: bytes) -> list[HadoopToken]:
+    if len(data) > LONGEST_FILE_BYTES or data[:4] != MAGIC:
+        raise ValueError("it does not begin as one")
+    if data[4:5] == b"\0":
+        return _writables(_Bytes(data, 5))
+    if data[4:5] == b"\1":
+        return _messages(_Bytes(data, 5))
+    raise ValueError("of a version that nobody knows")
 
 
 def token_for(tokens: Iterable[HadoopToken], services: Iterable[str]) -> HadoopToken | None:
@@ -89,7 +93,7 @@ class _Bytes:
         return self._data[self._offset - count : self._offset]
 
     def writable_number(self) -> int:
-        """Hadoop's variable-length integer: one byte from -112 to 127, or how many bytes follow, and the sign."""
+        """Hadoop's integer: one byte from -112 to 127, or sign and count of the bytes that follow."""
         first = int.from_bytes(self.take(1), "big", signed=True)
         if first >= -112:
             return first

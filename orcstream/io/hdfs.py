@@ -52,6 +52,9 @@ PASSING: Final = frozenset(
     | {"AlreadyBeingCreatedException", "RecoveryInProgressException"}
 )
 
+# Of an append to a block whose second copy is on its way, which Java says in an exception of no kind.
+WAIT_FOR_COPIES: Final = "not sufficiently replicated yet"
+
 
 class HdfsRefusal(SourceError):
     """The server refused; `kind` is the class of its exception, or empty."""
@@ -152,7 +155,7 @@ def error_of(kind: str, reason: str, url: str) -> Exception | None:
     # Stand-by NameNodes that know no tokens yet hide their state in another exception.
     if kind == "StandbyException" or (kind in FORBIDDEN and "StandbyException" in reason):
         return StandBy(reason, url=url)
-    if kind in PASSING:
+    if kind in PASSING or WAIT_FOR_COPIES in reason:
         return Transient(reason, url=url)
     if kind in MISSING:
         return no_such_file(url)

@@ -242,9 +242,9 @@ def _translate(error: Exception, url: str) -> Exception:
     if isinstance(error, PermissionError):
         return not_permitted(url)
     reason = _short(error)
-    java = JAVA_EXCEPTION.match(str(error))
+    java = JAVA_EXCEPTION.match(reason)
     if java is not None:
-        kind, text = java[1], f"{java[1]}: {java[2][:REASON_CHARACTERS]}"
+        kind, text = java[1], f"{java[1]}: {java[2]}"
         return error_of(kind, text, url) or HdfsRefusal(text, kind, url=url)
     if isinstance(error, UnicodeError | ValueError | TypeError) or reason.startswith(LASTING):
         return SourceError(reason, url=url)

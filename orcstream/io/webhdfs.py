@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 import yarl
 
 from orcstream.byterange import BytesLike
-from orcstream.errors import ShortRead, SourceError
+from orcstream.errors import SourceError
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, not_permitted
 from orcstream.io.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member
 from orcstream.io.hdfs import FileStatus, HdfsRefusal, StandBy, error_of, is_utf8, missing_bytes
@@ -99,6 +99,11 @@ class WebHdfs:
         options = {"recursive": "true" if recursive else "false"}
         reply = await self._ask("DELETE", "DELETE", path, options)
         return self._boolean(reply)
+
+    async def make_folder(self, path: str) -> None:
+        """Make a folder and those above it; one that is there already stays."""
+        if not self._boolean(await self._ask("PUT", "MKDIRS", path, {})):
+            raise HdfsRefusal("the folder was not made", url=self._url)
 
     async def status(self, path: str) -> FileStatus:
         reply = await self._ask("GET", "GETFILESTATUS", path, {})

@@ -5,10 +5,13 @@ What tests put and look at here goes through `http.client`, without any of the p
 
 from __future__ import annotations
 
+import atexit
 import functools
 import http.client
 import json
+import tempfile
 import urllib.parse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,16 @@ import pytest
 
 from tests.support.java_server import start_java_server
 
-__all__ = ["USER", "HdfsServer", "hdfs_server", "native_hdfs", "start_hdfs"]
+__all__ = [
+    "USER",
+    "GuardedHdfs",
+    "HdfsServer",
+    "guarded_hdfs",
+    "hdfs_server",
+    "native_hdfs",
+    "start_hdfs",
+    "write_configuration",
+]
 
 PROGRAM = Path(__file__).with_name("hdfs_server") / "MiniHdfs.java"
 # Who starts HDFS may do everything there.
@@ -105,3 +117,54 @@ def native_hdfs(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> Hdf
     """The same, whose user is the one that hdfs-native goes by."""
     monkeypatch.setenv("HADOOP_USER_NAME", USER)
     return hdfs_server
+
+
+@dataclass(frozen=True)
+class GuardedHdfs:
+    """Two NameNodes, of which the second is active; WebHDFS looks at tokens."""
+
+    ports: tuple[int, ...]
+    """For HTTP and RPC, of the one in stand-by and of the active one."""
+    tokens: Path
+    """A folder: ``tokens-writable`` and ``tokens-protobuf``, as Hadoop writes them."""
+
+    @property
+    def active(self) -> HdfsServer:
+        return HdfsServer(*self.ports[2:])
+
+    def properties(self) -> dict[str, str]:
+        """The configuration of a client: the name service ``minidfs-ns``, with the one in stand-by first."""
+        addresses = [f"127.0.0.1:{port}" for port in self.ports]
+        return {
+            "fs.defaultFS": "hdfs://minidfs-ns",
+            "dfs.nameservices": "minidfs-ns",
+            "dfs.ha.namenodes.minidfs-ns": "nn1,nn2",
+            "dfs.namenode.http-address.minidfs-ns.nn1": addresses[0],
+            "dfs.namenode.rpc-address.minidfs-ns.nn1": addresses[1],
+            "dfs.namenode.http-address.minidfs-ns.nn2": addresses[2],
+            "dfs.namenode.rpc-address.minidfs-ns.nn2": addresses[3],
+        }
+
+
+def write_configuration(folder: Path, properties: Mapping[str, str]) -> None:
+    """A configuration folder of Hadoop's: what is named ``dfs.…`` in one file, the rest in the other."""
+    for name, is_mine in (("core-site.xml", False), ("hdfs-site.xml", True)):
+        pairs = "".join(
+            f"<property><name>{key}</name><value>{value}</value></property>"
+            for key, value in properties.items()
+            if key.startswith("dfs.") is is_mine
+        )
+        (folder / name).write_text(f'<?xml version="1.0"?><configuration>{pairs}</configuration>')
+
+
+@functools.cache
+def start_guarded_hdfs() -> GuardedHdfs:
+    folder = tempfile.TemporaryDirectory(prefix="orcstream-tokens")
+    atexit.register(folder.cleanup)
+    ports = start_java_server("hdfs", PROGRAM, "guarded", folder.name, environment={"HADOOP_USER_NAME": USER})
+    return GuardedHdfs(tuple(ports), Path(folder.name))
+
+
+@pytest.fixture
+def guarded_hdfs() -> GuardedHdfs:
+    return start_guarded_hdfs()

@@ -37,7 +37,7 @@ def start_java_server(
     options: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
 ) -> list[int]:
-    """The ports of a server that was started now; `program` is given a folder, which it removes at its end."""
+    """The ports of a server that was started now; `program` is given a folder, and removes it at its end."""
     problem = missing_jars(name)
     if problem is not None:
         # Reports fold skips that have the same reason; with its name, each test is told.

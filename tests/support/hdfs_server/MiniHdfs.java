@@ -1,16 +1,21 @@
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSNNTopology;
 import org.apache.hadoop.hdfs.server.namenode.NameNode;
+import org.apache.hadoop.io.Text;
+import org.apache.hadoop.security.Credentials;
 import org.apache.hadoop.security.UserGroupInformation;
+import org.apache.hadoop.security.token.Token;
 
 /**
  * HDFS with one NameNode and two DataNodes on the loopback, in the folder named by the first argument.
  *
  * <p>With a second argument, "guarded", there are two NameNodes, of which the second is active, and both
- * believe tokens only. Tokens are given to whoever names himself: that is what a KDC is spared by.
+ * look at tokens. Tokens are given to whoever names himself, which spares a KDC; two of them, each in both
+ * forms of file, are in the folder named by the third argument.
  *
  * <p>Prints one line, "ready" and the ports of each NameNode for HTTP and RPC, and ends with its standard
  * input: so it never outlives the process that started it. The folder is removed then.
@@ -35,7 +40,7 @@ public final class MiniHdfs {
     conf.setInt("dfs.namenode.handler.count", 8);
     MiniDFSCluster.Builder builder =
         new MiniDFSCluster.Builder(conf).numDataNodes(2).checkDataNodeAddrConfig(false);
-    MiniDFSCluster cluster = arguments.length > 1 ? guarded(conf, builder) : builder.build();
+    MiniDFSCluster cluster = arguments.length > 1 ? guarded(conf, builder, arguments[2]) : builder.build();
     cluster.waitActive();
     StringBuilder ports = new StringBuilder("ready");
     for (int number = 0; number < cluster.getNumNameNodes(); number++) {
@@ -47,11 +52,14 @@ public final class MiniHdfs {
     Thread.currentThread().join();
   }
 
-  private static MiniDFSCluster guarded(Configuration conf, MiniDFSCluster.Builder builder) throws Exception {
+  private static MiniDFSCluster guarded(
+      Configuration conf, MiniDFSCluster.Builder builder, String tokens) throws Exception {
     conf.setBoolean("dfs.namenode.delegation.token.always-use", true);
+    conf.setBoolean("ignore.secure.ports.for.testing", true); // blocks travel as they do without security
     MiniDFSCluster cluster = builder.nnTopology(MiniDFSNNTopology.simpleHATopology()).build();
     cluster.transitionToActive(1);
     cluster.waitActive();
+    writeTokens(cluster, conf, tokens);
     // Nobody is there: names are only to be parsed.
     System.setProperty("java.security.krb5.realm", "TESTS");
     System.setProperty("java.security.krb5.kdc", "localhost");
@@ -60,6 +68,21 @@ public final class MiniHdfs {
     secure.set("hadoop.security.authentication", "kerberos");
     UserGroupInformation.setConfiguration(secure);
     return cluster;
+  }
+
+  /** A token in both forms of Hadoop's file, beside one for another cluster. */
+  private static void writeTokens(MiniDFSCluster cluster, Configuration conf, String folder) throws Exception {
+    Credentials credentials = new Credentials();
+    for (String service : new String[] {"ha-hdfs:other", "ha-hdfs:minidfs-ns"}) {
+      Token<?> token = cluster.getNameNodeRpc(1).getDelegationToken(new Text("somebody"));
+      token.setService(new Text(service));
+      credentials.addToken(new Text("of " + service), token);
+    }
+    credentials.addSecretKey(new Text("a secret"), new byte[200]);
+    for (Credentials.SerializedFormat format : Credentials.SerializedFormat.values()) {
+      Path path = new Path("file://" + folder, "tokens-" + format.name().toLowerCase());
+      credentials.writeTokenStorageFile(path, conf, format);
+    }
   }
 
   private static void waitForEnd(File folder) {
