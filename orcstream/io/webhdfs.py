@@ -129,7 +129,8 @@ class WebHdfs:
             found += [self._status(one) for one in page]
             if not page or not self._number(member(listing, "remainingEntries")):
                 return found
-            following = {"startAfter": found[-1].name}
+            # The NameNode knows the first only, HttpFS the second.
+            following = dict.fromkeys(("startafter", "startAfter"), found[-1].name)
             if following == after:
                 raise self._senseless("a listing that does not go on")
             after = following

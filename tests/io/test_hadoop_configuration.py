@@ -153,7 +153,7 @@ def test_what_is_no_configuration(data: bytes) -> None:
 
 
 def test_other_ways_to_write_it() -> None:
-    data = b"""<?xml version="1.0" encoding="UTF-8"?><?xml-stylesheet type="text/xsl" href="configuration.xsl"?>
+    data = b"""<?xml version="1.0" encoding="UTF-8"?><?xml-stylesheet type="text/xsl" href="x.xsl"?>
     <configuration><!-- c --><property name="a" value="1"/><property><name> b </name>
     <value> 2
     </value><final>true</final><description>d</description></property><property><value>3</value></property>

@@ -21,7 +21,7 @@ from tests.support.hdfs import USER, HdfsServer, hdfs_server
 
 __all__ = ["hdfs_server"]  # fixture
 
-NAMES = ["a b", "c%20d", "e;f+g&h=i?j#k", "ü", "[x]", "l'm\"n", "o:p"]
+NAMES = ["a b", "c%20d", "e;f+g&h=i?j#k", "ü", "[x]", "l'm\"n"]
 DATA = bytes(range(256)) * 40
 
 
@@ -97,7 +97,7 @@ def test_folders_and_removal(files: WebHdfsFileSystem, folder: str) -> None:
     assert sorted(files.find(folder)) == [f"{folder}/x/a.orc", f"{folder}/x/c", f"{folder}/x/y/b.orc"]
     assert files.glob(f"{folder}/x/**/*.orc") == [f"{folder}/x/a.orc", f"{folder}/x/y/b.orc"]
     assert files.du(folder) == 4
-    with pytest.raises(OSError, match="not empty|empty"):
+    with pytest.raises(OSError, match="not empty"):
         files.rmdir(f"{folder}/x")
     files.rm_file(f"{folder}/x/c")
     with pytest.raises(FileNotFoundError):
@@ -152,10 +152,14 @@ def test_a_transaction_is_all_or_nothing(files: WebHdfsFileSystem, folder: str) 
         assert not files.exists(f"{folder}/a")
     assert files.cat_file(f"{folder}/a") == b"1"
     with pytest.raises(ZeroDivisionError), files.transaction:
-        with files.open(f"{folder}/b", "wb") as out:
-            out.write(b"2")
-        raise ZeroDivisionError
+        _write_and_fail(files, f"{folder}/b")
     assert files.find(folder) == [f"{folder}/a"]
+
+
+def _write_and_fail(files: WebHdfsFileSystem, path: str) -> None:
+    with files.open(path, "wb") as out:
+        out.write(b"2")
+    raise ZeroDivisionError
 
 
 async def test_awaited(hdfs_server: HdfsServer, folder: str) -> None:
