@@ -32,6 +32,7 @@ public final class MiniHdfs {
     // Files of the tests are small: blocks too, so that some files have several.
     conf.setLong("dfs.blocksize", 1 << 20);
     conf.setLong("dfs.namenode.fs-limits.min-block-size", 1024);
+    conf.setInt("dfs.ls.limit", 100); // names in a page
     // Whoever asks without a name is nobody in particular; "root" and the process's own user are superusers.
     conf.setBoolean("dfs.permissions.enabled", true);
     // Nothing here is to survive a crash of the machine.
