@@ -10,6 +10,7 @@ fsspec cannot make a request conditional, so the pin is the file system's `info`
 
 from __future__ import annotations
 
+import datetime
 import errno
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,7 +36,16 @@ from orcstream.io.byte_source import (
 from orcstream.io.clients import Client, Lease, lease_client
 from orcstream.io.threads import run_in_thread
 
-__all__ = ["FilesystemSource", "open_chain", "open_filesystem", "translate_error"]
+__all__ = [
+    "FilesystemSource",
+    "SyncFilesystem",
+    "lease_filesystem",
+    "modified_of",
+    "open_chain",
+    "open_filesystem",
+    "translate_error",
+    "version_of",
+]
 
 T = TypeVar("T")
 
@@ -45,6 +55,12 @@ VERSION_KEYS = (
     *("mtime", "modified", "LastModified", "last_modified", "modificationTime", "modification_time"),
     *("updated", "created"),
 )
+# Where they say when a file was made or changed, as a time or as seconds or milliseconds.
+TIME_KEYS = (
+    *("mtime", "modified", "last_modified", "LastModified", "modificationTime", "modification_time"),
+    "created",
+)
+MILLISECONDS_FROM = 10**11
 TRANSIENT_ERRNO = frozenset(
     {
         *(errno.EAGAIN, errno.EBUSY, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET),
@@ -148,8 +164,7 @@ class FilesystemSource(StatusSource):
             raise SourceError("this is a directory", url=self.url)
         if not isinstance(size, int) or size < 0:
             raise Unsupported("the store does not say how long the file is", reason="no_length", url=self.url)
-        versions = [f"{key}={info[key]}" for key in VERSION_KEYS if info.get(key) is not None]
-        return size, " ".join([f"size={size}", *versions])
+        return size, f"size={size} {version_of(info)}".rstrip()
 
     async def _guard(self, call: Awaitable[T]) -> T:
         try:
@@ -162,15 +177,63 @@ class FilesystemSource(StatusSource):
         return ShortRead(text, url=self.url, file_offset=range.start)
 
 
+class SyncFilesystem:
+    """A file system that is called on threads, whatever its kind; it holds nothing that must be closed."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self.filesystem = filesystem
+
+    async def aclose(self) -> None:
+        """They close what they hold when they are collected."""
+
+
+async def lease_filesystem(
+    protocol: str, url: str, options: Mapping[str, Any], shown: str
+) -> tuple[Lease[SyncFilesystem], str]:
+    """A share of the file system that fsspec finds by `protocol`, and its path for the URL."""
+    cls = await _class_of(protocol, shown)
+    arguments = {**cls._get_kwargs_from_urls(url), **options}
+
+    async def make() -> SyncFilesystem:
+        try:
+            made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
+        except Exception as error:
+            raise translate_error(error, shown) from error
+        return SyncFilesystem(made)
+
+    lease = await lease_client(f"{protocol}, on threads", arguments, make)
+    return lease, cls._strip_protocol(url)
+
+
+def version_of(info: Mapping[str, Any]) -> str:
+    """What a file system says of a file that changes with it; empty where it says nothing."""
+    return " ".join(f"{key}={info[key]}" for key in VERSION_KEYS if info.get(key) is not None)
+
+
+def modified_of(info: Mapping[str, Any]) -> float | None:
+    """When the file was made or changed, in seconds from 1970; None where the file system does not say."""
+    for key in TIME_KEYS:
+        value = info.get(key)
+        if isinstance(value, datetime.datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return value / 1000 if value > MILLISECONDS_FROM else float(value)
+    return None
+
+
+async def _class_of(protocol: str, shown: str) -> Any:
+    try:
+        # On a thread: this imports the file system's package.
+        return await run_in_thread(lambda: fsspec.get_filesystem_class(protocol))
+    except (ValueError, ImportError) as error:
+        raise UsageError(f"no file system for {protocol}: {error}", url=shown) from error
+
+
 async def open_filesystem(
     protocol: str, url: str, options: Mapping[str, Any], cost: CostModel, shown: str
 ) -> FilesystemSource:
     """The file of a file system that fsspec finds by `protocol`."""
-    try:
-        # On a thread: this imports the file system's package.
-        cls = await run_in_thread(lambda: fsspec.get_filesystem_class(protocol))
-    except (ValueError, ImportError) as error:
-        raise UsageError(f"no file system for {protocol}: {error}", url=shown) from error
+    cls = await _class_of(protocol, shown)
     arguments = {**cls._get_kwargs_from_urls(url), **options}
 
     async def make() -> _Calls:

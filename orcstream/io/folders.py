@@ -1,16 +1,61 @@
-"""Folders of files that are about to be written, where a store has folders that must be there.
+"""Folders: what is in them, removing it, and making them where a store has folders that must be there.
 
-Knows local paths; all other stores make them with the file.
+Knows which protocol goes where. Must not know how any of them lists, or what the files are.
+
+A listing is no snapshot: files that come or go meanwhile may be in it or not.
+
+Errors: `FileNotFoundError` where there is neither folder nor file, `PermissionError`, `Unsupported` (reason
+``no_listing``) for web servers and chains of file systems, `SourceError` for the rest.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import anyio
+
+from orcstream.errors import Unsupported
+from orcstream.io.folder import Folder, ListedFile
+from orcstream.io.folder_local import LocalFolder
 from orcstream.io.sink_local import in_thread
+from orcstream.io.source import WEBHDFS_PROTOCOLS, kind_of
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
 
-__all__ = ["make_folder_of"]
+__all__ = ["ListedFile", "list_files", "make_folder_of", "remove_files"]
+
+
+async def list_files(
+    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> list[ListedFile]:
+    """All files below a folder, at any depth, in the order of their paths; of a file, itself.
+
+    A folder that is there and empty has no files. S3 knows no such folder: there that is `FileNotFoundError`.
+    """
+    text = os.fspath(url)
+    folder = await _open_folder(text, dict(storage_options or {}))
+    try:
+        return sorted(await folder.list_files(), key=lambda file: file.path)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await folder.aclose()
+
+
+async def remove_files(
+    url: str | os.PathLike[str],
+    paths: Iterable[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Remove files below a folder, by their paths in it; those that are gone already are no failure."""
+    folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
+    try:
+        await folder.remove_files(list(paths))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await folder.aclose()
 
 
 async def make_folder_of(url: str) -> None:
@@ -18,3 +63,23 @@ async def make_folder_of(url: str) -> None:
     if protocol_of(url) in ("file", "local"):
         folder = Path(local_path(url)).parent
         await in_thread(lambda: folder.mkdir(parents=True, exist_ok=True), strip_credentials(url))
+
+
+async def _open_folder(url: str, options: Mapping[str, Any]) -> Folder:
+    shown = strip_credentials(url)
+    kind = kind_of(url)
+    if kind in ("http", "https", "chain"):
+        raise Unsupported("there is no listing what is in a folder there", reason="no_listing", url=shown)
+    if kind in ("file", "local"):
+        return LocalFolder(url, shown)
+    if kind in ("s3", "s3a"):
+        from orcstream.io.folder_s3 import open_s3_folder
+
+        return await open_s3_folder(url, options, shown)
+    if kind in WEBHDFS_PROTOCOLS and not options.get("kerberos"):
+        from orcstream.io.folder_webhdfs import open_webhdfs_folder
+
+        return await open_webhdfs_folder(url, options, shown)
+    from orcstream.io.folder_filesystem import open_filesystem_folder
+
+    return await open_filesystem_folder(kind, url, options, shown)

@@ -42,7 +42,7 @@ from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient
 from orcstream.io.presign import SignedPattern, pattern_of
 from orcstream.io.tls import tls_of
 
-__all__ = ["NO_CREDENTIALS", "S3Client", "S3Source", "lease_s3", "open_s3", "options_refused"]
+__all__ = ["NO_CREDENTIALS", "S3Client", "S3Place", "S3Source", "find_place", "lease_s3", "open_s3"]
 
 NO_CREDENTIALS = "no credentials were found: give storage_options key and secret, profile, or anon=True"
 
@@ -138,17 +138,38 @@ def _leave_bodies_to_tls(meta: Any) -> None:
         meta.config.s3 = {"payload_signing_enabled": False, **(meta.config.s3 or {})}
 
 
-async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> S3Source:
+@dataclass(frozen=True, slots=True)
+class S3Place:
+    """What a URL names, with a share of the client for it; `version` is None where the URL has none."""
+
+    lease: Lease[S3Client]
+    bucket: str
+    key: str
+    version: str | None
+
+
+async def find_place(
+    url: str, options: Mapping[str, Any], shown: str, *, is_meant: Callable[[S3Place], bool], form: str
+) -> S3Place:
+    """The place, if it is of the form that is meant; `UsageError` else, and for options that are refused."""
     merged = {**S3FileSystem._get_kwargs_from_urls(url), **options}
     try:
         lease = await lease_s3(merged)
     except (BotoCoreError, TypeError, ValueError, KeyError) as error:
-        raise options_refused(error, shown) from error
-    bucket, key, version = lease.client.filesystem.split_path(url)
-    if not bucket or not key:
+        raise _options_refused(error, shown) from error
+    place = S3Place(lease, *lease.client.filesystem.split_path(url))
+    if not is_meant(place):
         await lease.aclose()
-        raise UsageError("an S3 URL is s3://bucket/key", url=shown)
-    return S3Source(bucket, key, version, lease, cost, shown)
+        raise UsageError(form, url=shown)
+    return place
+
+
+async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> S3Source:
+    form = "an S3 URL is s3://bucket/key"
+    place = await find_place(
+        url, options, shown, is_meant=lambda one: bool(one.bucket and one.key), form=form
+    )
+    return S3Source(place.bucket, place.key, place.version, place.lease, cost, shown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -353,7 +374,7 @@ class S3Source(PinnedSource):
         return ShortRead(text, url=self.url, file_offset=wanted.start)
 
 
-def options_refused(error: Exception, url: str) -> UsageError:
+def _options_refused(error: Exception, url: str) -> UsageError:
     """What s3fs or botocore make of storage options that they do not know, or that cannot be."""
     text = str(error)
     if isinstance(error, TypeError):  # s3fs hands what it does not know on, and its makers' names say nothing

@@ -11,7 +11,6 @@ Calls that hang cannot be stopped; a cancellation leaves them to finish by thems
 from __future__ import annotations
 
 import contextlib
-import datetime
 import posixpath
 import threading
 import time
@@ -21,7 +20,6 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-import fsspec
 
 from orcstream.errors import (
     CommitFailed,
@@ -40,10 +38,10 @@ from orcstream.io.byte_sink import (
     is_temporary_of,
     temporary_name,
 )
-from orcstream.io.clients import Lease, lease_client
-from orcstream.io.filesystem import translate_error
+from orcstream.io.clients import Lease
+from orcstream.io.filesystem import SyncFilesystem, lease_filesystem, modified_of, translate_error
 from orcstream.io.part_sink import policy_of
-from orcstream.io.threads import own_limiter, run_in_thread
+from orcstream.io.threads import own_limiter
 
 __all__ = ["ATOMIC_RENAMES", "FilesystemStore", "StoredFile", "open_filesystem_store"]
 
@@ -74,9 +72,6 @@ ATOMIC_RENAMES: dict[str, Rename] = {
     "fsspec.implementations.webhdfs.WebHDFS": _rename_webhdfs,
     "fsspec.implementations.sftp.SFTPFileSystem": _rename_sftp,
 }
-# Where file systems say when a file was made or changed, as a time or as seconds or milliseconds.
-TIME_KEYS = ("mtime", "modified", "last_modified", "LastModified", "modificationTime", "modification_time")
-MILLISECONDS_FROM = 10**11
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +86,6 @@ class StoredFile:
         return self.temporary
 
 
-class _Client:
-    """A file system; synchronous ones hold nothing that must be closed."""
-
-    def __init__(self, filesystem: Any) -> None:
-        self.filesystem = filesystem
-
-    async def aclose(self) -> None:
-        """They close what they hold when they are collected."""
-
-
 class FilesystemStore:
     """One path of a file system."""
 
@@ -108,7 +93,7 @@ class FilesystemStore:
     smallest_part_bytes = 1
     upload_cap = 1  # a file is written from its first byte to its last
 
-    def __init__(self, lease: Lease[_Client], path: str, url: str) -> None:
+    def __init__(self, lease: Lease[SyncFilesystem], path: str, url: str) -> None:
         self._filesystem = lease.client.filesystem
         self._lease = lease
         self._path = path
@@ -285,22 +270,8 @@ class _Upload:
 async def open_filesystem_store(
     protocol: str, url: str, options: Mapping[str, Any], shown: str
 ) -> FilesystemStore:
-    """The file system that fsspec finds by `protocol`, called on threads whatever its kind."""
-    try:
-        # On a thread: this imports the file system's package.
-        cls = await run_in_thread(lambda: fsspec.get_filesystem_class(protocol))
-    except (ValueError, ImportError) as error:
-        raise UsageError(f"no file system for {protocol}: {error}", url=shown) from error
-    arguments = {**cls._get_kwargs_from_urls(url), **options}
-
-    async def make() -> _Client:
-        def work() -> Any:
-            return cls(skip_instance_cache=True, **arguments)
-
-        return _Client(await _in_thread(work, shown))
-
-    lease = await lease_client(f"{protocol}, written", arguments, make)
-    return FilesystemStore(lease, cls._strip_protocol(url), shown)
+    lease, path = await lease_filesystem(protocol, url, options, shown)
+    return FilesystemStore(lease, path, shown)
 
 
 def _state_of(prepared: Prepared) -> StoredFile:
@@ -339,13 +310,8 @@ def _remove(filesystem: Any, path: str) -> None:
 
 
 def _age_s(info: Mapping[str, Any]) -> float | None:
-    for key in TIME_KEYS:
-        value = info.get(key)
-        if isinstance(value, datetime.datetime):
-            return time.time() - value.timestamp()
-        if isinstance(value, int | float):
-            return time.time() - (value / 1000 if value > MILLISECONDS_FROM else value)
-    return None
+    modified_s = modified_of(info)
+    return None if modified_s is None else time.time() - modified_s
 
 
 async def _in_thread(work: Callable[[], T], url: str) -> T:

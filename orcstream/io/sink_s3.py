@@ -27,8 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-from s3fs import S3FileSystem
+from botocore.exceptions import ClientError, NoCredentialsError
 
 from orcstream.byterange import ByteRange
 from orcstream.errors import (
@@ -46,7 +45,7 @@ from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.s3 import NO_CREDENTIALS, S3Client, lease_s3, options_refused
+from orcstream.io.s3 import NO_CREDENTIALS, S3Client, find_place
 from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -522,16 +521,11 @@ class _Commit:
 
 async def open_s3_store(url: str, options: Mapping[str, Any], shown: str) -> S3Store:
     """The key of a bucket; empty for a clean-up of all of it."""
-    merged = {**S3FileSystem._get_kwargs_from_urls(url), **options}
-    try:
-        lease = await lease_s3(merged)
-    except (BotoCoreError, TypeError, ValueError, KeyError) as error:
-        raise options_refused(error, shown) from error
-    bucket, key, version = lease.client.filesystem.split_path(url)
-    if not bucket or version:
-        await lease.aclose()
-        raise UsageError("an S3 URL to write to is s3://bucket/key, without a version", url=shown)
-    return S3Store(bucket, key, lease, shown)
+    form = "an S3 URL to write to is s3://bucket/key, without a version"
+    place = await find_place(
+        url, options, shown, is_meant=lambda one: bool(one.bucket) and not one.version, form=form
+    )
+    return S3Store(place.bucket, place.key, place.lease, shown)
 
 
 def _state_of(prepared: Prepared) -> S3Upload:

@@ -132,6 +132,7 @@ PART_OF = {
     "cli_input": "cli",
     "cli_keys": "cli",
     "cli_progress": "cli",
+    "cli_verify": "cli",
     "cli_rows": "cli",
     "cli_text": "cli",
     "cli_values": "cli",

@@ -1,0 +1,55 @@
+"""What a folder of a store is: the contract that every store's listing is brought to.
+
+Knows names of files and when a call is repeated. Must not know any store, nor what the files are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from orcstream.io.options import IoOptions
+from orcstream.io.retry import RetryPolicy
+
+__all__ = ["Folder", "ListedFile", "below", "retried"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file in a folder.
+
+    `url` is what `open` takes; `path` is relative to the folder, with ``/`` between its parts. `version`
+    tells the file from others of its name and length, as far as the store can; it is empty where it cannot.
+    `modified_s` counts seconds from 1970, and is None where the store does not say.
+    """
+
+    url: str
+    path: str
+    length: int
+    version: str
+    modified_s: float | None
+
+
+class Folder(Protocol):
+    """One URL of a store, as a folder."""
+
+    async def list_files(self) -> list[ListedFile]:
+        """All files at any depth, in any order; where the URL names a file, itself."""
+
+    async def remove_files(self, paths: Sequence[str]) -> None:
+        """Those that are gone already are no failure."""
+
+    async def aclose(self) -> None: ...
+
+
+def below(url: str, path: str) -> str:
+    """The URL of a file in a folder; paths stand in URLs as they are."""
+    return f"{url.rstrip('/')}/{path}"
+
+
+async def retried(call: Callable[[], Awaitable[T]], url: str) -> T:
+    """One request, made again while another attempt may help."""
+    return await RetryPolicy.of(IoOptions()).run(call, url=url)

@@ -1,0 +1,55 @@
+"""Folders of this machine. Knows the disk; links to folders are not followed, links to files are."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from orcstream.io.folder import ListedFile, below
+from orcstream.io.sink_local import in_thread
+from orcstream.io.urls import local_path
+
+__all__ = ["LocalFolder"]
+
+
+class LocalFolder:
+    """See `Folder`."""
+
+    def __init__(self, url: str, shown: str) -> None:
+        self._url = url
+        self._path = Path(local_path(url))
+        self._shown = shown
+
+    async def list_files(self) -> list[ListedFile]:
+        return await in_thread(lambda: list(self._walk()), self._shown)
+
+    async def remove_files(self, paths: Sequence[str]) -> None:
+        def work() -> None:
+            for path in paths:
+                (self._path / path).unlink(missing_ok=True)
+
+        await in_thread(work, self._shown)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def _walk(self) -> Iterator[ListedFile]:
+        status = self._path.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            yield _of_status(self._url, self._path.name, status)
+            return
+        for folder, _, names in os.walk(self._path):
+            for name in names:
+                file = Path(folder) / name
+                path = file.relative_to(self._path).as_posix()
+                try:
+                    yield _of_status(below(self._url, path), path, file.stat())
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+
+
+def _of_status(url: str, path: str, status: os.stat_result) -> ListedFile:
+    version = f"{status.st_ino}-{status.st_mtime_ns}"
+    return ListedFile(url, path, status.st_size, version, status.st_mtime)

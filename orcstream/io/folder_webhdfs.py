@@ -1,0 +1,65 @@
+"""Folders of HDFS, through WebHDFS: a request or more for each. Knows the calls of `WebHdfs`."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from orcstream.io.clients import Lease
+from orcstream.io.folder import ListedFile, below, retried
+from orcstream.io.urls import strip_credentials
+from orcstream.io.webhdfs import FileStatus, HdfsConnection, WebHdfs, lease_webhdfs, place_of
+
+__all__ = ["WebHdfsFolder", "open_webhdfs_folder"]
+
+
+class WebHdfsFolder:
+    """See `Folder`."""
+
+    def __init__(self, lease: Lease[HdfsConnection], path: str, url: str) -> None:
+        self._lease = lease
+        self._hdfs = WebHdfs(lease.client, strip_credentials(url))
+        self._shown = strip_credentials(url)
+        self._path = path
+        self._url = url
+
+    async def list_files(self) -> list[ListedFile]:
+        status = await retried(lambda: self._hdfs.status(self._path), self._shown)
+        if not status.is_folder:
+            return [self._of(status, self._url, posixpath.basename(self._path))]
+        found, folders = [], [""]
+        while folders:
+            folder = folders.pop()
+            for one in await self._list_folder(folder):
+                path = posixpath.join(folder, one.name)
+                if one.is_folder:
+                    folders.append(path)
+                else:
+                    found.append(self._of(one, below(self._url, path), path))
+        return found
+
+    async def remove_files(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            await retried(partial(self._hdfs.delete, posixpath.join(self._path, path)), self._shown)
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+    async def _list_folder(self, folder: str) -> list[FileStatus]:
+        whole = posixpath.join(self._path, folder)
+        try:
+            return await retried(lambda: self._hdfs.list_folder(whole), self._shown)
+        except FileNotFoundError:
+            return []  # removed meanwhile
+
+    @staticmethod
+    def _of(status: FileStatus, url: str, path: str) -> ListedFile:
+        version = f"{status.file_id}-{status.modified_ms}"
+        return ListedFile(url, path, status.length, version, status.modified_ms / 1000)
+
+
+async def open_webhdfs_folder(url: str, options: Mapping[str, Any], shown: str) -> WebHdfsFolder:
+    place = place_of(url, shown)
+    return WebHdfsFolder(await lease_webhdfs({**place.options, **options}, shown), place.path, url)
