@@ -27,7 +27,7 @@ LAYERS = (
     ("reader", "writer"),
     ("blocking",),
     ("orcstream",),
-    ("cli",),
+    ("cli", "testing"),
     ("__main__",),
 )
 
@@ -117,6 +117,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "blocking",
     },
     "cli": {"schema", "io", "orcstream"},
+    "testing": {"errors", "byterange", "io"},
     "__main__": {"cli"},
 }
 
