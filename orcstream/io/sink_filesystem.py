@@ -61,10 +61,6 @@ def _rename_webhdfs(filesystem: Any, source: str, target: str, overwrite: bool) 
     )
 
 
-def _rename_hdfs(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
-    filesystem.mv(source, target, overwrite=overwrite)
-
-
 def _rename_sftp(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
     # OpenSSH: the second, of the protocol itself, fails where there is a target.
     (filesystem.ftp.posix_rename if overwrite else filesystem.ftp.rename)(source, target)
@@ -74,7 +70,6 @@ def _rename_sftp(filesystem: Any, source: str, target: str, overwrite: bool) -> 
 # among them: there HDFS cannot be told whether a file may be replaced.
 ATOMIC_RENAMES: dict[str, Rename] = {
     "fsspec.implementations.webhdfs.WebHDFS": _rename_webhdfs,
-    "hdfs_native.fsspec.HdfsFileSystem": _rename_hdfs,
     "fsspec.implementations.sftp.SFTPFileSystem": _rename_sftp,
 }
 

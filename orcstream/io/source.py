@@ -15,14 +15,12 @@ from orcstream.byterange import BytesLike, CostModel
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.options import IoOptions
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
 __all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source", "strip_credentials"]
 
 # As CostModel.hdfs.
 HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "swebhdfs", "viewfs"})
-# Kerberos is left to fsspec's client, which blocks threads.
-WEBHDFS_PROTOCOLS = frozenset({"webhdfs", "swebhdfs"})
 
 
 async def open_source(
@@ -71,10 +69,10 @@ async def open_source(
         from orcstream.io.s3 import open_s3
 
         return await open_s3(text, options, cost, shown, tuned.stall_timeout_s)
-    if kind in WEBHDFS_PROTOCOLS and not options.get("kerberos"):
-        from orcstream.io.webhdfs_source import open_webhdfs
+    if is_our_hdfs(kind, options):
+        from orcstream.io.hdfs_source import open_hdfs_source
 
-        return await open_webhdfs(text, options, cost, shown, tuned.stall_timeout_s)
+        return await open_hdfs_source(text, options, cost, shown, tuned.stall_timeout_s)
     from orcstream.io.filesystem import open_filesystem
 
     return await open_filesystem(kind, text, options, cost, shown)

@@ -21,6 +21,7 @@ from orcstream import col
 from orcstream.errors import Unsupported
 from orcstream.io.clients import leased_clients
 from orcstream.io.sink_filesystem import ATOMIC_RENAMES
+from tests.support.hdfs import USER
 from tests.support.sink_stores import SINK_STORES, SinkStore, make_store, rename_at_once
 from tests.support.source_stores import SOURCE_STORES, make_source_store, range_server
 
@@ -40,7 +41,7 @@ TABLE = pa.table(
 # The tail is not all of the file, and a gap of a few hundred bytes is not worth reading: pruning shows.
 TUNED = {"tail_bytes": 4096, "latency_s": 0.001, "bandwidth": 1e6, "retries": 1}
 # Where bytes can be appended by the writer's own clients.
-GROWING = {"local", "file_url", "memory", "hdfs"}
+GROWING = {"local", "file_url", "memory", "hdfs", "hdfs_native"}
 # Sends the whole file, whatever is asked for.
 WHOLE = {"http_whole"}
 
@@ -61,8 +62,9 @@ class Place:
 
 
 @pytest.fixture(autouse=True)
-def renaming(monkeypatch: pytest.MonkeyPatch) -> None:
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ATOMIC_RENAMES, "tests.support.sink_stores.RenamingFileSystem", rename_at_once)
+    monkeypatch.setenv("HADOOP_USER_NAME", USER)
 
 
 @pytest.fixture

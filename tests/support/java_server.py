@@ -31,15 +31,19 @@ def missing_jars(name: str) -> str | None:
 
 
 def start_java_server(
-    name: str, program: Path, *, options: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
-) -> int:
-    """The port of a server that was started now; `program` is given a folder, which it removes at its end."""
+    name: str,
+    program: Path,
+    *arguments: str,
+    options: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+) -> list[int]:
+    """The ports of a server that was started now; `program` is given a folder, and removes it at its end."""
     problem = missing_jars(name)
     if problem is not None:
         not_here(problem)
     folder = tempfile.mkdtemp(prefix=f"orcstream-{name}")
     process = subprocess.Popen(
-        [*JAVA, *options, "-cp", f"{CACHE / name}/*", str(program), folder],
+        [*JAVA, *options, "-cp", f"{CACHE / name}/*", str(program), folder, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -66,4 +70,4 @@ def start_java_server(
     line = stdout.readline()
     timer.cancel()
     assert line.startswith("ready "), f"{name} did not start: {line!r}, status {process.poll()}"
-    return int(line.split()[1])
+    return [int(port) for port in line.split()[1:]]

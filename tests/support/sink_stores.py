@@ -272,7 +272,8 @@ def s3_store(server: MotoServer, folder: str, endpoint: str | None = None) -> Si
     )
 
 
-def hdfs_store(name: str) -> SinkStore:
+def hdfs_store(kind: str, name: str) -> SinkStore:
+    is_native = kind == "hdfs_native"
     server, names = start_hdfs(), set()
     # Letters that mean something in URLs, queries and forms, and none of it in a path.
     folder = f"/sinks/{name}/a b%20c;ü+&=?#"
@@ -280,7 +281,8 @@ def hdfs_store(name: str) -> SinkStore:
 
     def url_of(name: str) -> str:
         names.add(name)
-        return server.url(f"{folder}/{name}")
+        path = f"{folder}/{name}"
+        return server.native_url(path) if is_native else server.url(path)
 
     def put(name: str, data: bytes) -> None:
         names.add(name)
@@ -296,7 +298,13 @@ def hdfs_store(name: str) -> SinkStore:
         return [name for name in server.names(folder) if name not in names]
 
     return SinkStore(
-        url_of, put, seen, left, options=server.options, part_bytes=70_000, stranger={"user": "stranger"}
+        url_of,
+        put,
+        seen,
+        left,
+        options=None if is_native else server.options,
+        part_bytes=70_000,
+        stranger=None if is_native else {"user": "stranger"},
     )
 
 
@@ -311,7 +319,9 @@ SINK_STORES: dict[str, Callable[[Path], SinkStore]] = {
     "memory": lambda _: memory_store(),
     "copytest": lambda _: filesystem_store("copytest"),
     "renametest": lambda _: filesystem_store("renametest"),
-    "hdfs": lambda folder: hdfs_store(folder.name),
+    "hdfs": lambda folder: hdfs_store("hdfs", folder.name),
+    # Its user is the environment's, HADOOP_USER_NAME.
+    "hdfs_native": lambda folder: hdfs_store("hdfs_native", folder.name),
     **{kind: functools.partial(_s3, kind) for kind in S3_KINDS},
 }
 

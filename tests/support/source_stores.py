@@ -18,7 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.testing import SourceStore
 from tests.support.filesystems import FILES
-from tests.support.hdfs import HdfsServer, start_hdfs
+from tests.support.hdfs import USER, HdfsServer, start_hdfs
 from tests.support.nginx import AWKWARD, Nginx, start_nginx
 from tests.support.s3_proxy import S3_KINDS, start_s3
 from tests.support.servers import MotoServer, RangeServer, range_server
@@ -201,6 +201,29 @@ class HdfsFiles(SourceStore):
         return True
 
 
+class NativeHdfsFiles(HdfsFiles):
+    """Over hdfs-native, whose user is the environment's."""
+
+    def __init__(self, server: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(server, folder)
+        self.storage_options = None
+        self._monkeypatch = monkeypatch
+        monkeypatch.setenv("HADOOP_USER_NAME", USER)
+
+    def url_of(self, name: str) -> str:
+        return self._server.native_url(f"{self._folder}/{name}")
+
+    async def forbid(self, name: str) -> bool:
+        await super().forbid(name)
+        self.storage_options = None
+        self._monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
+        return True
+
+
+def _native(request: pytest.FixtureRequest, folder: Path) -> SourceStore:
+    return NativeHdfsFiles(start_hdfs(), folder.name, request.getfixturevalue("monkeypatch"))
+
+
 def _local(prefix: str, _: pytest.FixtureRequest, folder: Path) -> SourceStore:
     return LocalFiles(folder, prefix)
 
@@ -233,6 +256,7 @@ SOURCE_STORES: dict[str, Maker] = {
     "thread_filesystem": functools.partial(_fake, "threadtest://"),
     "chain": functools.partial(_fake, "simplecache::threadtest://"),
     "hdfs": lambda _, folder: HdfsFiles(start_hdfs(), folder.name),
+    "hdfs_native": _native,
 }
 
 
