@@ -119,9 +119,9 @@ def _hdfs(folder: str) -> Iterator[Place]:
             parts = urllib.parse.urlsplit(proxy.lead_here(location))
             return parts._replace(netloc=f"127.0.0.1:{data.port}").geturl()
 
-        store = hdfs_store(folder)
+        store = hdfs_store("hdfs", folder)
         direct = store.url_of
-        store.url_of = lambda name: direct(name).replace(server.address, HdfsServer(names.port).address, 1)
+        store.url_of = lambda name: direct(name).replace(server.address, HdfsServer(names.port, 0).address, 1)
         store.options = {**server.options, "data_proxy": lead_here}
         yield _placed("hdfs", store, {"name": names, "data": data})
 
