@@ -232,8 +232,24 @@ async def test_a_slow_line_is_waited_for(kind: str, tmp_path: Path) -> None:
             ) as file:
                 assert (await rows_of(file)).equals(TABLE)
             if kind != "http":
-                await write(place, "b.orc", options)
+                # What the kernel holds counts as sent to S3, and an answer is waited for no longer than this.
+                await write(place, "b.orc", {**options, "timeout_s": 6 if kind == "s3" else 0.5})
                 assert whole(place.seen("b.orc")).equals(TABLE)
+
+
+async def test_a_part_that_moves_is_waited_for(tmp_path: Path) -> None:
+    with place_of("s3", tmp_path.name) as place:
+        part = os.urandom(24 << 20)  # more than the buffers between here and there hold
+        place.link.spoil("bandwidth", "upstream", rate=3000)
+        sink = await open_sink(
+            place.url_of("a"),
+            storage_options=place.options,
+            sink_options={"part_bytes": len(part), "timeout_s": 5, "retries": 0},
+        )
+        await sink.write(part)
+        await commit(await sink.prepare(), storage_options=place.options)
+        await sink.aclose()
+        assert place.seen("a") == part
 
 
 async def test_a_part_that_stalls_is_sent_again(tmp_path: Path) -> None:
