@@ -3,20 +3,29 @@
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
 # Tests wait for servers as often as they compute; those of one file share what they start.
 WORKERS ?= 2
 
 VENV := .venv
 PY := $(VENV)/bin/python
-# Targets of `go install`, at the versions the benchmark was written against.
+# Targets of `go install`, at the versions the tests and the benchmark were written against.
 VERSITYGW := .cache/bin/versitygw
 VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
+# A proxy that delays, cuts and drops what goes through it.
+TOXIPROXY := .cache/bin/toxiproxy
+TOXIPROXY_MODULE := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
+NEED_GO := command -v go >/dev/null || { \
+	echo "S3 and the proxy of the tests are built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 # HDFS in one JVM, which the tests write to; its version is in the pom.
 HDFS := .cache/hdfs/.fetched
 HDFS_POM := tests/support/hdfs_server/pom.xml
 # Hadoop's key server, likewise.
 KMS := .cache/kms/.fetched
 KMS_POM := tests/support/kms_server/pom.xml
+# The web server, where the system has none: on PATH, or where Debian has it, which is not on that of users.
+HAS_NGINX := $(shell PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx)
+NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
@@ -26,7 +35,7 @@ MAKEFLAGS += --no-print-directory
 # Where it is set, each program that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test lint some-servers check check-wheel demo proto fuzz servers bench format clean
+.PHONY: help venv test test-all lint some-servers check check-wheel demo proto fuzz soak servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -61,7 +70,7 @@ test: ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
-	@$(MAKE) --jobs=2 --output-sync venv some-servers lint
+	@$(MAKE) --jobs=2 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: venv ## ruff and mypy, without the tests
@@ -69,13 +78,18 @@ lint: venv ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-# What cannot be had is named here; the tests that need it then say that they did not run.
+# What cannot be had is named here, and the tests that need it at their end.
 some-servers:
-	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run; they name themselves." >&2
-	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run; they name themselves." >&2
-	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run; they name themselves." >&2
+	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run." >&2
+	@$(MAKE) $(TOXIPROXY) || echo "Without toxiproxy its tests do not run." >&2
+	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run." >&2
+	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run." >&2
+	@$(if $(NGINX),$(MAKE) $(NGINX),true) || echo "Without nginx its tests do not run." >&2
 
 check: test ## the same as test
+
+test-all: ## everything there is, each part although others fail, and a table at the end (half an hour)
+	@$(PYTHON) scripts/test_all.py
 
 check-wheel: venv ## build sdist, wheel from it, and test the installed wheel from an empty folder
 	$(PY) scripts/check_wheel.py
@@ -90,12 +104,22 @@ proto: venv ## regenerate orcstream/_proto from proto/*.proto
 fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZZ_SECONDS
 	FUZZ_SECONDS=$(FUZZ_SECONDS) bash scripts/fuzz.sh $(PY)
 
-servers: $(VERSITYGW) $(HDFS) $(KMS) ## the S3 server of the benchmark (needs Go), HDFS and its keys (need Maven)
+soak: venv $(VERSITYGW) $(TOXIPROXY) ## readers and writers on a store and a network that fail, for SOAK_SECONDS
+	$(PY) -m tests.soak --seconds $(SOAK_SECONDS)
+
+# An S3 server and a network that fails (need Go), HDFS and its key server (need Maven), a web server (needs Debian, or to
+# be on PATH).
+servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(NGINX) ## the servers of tests and benchmarks, built or fetched into .cache
 
 $(VERSITYGW):
-	@command -v go >/dev/null || { \
-		echo "The benchmark's S3 server is built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
+	@$(NEED_GO)
 	GOBIN=$(CURDIR)/.cache/bin go install $(VERSITYGW_MODULE)
+
+# Its program is called "server".
+$(TOXIPROXY):
+	@$(NEED_GO)
+	GOBIN=$(CURDIR)/.cache/toxiproxy go install $(TOXIPROXY_MODULE)
+	@mkdir -p $(@D) && mv .cache/toxiproxy/server $@ && rmdir .cache/toxiproxy
 
 # All jars at once: those of another version must not stay beside them.
 $(HDFS): $(HDFS_POM)
@@ -107,6 +131,9 @@ $(HDFS) $(KMS):
 	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
+
+.cache/nginx/usr/sbin/nginx:
+	bash scripts/fetch_nginx.sh $(CURDIR)/.cache/nginx
 
 bench: venv $(VERSITYGW) ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
 	$(PY) -m bench.read $(ARGS)

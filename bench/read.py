@@ -49,6 +49,12 @@ def _tails(*, quick: bool) -> list[Figure]:
     return tails.measure(quick=quick)
 
 
+def _stores(*, quick: bool) -> list[Figure]:
+    from bench import stores
+
+    return stores.measure(quick=quick)
+
+
 def _import(*, quick: bool) -> list[Figure]:
     from bench import small
 
@@ -97,6 +103,7 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "memory": _memory,
     "opens": _opens,
     "tails": _tails,
+    "stores": _stores,
     "import": _import,
     "select": _select,
     "simulate": _simulate,

@@ -1,8 +1,8 @@
 """What every test stands on: the event loop's backend, the corpus, the judges, hypothesis' profiles.
 
-ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped and say so;
-where it is set and wrong, they fail. ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from
-random seeds.
+ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped; where it is set
+and wrong, they fail. A run ends with what did not run and why; ORCSTREAM_REQUIRE_SERVERS=1 makes that fail.
+ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from random seeds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from tests.support import corpus, java_orc
+from tests.support.needs import not_here, not_run_lines
 
 # Failures are not shrunk by default: a run must end in time, and the seed is in the report. "long" shrinks.
 _PHASES = tuple(phase for phase in hypothesis.Phase if phase.name not in ("shrink", "explain"))
@@ -56,6 +57,14 @@ def pytest_sessionfinish() -> None:
     gc.unfreeze()  # pytest's own last collection tells what nobody closed
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Whatever did not run is named, with the reason."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    lines = not_run_lines((one.nodeid, one.longrepr[2].removeprefix("Skipped: ")) for one in skipped)
+    for line in lines:
+        terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def small_heap() -> None:
     """What is there before a module's tests is left alone by the collector until the session ends.
@@ -76,7 +85,7 @@ def anyio_backend() -> str:
 def corpus_folder() -> Path:
     folder = corpus.root()
     if folder is None:
-        pytest.skip(f"{corpus.VARIABLE} is not set")
+        not_here(f"{corpus.VARIABLE} is not set: it names a folder of foreign files")
     return folder
 
 
@@ -84,6 +93,6 @@ def corpus_folder() -> Path:
 def java() -> None:
     """The Java judge can be used, or somebody said that it need not."""
     if os.environ.get("ORCSTREAM_WITHOUT_JAVA") == "1":
-        pytest.skip("ORCSTREAM_WITHOUT_JAVA=1")
+        not_here("ORCSTREAM_WITHOUT_JAVA=1")
     problem = java_orc.missing()
     assert problem is None, problem

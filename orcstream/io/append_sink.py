@@ -1,6 +1,6 @@
 """Files that grow where everybody sees them, and say how far they may be read.
 
-Knows local paths; `io.append_memory` knows fsspec's ``memory://`` and `io.append_webhdfs` HDFS. Must not know
+Knows local paths; `io.append_memory` knows fsspec's ``memory://`` and `io.append_hdfs` HDFS. Must not know
 what the bytes mean.
 
 Beside the file lies ``NAME_flush_length``, as Hive's streaming ingest keeps it: lengths of the file, 8 bytes
@@ -26,7 +26,7 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
 __all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
 
@@ -242,7 +242,7 @@ async def open_append_sink(
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> AppendSink:
-    """A new file that grows in place: at a path, on HDFS (``webhdfs://``) or in ``memory://``.
+    """A new file that grows in place: at a path, on HDFS or in ``memory://``.
 
     `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
     the reason ``no_append`` for every other store.
@@ -258,13 +258,13 @@ async def open_append_sink(
         from orcstream.io.append_memory import InMemoryFile
 
         file = InMemoryFile(text, FLUSH_LENGTH, shown)
-    elif kind in ("webhdfs", "swebhdfs") and not options.get("kerberos"):
-        from orcstream.io.append_webhdfs import open_webhdfs_file
+    elif is_our_hdfs(kind, options):
+        from orcstream.io.append_hdfs import open_hdfs_file
 
-        file = await open_webhdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
+        file = await open_hdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
     else:
         raise Unsupported(
-            f"{kind} has no files that grow where they are read: local paths, webhdfs:// and memory:// have",
+            f"{kind} has no files that grow where they are read: local paths, HDFS and memory:// have",
             reason="no_append",
             url=shown,
         )

@@ -52,7 +52,9 @@ class SinkOptions:
 
     One part is always admitted, whatever `in_flight_bytes` is. S3 takes no part below 5 MiB but the last, and
     no more than 10,000: parts grow once 1,500 of them were written. A failed request is sent again up to
-    `retries` times; each attempt may take `timeout_s` seconds, and an abort `abort_timeout_s` in all.
+    `retries` times; each attempt may take `timeout_s` seconds, plus one for each 64 KiB of its part, and an
+    abort `abort_timeout_s` in all. S3 is given up earlier when it takes no byte of a part for
+    `stall_timeout_s` seconds.
     `allow_non_atomic` also writes to stores that cannot make a file appear at once.
     """
 
@@ -61,6 +63,7 @@ class SinkOptions:
     in_flight_bytes: int = 64 << 20
     retries: int = 5
     timeout_s: float = 60.0
+    stall_timeout_s: float = 20.0
     abort_timeout_s: float = 30.0
     allow_non_atomic: bool = False
 
@@ -71,7 +74,7 @@ class SinkOptions:
                 raise UsageError(
                     f"sink_options: {name} must be an integer of at least {least}, not {value!r}"
                 )
-        for name in ("timeout_s", "abort_timeout_s"):
+        for name in ("timeout_s", "stall_timeout_s", "abort_timeout_s"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
                 raise UsageError(f"sink_options: {name} must be above 0, not {value!r}")

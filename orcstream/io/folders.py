@@ -21,8 +21,8 @@ from orcstream.errors import Unsupported
 from orcstream.io.folder import Folder, ListedFile
 from orcstream.io.folder_local import LocalFolder
 from orcstream.io.sink_local import in_thread
-from orcstream.io.source import WEBHDFS_PROTOCOLS, kind_of
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.source import kind_of
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
 __all__ = ["ListedFile", "list_files", "make_folder_of", "remove_files"]
 
@@ -76,10 +76,10 @@ async def _open_folder(url: str, options: Mapping[str, Any]) -> Folder:
         from orcstream.io.folder_s3 import open_s3_folder
 
         return await open_s3_folder(url, options, shown)
-    if kind in WEBHDFS_PROTOCOLS and not options.get("kerberos"):
-        from orcstream.io.folder_webhdfs import open_webhdfs_folder
+    if is_our_hdfs(kind, options):
+        from orcstream.io.folder_hdfs import open_hdfs_folder
 
-        return await open_webhdfs_folder(url, options, shown)
+        return await open_hdfs_folder(url, options, shown)
     from orcstream.io.folder_filesystem import open_filesystem_folder
 
     return await open_filesystem_folder(kind, url, options, shown)

@@ -73,12 +73,11 @@ class Reply:
 
 
 def new_session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
-    """A session without cookies, which bounds connecting only: each call is bounded by whoever makes it."""
+    """A session without cookies; how long a call may take is for whoever makes it."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
     )
 
 
@@ -90,14 +89,20 @@ async def exchange(
     headers: Mapping[str, str],
     data: BytesLike | None = None,
     most_bytes: int = SHORT_BYTES,
+    stall_timeout_s: float | None = None,
     url: str,
 ) -> Reply:
-    """One request, and its answer of at most `most_bytes`, whatever its status."""
+    """One request, and its answer of at most `most_bytes`, whatever its status.
+
+    Connecting is bounded, and with `stall_timeout_s` each wait for bytes.
+    """
     # A file is sent in pieces, and bytes in one go; this shares the bytes.
     body = None if data is None else io.BytesIO(data)
+    connect_s = min(CONNECT_TIMEOUT_S, stall_timeout_s or CONNECT_TIMEOUT_S)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=stall_timeout_s)
     try:
         async with session.request(
-            method, target, data=body, headers=headers, allow_redirects=False
+            method, target, data=body, headers=headers, allow_redirects=False, timeout=timeout
         ) as response:
             limit = SHORT_BYTES if response.status >= 400 else most_bytes
             return Reply(response.status, response.headers, await _read(response, limit, url))

@@ -34,7 +34,7 @@ from orcstream.io.byte_source import (
 )
 from orcstream.io.clients import Lease, lease_client
 
-__all__ = ["HttpSource", "HttpStatus", "RangeClient", "open_http"]
+__all__ = ["HttpSource", "HttpStatus", "RangeClient", "open_http", "stall_timeout"]
 
 # What stores of objects say of a refusal, S3 and Azure in the same words.
 _REASON = re.compile(rb"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<]{1,300})</Message>)?")
@@ -332,24 +332,37 @@ async def _make_client(options: Mapping[str, Any]) -> _HttpClient:
     return _HttpClient(filesystem, await filesystem.set_session())
 
 
-async def open_http(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> HttpSource:
+def stall_timeout(stall_timeout_s: float) -> aiohttp.ClientTimeout:
+    """Ends a request that is not connected, or of whose answer nothing arrives, for so long."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=stall_timeout_s, sock_read=stall_timeout_s)
+
+
+async def open_http(
+    url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
+) -> HttpSource:
     lease = await lease_client("http", options, lambda: _make_client(options))
     try:
         target = lease.client.filesystem.encode_url(url)
     except (ValueError, TypeError):
         await lease.aclose()
         raise UsageError("this is no URL", url=shown) from None
-    return HttpSource(target, lease, cost, shown)
+    return HttpSource(target, lease, cost, shown, stall_timeout_s)
 
 
 class HttpSource(PinnedSource):
     """An object behind a URL. Every answer is checked; where the server names no version, only its length."""
 
-    def __init__(self, target: yarl.URL, lease: Lease[_HttpClient], cost: CostModel, url: str) -> None:
+    def __init__(
+        self, target: yarl.URL, lease: Lease[_HttpClient], cost: CostModel, url: str, stall_timeout_s: float
+    ) -> None:
         self._target = target
         self._lease = lease
         super().__init__(cost, url)
-        self._ranges = RangeClient(lease.client.session, self._pin, lease.client.filesystem.kwargs)
+        filesystem = lease.client.filesystem
+        options = dict(filesystem.kwargs)
+        if "timeout" not in filesystem.client_kwargs:  # the user's own, where there are some
+            options.setdefault("timeout", stall_timeout(stall_timeout_s))
+        self._ranges = RangeClient(lease.client.session, self._pin, options)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         try:

@@ -20,7 +20,9 @@ __all__ = ["IoOptions", "options_of"]
 class IoOptions:
     """`request_cap` requests at once, `part_bytes` in the longest, `tail_bytes` in the first.
 
-    A failed request is sent again up to `retries` times; each attempt may take `timeout_s` seconds.
+    A failed request is sent again up to `retries` times. An attempt is given up when nothing arrives for
+    `stall_timeout_s` seconds (S3, HTTP and WebHDFS), and when it is not over after `timeout_s` seconds, plus
+    one for each 64 KiB that are asked for.
     Which gaps are read and how long parts are follows from the store's latency and bandwidth: measured while
     reading, unless `adaptive` is False (then a read's requests are the same each time), or as named by
     `latency_s` (seconds for one request) and `bandwidth` (bytes a second, all connections together).
@@ -31,6 +33,7 @@ class IoOptions:
     request_cap: int | None = None
     retries: int = 5
     timeout_s: float = 60.0
+    stall_timeout_s: float = 10.0
     part_bytes: int | None = None
     tail_bytes: int | None = None
     adaptive: bool = True
@@ -45,9 +48,9 @@ class IoOptions:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise UsageError(f"io_options: {name} must be an integer of at least {least}, not {value!r}")
-        for name in ("timeout_s", "latency_s", "bandwidth"):
+        for name in ("timeout_s", "stall_timeout_s", "latency_s", "bandwidth"):
             value = getattr(self, name)
-            if value is None and name != "timeout_s":
+            if value is None and name in ("latency_s", "bandwidth"):
                 continue
             if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
                 raise UsageError(f"io_options: {name} must be above 0, not {value!r}")

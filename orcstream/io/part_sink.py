@@ -101,7 +101,11 @@ class PartSink:
             if range.length - missing < least:
                 missing = range.length
             for piece in _pieces(range.start, range.start + missing, FETCHED_BYTES):
-                data = await self._policy.run(partial(upload.fetch, source, piece, fingerprint), url=self.url)
+                data = await self._policy.run(
+                    partial(upload.fetch, source, piece, fingerprint),
+                    url=self.url,
+                    byte_count=piece.length,
+                )
                 await self._append(memoryview(data))
             if missing < range.length:
                 if self._part is not None:
@@ -216,24 +220,24 @@ class PartSink:
         assert part is not None
         data = part.getvalue()  # without a copy, because the part is given up
         offset, self._sent_bytes = self._sent_bytes, self._sent_bytes + len(data)
-        self._start(lambda number: self._upload.put(number, offset, data), self._reserved_bytes)
+        self._start(lambda number: self._upload.put(number, offset, data), len(data), self._reserved_bytes)
 
     async def _send_copy(self, put_copy: Callable[[int], Awaitable[None]], length: int) -> None:
         self._check_part_count()
         await self._wait_for_turn()
         self._sent_bytes += length
         self._length += length
-        self._start(put_copy, 0)
+        self._start(put_copy, 0, 0)
 
     async def _wait_for_turn(self) -> None:
         while len(self._sending) >= self._upload_cap:
             await self._sent.wait()
         self._raise_failure()
 
-    def _start(self, put: Callable[[int], Awaitable[None]], reserved_bytes: int) -> None:
+    def _start(self, put: Callable[[int], Awaitable[None]], sent_bytes: int, reserved_bytes: int) -> None:
         self._part_count += 1
         scope = anyio.CancelScope()
-        task = asyncio.create_task(self._send_part(scope, partial(put, self._part_count)))
+        task = asyncio.create_task(self._send_part(scope, partial(put, self._part_count), sent_bytes))
         self._sending[task] = scope
 
         def sent(done: asyncio.Task[None]) -> None:
@@ -246,14 +250,16 @@ class PartSink:
 
         task.add_done_callback(sent)
 
-    async def _send_part(self, scope: anyio.CancelScope, put: Callable[[], Awaitable[None]]) -> None:
+    async def _send_part(
+        self, scope: anyio.CancelScope, put: Callable[[], Awaitable[None]], sent_bytes: int
+    ) -> None:
         with scope:
             try:
                 await self._begin()
                 if self._failure is not None:
                     return
                 if self._upload.retries_parts:
-                    await self._try(put)
+                    await self._try(put, sent_bytes)
                 else:
                     await put()
             except Exception as error:  # noqa: BLE001 - told to whoever writes next
@@ -268,8 +274,8 @@ class PartSink:
                 await self._try(self._upload.begin)
                 self._began = True
 
-    async def _try(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        await self._policy.run(attempt, url=self.url)
+    async def _try(self, attempt: Callable[[], Awaitable[None]], byte_count: int = 0) -> None:
+        await self._policy.run(attempt, url=self.url, byte_count=byte_count)
 
     async def _prepare(self) -> Prepared:
         # An empty file has one empty part, because an upload to S3 needs one.

@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
+# Bytes a second of one connection among several that share a slow line: what moves so fast is waited for.
+SLOWEST_BANDWIDTH = 64 << 10
 
 
 def is_transient(error: Exception) -> bool:
@@ -34,7 +36,7 @@ def is_transient(error: Exception) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Up to `retries` further attempts, each at most `timeout_s` long, waits doubling from 0.1 to 10 s.
+    """Up to `retries` further attempts, each at most `limit_s` long, waits doubling from 0.1 to 10 s.
 
     Of each wait, half is fixed and half is drawn, so that requests that failed together do not return
     together. A store that names a time to wait gets it, up to the longest wait. `hedge` says whether the
@@ -51,24 +53,30 @@ class RetryPolicy:
     def of(cls, options: IoOptions) -> RetryPolicy:
         return cls(retries=options.retries, timeout_s=options.timeout_s, hedge=options.hedge)
 
+    def limit_s(self, byte_count: int) -> float:
+        """How long an attempt that moves so many bytes may take."""
+        return self.timeout_s + byte_count / SLOWEST_BANDWIDTH
+
     async def run(
         self,
         attempt: Callable[[], Awaitable[T]],
         *,
         url: str,
+        byte_count: int = 0,
         on_retry: Callable[[], None] | None = None,
     ) -> T:
         """The result of the first attempt that succeeds; `RetriesExhausted` from the last failure."""
         failure_count = 0
+        limit_s = self.limit_s(byte_count)
         while True:
             try:
-                with anyio.fail_after(self.timeout_s):
+                with anyio.fail_after(limit_s):
                     return await attempt()
             except Exception as error:
                 if not is_transient(error):
                     raise
                 if failure_count == self.retries:
-                    reason = str(error).removeprefix(f"{url}: ") or f"no answer within {self.timeout_s:g} s"
+                    reason = str(error).removeprefix(f"{url}: ") or f"no answer within {limit_s:.3g} s"
                     times = "once" if failure_count == 0 else f"{failure_count + 1} times"
                     raise RetriesExhausted(f"a request failed {times}, at last: {reason}", url=url) from error
                 wait_s = self._wait_s(failure_count, error)

@@ -9,7 +9,6 @@ refused (a policy against signed URLs, a bucket in another region), requests go 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import anyio
 import yarl
 from aiobotocore.session import AioSession
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
@@ -38,11 +37,21 @@ from orcstream.io.byte_source import (
 )
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.filesystem import translate_error
-from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient
+from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient, stall_timeout
 from orcstream.io.presign import SignedPattern, pattern_of
+from orcstream.io.s3_options import object_of, options_refused, parameter_refused, with_customer_key
 from orcstream.io.tls import tls_of
 
-__all__ = ["NO_CREDENTIALS", "S3Client", "S3Place", "S3Source", "find_place", "lease_s3", "open_s3"]
+__all__ = [
+    "CREDENTIAL_CODES",
+    "NO_CREDENTIALS",
+    "S3Client",
+    "S3Place",
+    "S3Source",
+    "find_place",
+    "lease_s3",
+    "open_s3",
+]
 
 NO_CREDENTIALS = "no credentials were found: give storage_options key and secret, profile, or anon=True"
 
@@ -56,6 +65,8 @@ CONNECTION_CAP = 256
 # What a signed URL is refused with that botocore may still get answered: it follows buckets to their
 # region, signs afresh and knows more ways to sign.
 FALL_BACK_STATUS = frozenset({301, 307, 400, 403})
+# What S3 says of credentials with status 400.
+CREDENTIAL_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
 
 
 @dataclass(slots=True)
@@ -100,6 +111,7 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
     config |= options.get("config_kwargs") or {}
     arguments = {**options, "config_kwargs": config}
     filesystem = S3FileSystem(asynchronous=True, skip_instance_cache=True, **arguments)
+    filesystem.s3_additional_kwargs = with_customer_key(filesystem.s3_additional_kwargs)
     # The scheduler tries again; attempts inside attempts multiply their waits.
     filesystem.retries = 1
     if filesystem.session is None:
@@ -156,20 +168,22 @@ async def find_place(
     try:
         lease = await lease_s3(merged)
     except (BotoCoreError, TypeError, ValueError, KeyError) as error:
-        raise _options_refused(error, shown) from error
-    place = S3Place(lease, *lease.client.filesystem.split_path(url))
+        raise options_refused(error, shown) from error
+    place = S3Place(lease, *object_of(lease.client.filesystem, url))
     if not is_meant(place):
         await lease.aclose()
         raise UsageError(form, url=shown)
     return place
 
 
-async def open_s3(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> S3Source:
+async def open_s3(
+    url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
+) -> S3Source:
     form = "an S3 URL is s3://bucket/key"
     place = await find_place(
         url, options, shown, is_meant=lambda one: bool(one.bucket and one.key), form=form
     )
-    return S3Source(place.bucket, place.key, place.version, place.lease, cost, shown)
+    return S3Source(place.bucket, place.key, place.version, place.lease, cost, shown, stall_timeout_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,6 +205,7 @@ class S3Source(PinnedSource):
         lease: Lease[S3Client],
         cost: CostModel,
         url: str,
+        stall_timeout_s: float,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -198,7 +213,11 @@ class S3Source(PinnedSource):
         self._lease = lease
         self._filesystem = lease.client.filesystem
         super().__init__(cost, url)
-        self._ranges = RangeClient(lease.client.session, self._pin, {"allow_redirects": False})
+        self._ranges = RangeClient(
+            lease.client.session,
+            self._pin,
+            {"allow_redirects": False, "timeout": stall_timeout(stall_timeout_s)},
+        )
         self._clock = clock
         self._signing = anyio.Lock()
         self._signature: _Signature | None = None
@@ -235,7 +254,7 @@ class S3Source(PinnedSource):
                     try:
                         return await self._note(True, signed(signature.url))
                     except HttpStatus as error:
-                        if error.status != 403 or is_fresh:
+                        if is_fresh or not _is_of_credentials(error.status, error.reason):
                             raise
                     # Signed by credentials that have ended since.
                     signature, _ = await self._sign(signature)
@@ -363,6 +382,8 @@ class S3Source(PinnedSource):
             raise
         except NoCredentialsError as error:
             raise not_permitted(self.url, NO_CREDENTIALS) from error
+        except ParamValidationError as error:
+            raise parameter_refused(error, self.url) from None
         except Exception as error:
             status = _status(error)
             if status is None:
@@ -372,19 +393,6 @@ class S3Source(PinnedSource):
     def _short(self, wanted: ByteRange, stop: int) -> ShortRead:
         text = f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}"
         return ShortRead(text, url=self.url, file_offset=wanted.start)
-
-
-def _options_refused(error: Exception, url: str) -> UsageError:
-    """What s3fs or botocore make of storage options that they do not know, or that cannot be."""
-    text = str(error)
-    if isinstance(error, TypeError):  # s3fs hands what it does not know on, and its makers' names say nothing
-        unknown = re.search(r"unexpected keyword argument '(\w+)'", text)
-        text = f"s3fs knows no {unknown[1]!r}" if unknown else text
-    return UsageError(
-        f"no S3 client: {text}; storage_options are those of s3fs: key, secret, token, profile, anon, "
-        "endpoint_url, client_kwargs, config_kwargs, …",
-        url=url,
-    )
 
 
 def _prefer_v4(signature_version: str, **_: object) -> str | None:
@@ -413,11 +421,15 @@ def _reason(error: Exception) -> str:
     return ""
 
 
+def _is_of_credentials(status: int, reason: str) -> bool:
+    return status in (401, 403) or reason.partition(":")[0] in CREDENTIAL_CODES
+
+
 def _refused(status: int, text: str, url: str, reason: str) -> Exception:
     if status == 404:
         # That the object is not there is what the words say; that its bucket is not is news.
         return no_such_file(url, "" if reason.startswith("NoSuchKey") else reason)
-    if status in (401, 403):
+    if _is_of_credentials(status, reason):
         return not_permitted(url, reason)
     if status == 412:
         return SourceChanged("the object was replaced since it was opened", url=url)

@@ -205,7 +205,7 @@ class FetchScheduler:
             raise UsageError("the scheduler is closed")
         start_s = self._begin()
         try:
-            suffix = await self._attempts(lambda: self._source.fetch_suffix(length))
+            suffix = await self._attempts(length, lambda: self._source.fetch_suffix(length))
         finally:
             self._end()
         self._byte_count += len(suffix.data)
@@ -253,7 +253,7 @@ class FetchScheduler:
         self._running.add(ticket)
         try:
             with anyio.CancelScope() as ticket._scope:
-                buffer = await self._attempts(lambda: self._fetch(ticket))
+                buffer = await self._attempts(wanted.length, lambda: self._fetch(ticket))
         except Exception as error:  # noqa: BLE001 - raised where someone waits for the ticket
             if isinstance(error, OrcError):
                 error.locate(url=self._source.url, file_offset=wanted.start)
@@ -320,12 +320,14 @@ class FetchScheduler:
             return answers[0]
         raise failures[-1]
 
-    async def _attempts(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _attempts(self, byte_count: int, attempt: Callable[[], Awaitable[T]]) -> T:
         async def counted() -> T:
             self._request_count += 1
             return await attempt()
 
-        return await self._retry.run(counted, url=self._source.url, on_retry=self._count_retry)
+        return await self._retry.run(
+            counted, url=self._source.url, byte_count=byte_count, on_retry=self._count_retry
+        )
 
     def _count_retry(self) -> None:
         self._retry_count += 1

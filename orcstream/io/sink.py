@@ -18,7 +18,7 @@ import anyio
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
 from orcstream.io.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
 __all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
 
@@ -173,10 +173,10 @@ async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> St
         from orcstream.io.sink_s3 import open_s3_store
 
         return await open_s3_store(url, options, shown)
-    if kind in ("webhdfs", "swebhdfs") and not options.get("kerberos"):
-        from orcstream.io.sink_webhdfs import open_webhdfs_store
+    if is_our_hdfs(kind, options):
+        from orcstream.io.sink_hdfs import open_hdfs_store
 
-        return await open_webhdfs_store(url, options, shown)
+        return await open_hdfs_store(url, options, shown)
     from orcstream.io.sink_filesystem import open_filesystem_store
 
     try:

@@ -61,10 +61,6 @@ def _rename_webhdfs(filesystem: Any, source: str, target: str, overwrite: bool) 
     )
 
 
-def _rename_hdfs(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
-    filesystem.mv(source, target, overwrite=overwrite)
-
-
 def _rename_sftp(filesystem: Any, source: str, target: str, overwrite: bool) -> None:
     # OpenSSH: the second, of the protocol itself, fails where there is a target.
     (filesystem.ftp.posix_rename if overwrite else filesystem.ftp.rename)(source, target)
@@ -74,7 +70,6 @@ def _rename_sftp(filesystem: Any, source: str, target: str, overwrite: bool) -> 
 # among them: there HDFS cannot be told whether a file may be replaced.
 ATOMIC_RENAMES: dict[str, Rename] = {
     "fsspec.implementations.webhdfs.WebHDFS": _rename_webhdfs,
-    "hdfs_native.fsspec.HdfsFileSystem": _rename_hdfs,
     "fsspec.implementations.sftp.SFTPFileSystem": _rename_sftp,
 }
 
@@ -295,7 +290,16 @@ def _rename_of(filesystem: Any) -> Rename | None:
 
 
 def _move(filesystem: Any, source: str, target: str, overwrite: bool) -> None:  # noqa: ARG001 - was looked at
-    filesystem.mv(source, target)
+    if _is_pattern(source):
+        filesystem.cp_file(source, target)
+        filesystem.rm_file(source)
+    else:
+        filesystem.mv(source, target)
+
+
+def _is_pattern(path: str) -> bool:
+    """Whether `mv` and `rm` of fsspec would look for files like it, which is not what it names."""
+    return any(letter in path for letter in "*?[")
 
 
 def _length_of(filesystem: Any, path: str) -> int | None:
@@ -310,7 +314,7 @@ def _length_of(filesystem: Any, path: str) -> int | None:
 def _remove(filesystem: Any, path: str) -> None:
     try:
         if filesystem.exists(path):
-            filesystem.rm(path)
+            (filesystem.rm_file if _is_pattern(path) else filesystem.rm)(path)
     except FileNotFoundError:
         pass  # somebody was there first
 

@@ -27,7 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from botocore.exceptions import ClientError, NoCredentialsError
+from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
 
 from orcstream.byterange import ByteRange
 from orcstream.errors import (
@@ -45,7 +45,8 @@ from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.s3 import NO_CREDENTIALS, S3Client, find_place
+from orcstream.io.s3 import CREDENTIAL_CODES, NO_CREDENTIALS, S3Client, find_place
+from orcstream.io.s3_options import object_of, parameter_refused
 from orcstream.io.urls import protocol_of, strip_credentials
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -58,6 +59,8 @@ SMALLEST_PART_BYTES = 5 << 20
 CLOCK_SKEW_S = 5.0
 # A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.
 ABORT_WAITS_S = (0.0, 0.1, 0.3, 0.6)
+# A store that has taken an upload apart may need a moment until its object is there.
+SETTLE_WAITS_S = (0.1, 0.3, 0.6, 1.0)
 # So many of them, where it is known that a part was sent whole and not answered.
 UNSETTLED_LOOKS = 2
 # The share of the time for an abort that the answers to such parts are waited for.
@@ -117,6 +120,8 @@ class _Calls:
             answer: Mapping[str, Any] = await self.filesystem._call_s3(
                 operation, **{"Bucket": self.bucket, **arguments}
             )
+        except ParamValidationError as error:
+            raise parameter_refused(error, self.url) from None
         except Exception as error:
             raise self._translate(error) from error
         return answer
@@ -187,7 +192,7 @@ class _Calls:
             return no_such_file(self.url, text)
         if status in TRANSIENT_STATUS or code in TRANSIENT_CODES:
             return Transient(text, url=self.url)
-        if status in (401, 403):
+        if status in (401, 403) or code in CREDENTIAL_CODES:
             return not_permitted(self.url, text)
         return Refused(text, code, status, url=self.url)
 
@@ -242,6 +247,7 @@ class _Upload:
     def __init__(self, calls: _Calls, options: SinkOptions) -> None:
         self._calls = calls
         self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
+        self._timeout_s, self._stall_timeout_s = options.timeout_s, options.stall_timeout_s
         self._answer_timeout_s = min(options.timeout_s, options.abort_timeout_s * ANSWER_SHARE)
         self._is_settled = True  # whether every part that was sent whole was answered
         self._token = uuid4().hex
@@ -273,7 +279,8 @@ class _Upload:
             self._calls.call(
                 "upload_part", Key=self._calls.key, UploadId=self._upload_id, PartNumber=number, Body=body
             ),
-            lambda: body.tell() == len(data),
+            body.tell,
+            len(data),
         )
         self._keep(number, answer)
 
@@ -294,7 +301,6 @@ class _Upload:
                     CopySourceIfMatch=fingerprint,
                 ),
             ),
-            lambda: True,  # there is no body that could break off
         )
         # There are stores that ignore the condition.
         seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
@@ -318,7 +324,7 @@ class _Upload:
         return data
 
     def _object(self, source: str) -> dict[str, str]:
-        bucket, key, version = self._calls.filesystem.split_path(source)
+        bucket, key, version = object_of(self._calls.filesystem, source)
         return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
 
     async def _of_source(
@@ -344,26 +350,48 @@ class _Upload:
         self._parts[number] = S3Part(number, answer["ETag"], checksums)
 
     async def _answer_to(
-        self, call: Coroutine[Any, Any, Mapping[str, Any]], is_sent: Callable[[], bool]
+        self,
+        call: Coroutine[Any, Any, Mapping[str, Any]],
+        sent_bytes: Callable[[], int] = lambda: 0,
+        length: int = 0,
     ) -> Mapping[str, Any]:
-        """The answer to a part. One that was sent whole is waited for even if this is cancelled.
+        """The answer to a part of `length` bytes. One that was sent whole is waited for even if cancelled.
 
         A store carries out what it has received, and may do so after it has aborted the upload, which is then
-        there again. What breaks off in the middle it forgets.
+        there again. What breaks off in the middle it forgets; so does what stalls there.
         """
         request = asyncio.create_task(call)
         try:
-            return await asyncio.shield(request)
+            await self._wait_while_it_moves(request, sent_bytes, length)
+            with anyio.fail_after(self._timeout_s):
+                return await asyncio.shield(request)
         finally:
             with anyio.CancelScope(shield=True):
-                if not request.done() and is_sent():
+                if not request.done() and sent_bytes() == length:
                     await asyncio.wait([request], timeout=self._answer_timeout_s)
                 if not request.done():
                     request.cancel()
                     await asyncio.wait([request])
             error = None if request.cancelled() else request.exception()
-            if is_sent() and (request.cancelled() or (isinstance(error, Exception) and is_transient(error))):
+            is_lost = request.cancelled() or (isinstance(error, Exception) and is_transient(error))
+            if sent_bytes() == length and is_lost:
                 self._is_settled = False
+
+    async def _wait_while_it_moves(
+        self, request: asyncio.Task[Any], sent_bytes: Callable[[], int], length: int
+    ) -> None:
+        """Until all is sent or `request` is done; `Transient` if it stands still before.
+
+        A request that has not begun may wait for a connection, so it is given more time.
+        """
+        seen, still_s = 0, 0.0
+        look_s = min(self._stall_timeout_s, self._timeout_s)
+        while not request.done() and sent_bytes() < length:
+            await asyncio.wait([request], timeout=look_s)
+            still_s = still_s + look_s if sent_bytes() == seen else 0.0
+            seen = sent_bytes()
+            if not request.done() and still_s >= (self._stall_timeout_s if seen else self._timeout_s):
+                raise Transient(f"the store took nothing for {still_s:g} s", url=self._calls.url)
 
     async def finish(self, length: int) -> S3Upload:  # noqa: ARG002 - each part was acknowledged
         # Who may not list uploads leaves it to the rules of the bucket: no reason to give up the file.
@@ -486,6 +514,12 @@ class _Commit:
                 url=self._calls.url,
             ) from error
         seen = await self._look()
+        # The upload may be gone because an earlier attempt, cancelled or lost, is being carried out just now.
+        for wait_s in SETTLE_WAITS_S if error.code == "NoSuchUpload" else ():
+            if self._is_ours(seen):
+                break
+            await anyio.sleep(wait_s)
+            seen = await self._look()
         if self._is_ours(seen):
             return
         if seen is not None and error.status in (409, 412):

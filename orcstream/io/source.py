@@ -15,14 +15,12 @@ from orcstream.byterange import BytesLike, CostModel
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.options import IoOptions
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
 __all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source", "strip_credentials"]
 
 # As CostModel.hdfs.
 HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "swebhdfs", "viewfs"})
-# Kerberos is left to fsspec's client, which blocks threads.
-WEBHDFS_PROTOCOLS = frozenset({"webhdfs", "swebhdfs"})
 
 
 async def open_source(
@@ -41,7 +39,8 @@ async def open_source(
         raise Unsupported(
             "the clients of stores need asyncio; run this with asyncio, or trio's guest mode", reason="trio"
         ) from None
-    cost = cost_of(url, io_options)
+    tuned = IoOptions.of(io_options)
+    cost = cost_of(url, tuned)
     if isinstance(url, bytes | bytearray | memoryview):
         from orcstream.io.memory import BytesSource
 
@@ -53,7 +52,7 @@ async def open_source(
     if kind in ("http", "https"):
         from orcstream.io.http import open_http
 
-        return await open_http(text, options, cost, shown)
+        return await open_http(text, options, cost, shown, tuned.stall_timeout_s)
     if kind == "chain":
         from orcstream.io.filesystem import open_chain
 
@@ -69,11 +68,11 @@ async def open_source(
     if kind in ("s3", "s3a"):
         from orcstream.io.s3 import open_s3
 
-        return await open_s3(text, options, cost, shown)
-    if kind in WEBHDFS_PROTOCOLS and not options.get("kerberos"):
-        from orcstream.io.webhdfs_source import open_webhdfs
+        return await open_s3(text, options, cost, shown, tuned.stall_timeout_s)
+    if is_our_hdfs(kind, options):
+        from orcstream.io.hdfs_source import open_hdfs_source
 
-        return await open_webhdfs(text, options, cost, shown)
+        return await open_hdfs_source(text, options, cost, shown, tuned.stall_timeout_s)
     from orcstream.io.filesystem import open_filesystem
 
     return await open_filesystem(kind, text, options, cost, shown)

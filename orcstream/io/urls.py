@@ -6,9 +6,15 @@ Knows how fsspec spells URLs (plain paths, ``protocol://``, ``outer::inner`` cha
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote_plus
 
-__all__ = ["local_path", "protocol_of", "strip_credentials"]
+__all__ = ["NATIVE_HDFS", "WEB_HDFS", "is_our_hdfs", "local_path", "protocol_of", "strip_credentials"]
+
+# HDFS over HTTP, and over its own RPC.
+WEB_HDFS = frozenset({"webhdfs", "swebhdfs"})
+NATIVE_HDFS = frozenset({"hdfs", "viewfs"})
 
 # The part before "@" names a container there, not a user.
 CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs", "az", "adl"})
@@ -31,6 +37,11 @@ def protocol_of(url: str) -> str:
     if match:
         return match.group().lower()
     return "file"
+
+
+def is_our_hdfs(protocol: str, options: Mapping[str, Any]) -> bool:
+    """Whether a client of our own speaks it; Kerberos over HTTP is left to fsspec's, which blocks threads."""
+    return protocol in NATIVE_HDFS or (protocol in WEB_HDFS and not options.get("kerberos"))
 
 
 def local_path(url: str) -> str:

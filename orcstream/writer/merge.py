@@ -398,7 +398,9 @@ class _Fetcher:
     retry: RetryPolicy
 
     async def fetch_suffix(self, length: int) -> Suffix:
-        return await self.retry.run(lambda: self.source.fetch_suffix(length), url=self.source.url)
+        return await self.retry.run(
+            lambda: self.source.fetch_suffix(length), url=self.source.url, byte_count=length
+        )
 
     async def fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
         return [await self._fetch(one) for one in ranges]
@@ -407,4 +409,4 @@ class _Fetcher:
         async def attempt() -> RangeBuffer:
             return RangeBuffer(wanted, await self.source.fetch(wanted))
 
-        return await self.retry.run(attempt, url=self.source.url)
+        return await self.retry.run(attempt, url=self.source.url, byte_count=wanted.length)

@@ -18,10 +18,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.errors import SourceError, Unsupported, UsageError
-from orcstream.io import append_webhdfs
+from orcstream.io.append_hdfs import HdfsFile
 from orcstream.io.append_sink import GATHERED_BYTES, open_append_sink
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.clients import Lease
+from orcstream.io.hdfs import OpenedHdfs
 
 DATA = os.urandom(3 * GATHERED_BYTES + 7)
 # Longer than any test waits that does not fail.
@@ -158,9 +159,9 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/a.orc", "http://host/a.orc", "hdfs://host/a.orc"])
+@pytest.mark.parametrize("url", ["s3://bucket/a.orc", "http://host/a.orc", "sftp://host/a.orc"])
 async def test_stores_without_growing_files(url: str) -> None:
-    with pytest.raises(Unsupported, match="local paths, webhdfs:// and memory://") as caught:
+    with pytest.raises(Unsupported, match="local paths, HDFS and memory://") as caught:
         await open_append_sink(url)
     assert caught.value.reason == "no_append"
 
@@ -287,16 +288,16 @@ class HalfwayHdfs:
 
 @pytest.mark.parametrize("failure", [None, SourceError("no"), FileExistsError()])
 async def test_a_beginning_that_fails_halfway_leaves_nothing_on_hdfs(
-    failure: Exception | None, monkeypatch: pytest.MonkeyPatch
+    failure: Exception | None,
 ) -> None:
     hdfs = HalfwayHdfs(failure)
-    monkeypatch.setattr(append_webhdfs, "WebHdfs", lambda *_: hdfs)
 
     async def give_back() -> None:
         await anyio.lowlevel.checkpoint()
 
-    lease: Any = Lease(hdfs, give_back)
-    file = append_webhdfs.HdfsFile(lease, "/a", "/a_flush_length", "webhdfs://h/a", SinkOptions())
+    calls: Any = hdfs
+    opened = OpenedHdfs(calls, Lease(calls, give_back), "/a")
+    file = HdfsFile(opened, "_flush_length", "webhdfs://h/a", SinkOptions())
     beginning = asyncio.create_task(file.begin())
     await hdfs.is_asked.wait()
     if failure is None:

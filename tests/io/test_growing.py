@@ -106,7 +106,7 @@ async def test_a_file_that_is_there_is_not_touched(tmp_path: Path) -> None:
     assert path.read_bytes() == b"earlier"
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/a.orc", "hdfs://host/a.orc"])
+@pytest.mark.parametrize("url", ["s3://bucket/a.orc", "sftp://host/a.orc"])
 async def test_stores_that_cannot(url: str) -> None:
     with pytest.raises(Unsupported) as raised:
         await orcstream.create(url, SCHEMA, growing=True)

@@ -176,7 +176,7 @@ async def test_signatures_are_renewed_before_they_end(range_server: RangeServer)
     now = [0.0]
     lease = await lease_s3(options_of(range_server))
     async with opened("s3://bucket/a", options_of(range_server)) as other:
-        source = S3Source("bucket", "a", None, lease, other.cost, "s3://bucket/a", clock=lambda: now[0])
+        source = S3Source("bucket", "a", None, lease, other.cost, "s3://bucket/a", 10, clock=lambda: now[0])
         signatures = []
         for now[0] in (0.0, RENEWED_AFTER_S - 1, RENEWED_AFTER_S + 1):
             await source.fetch_suffix(10)

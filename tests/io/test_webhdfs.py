@@ -33,9 +33,11 @@ from orcstream.errors import (
 from orcstream.io import filesystem, sink_filesystem
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
+from orcstream.io.hdfs import FileStatus, HdfsRefusal, StandBy, place_of
 from orcstream.io.sink import open_sink
 from orcstream.io.source import cost_of, open_source
-from orcstream.io.webhdfs import FileStatus, HdfsRefusal, WebHdfs, lease_webhdfs, place_of
+from orcstream.io.webhdfs import WebHdfs
+from orcstream.io.webhdfs_connection import lease_webhdfs
 from tests.support.certificates import certificate
 from tests.support.hdfs import HdfsServer
 from tests.support.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server
@@ -137,9 +139,9 @@ REFUSALS: list[tuple[Answer, type[Exception]]] = [
     (refused(403, "SecurityException", "Failed to obtain user group information"), PermissionError),
     (
         refused(403, "SecurityException", "Failed to obtain user group: InvalidToken: StandbyException"),
-        Transient,
+        StandBy,
     ),
-    (refused(403, "StandbyException", "Operation category READ is not supported"), Transient),
+    (refused(403, "StandbyException", "Operation category READ is not supported"), StandBy),
     (refused(403, "RetriableException"), Transient),
     (refused(403, "SafeModeException", "Cannot create file. Name node is in safe mode."), Transient),
     (refused(403, "AlreadyBeingCreatedException"), Transient),
@@ -372,7 +374,7 @@ async def test_urls(url: str, options: dict[str, Any], host: str, path: str) -> 
     place = place_of(url, url)
     assert place.path == path
     lease = await lease_webhdfs({**place.options, **options}, url)
-    assert str(lease.client.origin) == host
+    assert [str(origin) for origin in lease.client.name_nodes] == [host]
     if "u@" in url or "user" in options:
         assert lease.client.identity == (("user.name", "u"),)
     await lease.aclose()

@@ -1,8 +1,9 @@
 """Every Python block of the documentation runs, or says why not: `<!-- not run: why -->` above it.
 
 Blocks are written as for a notebook, where `await` may stand anywhere. Each runs on its own, in a folder with
-the file trips.orc, and with an S3 store that has it as s3://bucket/trips.orc. What a block prints is held
-against the block of `text` that follows it, where one does.
+the file trips.orc, with an S3 store that has it as s3://bucket/trips.orc (for the environment's credentials
+and for those of the profile "analytics") and a web server that has it as http://localhost:8080/trips.orc.
+What a block prints is held against the block of `text` that follows it, where one does.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import pytest
 from pyarrow import orc
 
 from tests.meta.tree import ROOT, project_files
-from tests.support.servers import MotoServer, moto_server
+from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 from tests.support.trips import trips
 
-__all__ = ["moto_server"]
+__all__ = ["moto_server", "range_server"]
+
+WEB_SERVER = "http://localhost:8080"
 
 FENCE = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?"
@@ -57,14 +60,24 @@ SNIPPETS = list(_snippets())
 
 
 @pytest.fixture
-def world(tmp_path: Path, moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def world(
+    tmp_path: Path, moto_server: MotoServer, range_server: RangeServer, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """What is there; answers what addresses in the blocks stand for."""
     orc.write_table(trips(), str(tmp_path / "trips.orc"), compression="zstd")
-    moto_server.put("bucket", "trips.orc", (tmp_path / "trips.orc").read_bytes())
+    data = (tmp_path / "trips.orc").read_bytes()
+    moto_server.put("bucket", "trips.orc", data)
+    moto_server.client.put_object_acl(Bucket="bucket", Key="trips.orc", ACL="public-read")
+    url = range_server.serve("trips.orc", data)
+    profile = f"endpoint_url = {moto_server.endpoint}\naws_access_key_id = a\naws_secret_access_key = b\n"
+    (tmp_path / "aws").write_text(f"[profile analytics]\n{profile}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ENDPOINT_URL", moto_server.endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    return {WEB_SERVER: url.removesuffix("/trips.orc")}
 
 
 def test_there_are_snippets() -> None:
@@ -72,12 +85,14 @@ def test_there_are_snippets() -> None:
     assert any(snippet.printed for snippet in SNIPPETS)
 
 
-@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
     "snippet", [s for s in SNIPPETS if s.reason is None], ids=[s.label for s in SNIPPETS if s.reason is None]
 )
-def test_snippet_runs(snippet: Snippet, capsys: pytest.CaptureFixture[str]) -> None:
-    code = compile(snippet.code, snippet.label, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+def test_snippet_runs(snippet: Snippet, world: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = snippet.code
+    for address, stands_for in world.items():
+        text = text.replace(address, stands_for)
+    code = compile(text, snippet.label, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     names: dict[str, Any] = {"__name__": "__main__"}
     if code.co_flags & inspect.CO_COROUTINE:
 

@@ -27,7 +27,7 @@ LAYERS = (
     ("reader", "writer"),
     ("blocking",),
     ("orcstream",),
-    ("cli", "spark"),
+    ("cli", "spark", "testing"),
     ("__main__",),
 )
 
@@ -118,6 +118,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {"schema", "io", "orcstream"},
     "spark": {"errors", "schema", "io", "blocking", "orcstream"},
+    "testing": {"errors", "byterange", "io"},
     "__main__": {"cli"},
 }
 
@@ -133,6 +134,7 @@ PART_OF = {
     "cli_input": "cli",
     "cli_keys": "cli",
     "cli_progress": "cli",
+    "cli_verify": "cli",
     "cli_rows": "cli",
     "cli_text": "cli",
     "cli_values": "cli",

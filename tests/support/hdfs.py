@@ -1,14 +1,17 @@
-"""HDFS for tests: one NameNode and two DataNodes in a JVM, on the loopback, with WebHDFS.
+"""HDFS for tests: one NameNode and two DataNodes in a JVM, on the loopback, over WebHDFS and RPC.
 
 What tests put and look at here goes through `http.client`, without any of the package's own code.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import http.client
 import json
+import tempfile
 import urllib.parse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,16 @@ import pytest
 
 from tests.support.java_server import start_java_server
 
-__all__ = ["HdfsServer", "hdfs_server", "start_hdfs"]
+__all__ = [
+    "USER",
+    "GuardedHdfs",
+    "HdfsServer",
+    "guarded_hdfs",
+    "hdfs_server",
+    "native_hdfs",
+    "start_hdfs",
+    "write_configuration",
+]
 
 PROGRAM = Path(__file__).with_name("hdfs_server") / "MiniHdfs.java"
 # Who starts HDFS may do everything there.
@@ -29,6 +41,7 @@ class HdfsServer:
     """The calls of a test, which may do everything; paths are absolute and plain."""
 
     port: int
+    rpc_port: int
 
     @property
     def address(self) -> str:
@@ -36,6 +49,10 @@ class HdfsServer:
 
     def url(self, path: str) -> str:
         return f"webhdfs://{self.address}{path}"
+
+    def native_url(self, path: str) -> str:
+        """For hdfs-native, which knows its user from ``HADOOP_USER_NAME`` (`native_hdfs`)."""
+        return f"hdfs://127.0.0.1:{self.rpc_port}{path}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -86,10 +103,68 @@ def _request(method: str, address: str, target: str, body: bytes | None = None) 
 @functools.cache
 def start_hdfs() -> HdfsServer:
     """The one HDFS of this process, started by whoever asks first."""
-    return HdfsServer(start_java_server("hdfs", PROGRAM, environment={"HADOOP_USER_NAME": USER}))
+    return HdfsServer(*start_java_server("hdfs", PROGRAM, environment={"HADOOP_USER_NAME": USER}))
 
 
 @pytest.fixture
 def hdfs_server() -> HdfsServer:
     """One for all; asked for by each test, so that each is told of where there is none."""
     return start_hdfs()
+
+
+@pytest.fixture
+def native_hdfs(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> HdfsServer:
+    """The same, whose user is the one that hdfs-native goes by."""
+    monkeypatch.setenv("HADOOP_USER_NAME", USER)
+    return hdfs_server
+
+
+@dataclass(frozen=True)
+class GuardedHdfs:
+    """Two NameNodes, of which the second is active; WebHDFS looks at tokens."""
+
+    ports: tuple[int, ...]
+    """For HTTP and RPC, of the one in stand-by and of the active one."""
+    tokens: Path
+    """A folder: ``tokens-writable`` and ``tokens-protobuf``, as Hadoop writes them."""
+
+    @property
+    def active(self) -> HdfsServer:
+        return HdfsServer(*self.ports[2:])
+
+    def properties(self) -> dict[str, str]:
+        """The configuration of a client: the name service ``minidfs-ns``, with the one in stand-by first."""
+        addresses = [f"127.0.0.1:{port}" for port in self.ports]
+        return {
+            "fs.defaultFS": "hdfs://minidfs-ns",
+            "dfs.nameservices": "minidfs-ns",
+            "dfs.ha.namenodes.minidfs-ns": "nn1,nn2",
+            "dfs.namenode.http-address.minidfs-ns.nn1": addresses[0],
+            "dfs.namenode.rpc-address.minidfs-ns.nn1": addresses[1],
+            "dfs.namenode.http-address.minidfs-ns.nn2": addresses[2],
+            "dfs.namenode.rpc-address.minidfs-ns.nn2": addresses[3],
+        }
+
+
+def write_configuration(folder: Path, properties: Mapping[str, str]) -> None:
+    """A configuration folder of Hadoop's: what is named ``dfs.…`` in one file, the rest in the other."""
+    for name, is_mine in (("core-site.xml", False), ("hdfs-site.xml", True)):
+        pairs = "".join(
+            f"<property><name>{key}</name><value>{value}</value></property>"
+            for key, value in properties.items()
+            if key.startswith("dfs.") is is_mine
+        )
+        (folder / name).write_text(f'<?xml version="1.0"?><configuration>{pairs}</configuration>')
+
+
+@functools.cache
+def start_guarded_hdfs() -> GuardedHdfs:
+    folder = tempfile.TemporaryDirectory(prefix="orcstream-tokens")
+    atexit.register(folder.cleanup)
+    ports = start_java_server("hdfs", PROGRAM, "guarded", folder.name, environment={"HADOOP_USER_NAME": USER})
+    return GuardedHdfs(tuple(ports), Path(folder.name))
+
+
+@pytest.fixture
+def guarded_hdfs() -> GuardedHdfs:
+    return start_guarded_hdfs()

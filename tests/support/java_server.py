@@ -1,6 +1,6 @@
 """Servers of Hadoop's for tests, each in a JVM of its own, on the loopback.
 
-`make servers` fetches their jars. Where they are missing, tests that need them are skipped, each by its name.
+`make servers` fetches their jars. Where they are missing, tests that need them do not run, and say so.
 A JVM ends with this process, whatever ends it, because its standard input does.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
+from tests.support.needs import CACHE, not_here
 
 __all__ = ["missing_jars", "start_java_server"]
 
-CACHE = Path(__file__).resolve().parents[2] / ".cache"
 START_TIMEOUT_S = 90
 JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 
@@ -31,17 +31,19 @@ def missing_jars(name: str) -> str | None:
 
 
 def start_java_server(
-    name: str, program: Path, *, options: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
-) -> int:
-    """The port of a server that was started now; `program` is given a folder, which it removes at its end."""
+    name: str,
+    program: Path,
+    *arguments: str,
+    options: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+) -> list[int]:
+    """The ports of a server that was started now; `program` is given a folder, and removes it at its end."""
     problem = missing_jars(name)
     if problem is not None:
-        # Reports fold skips that have the same reason; with its name, each test is told.
-        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        pytest.skip(f"{test} did not run: {problem}")
+        not_here(problem)
     folder = tempfile.mkdtemp(prefix=f"orcstream-{name}")
     process = subprocess.Popen(
-        [*JAVA, *options, "-cp", f"{CACHE / name}/*", str(program), folder],
+        [*JAVA, *options, "-cp", f"{CACHE / name}/*", str(program), folder, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -59,6 +61,7 @@ def start_java_server(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
         stdout.close()
 
     atexit.register(stop)
@@ -67,4 +70,4 @@ def start_java_server(
     line = stdout.readline()
     timer.cancel()
     assert line.startswith("ready "), f"{name} did not start: {line!r}, status {process.poll()}"
-    return int(line.split()[1])
+    return [int(port) for port in line.split()[1:]]

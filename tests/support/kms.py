@@ -66,4 +66,4 @@ class HadoopKms:
 @functools.cache
 def start_kms() -> HadoopKms:
     """The one key server of this process, started by whoever asks first."""
-    return HadoopKms(start_java_server("kms", PROGRAM, options=OPTIONS))
+    return HadoopKms(*start_java_server("kms", PROGRAM, options=OPTIONS))

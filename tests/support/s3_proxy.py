@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import http.client
-import os
 import shutil
-import socket
-import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from orcstream.io import retry
 from tests.support.http_server import Handler, serving
+from tests.support.needs import CACHE, not_here
+from tests.support.processes import await_port, free_port, new_folder, start_process
 from tests.support.servers import MotoServer, start_moto
 
-__all__ = ["Asked", "S3Proxy", "run_s3_proxy", "s3_proxies", "start_versitygw", "versitygw_path"]
+__all__ = ["Asked", "Refusal", "S3Proxy", "run_s3_proxy", "s3_proxies", "start_versitygw", "versitygw_path"]
 
 # Before the server sees it; after it was carried out; with an answer that is no answer; not until released,
 # and then let through or dropped; with a byte of the body changed.
-Fault = Literal["refuse", "lose", "500", "lose_500", "hold", "stall", "damage", "403"]
+Named = Literal["refuse", "lose", "500", "lose_500", "hold", "stall", "damage", "403"]
 HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding"}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error as S3 words it."""
+
+    status: int
+    code: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> bytes:
+        text = f"<Error><Code>{self.code}</Code><Message>as the test wants it</Message></Error>"
+        return f"<?xml version='1.0' encoding='UTF-8'?>{text}".encode()
+
+
+Fault = Named | Refusal
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,9 @@ class _Handler(Handler[S3Proxy]):
         if fault in ("refuse", "stall"):
             self.close_connection = True
             return
+        if isinstance(fault, Refusal):
+            self.answer(fault.status, fault.body, {"Content-Type": "application/xml", **fault.headers})
+            return
         if fault in ("500", "403"):
             self.answer(int(fault))
             return
@@ -130,7 +145,7 @@ def run_s3_proxy(endpoint: str) -> Iterator[S3Proxy]:
 
 def versitygw_path() -> str | None:
     """Where `make servers` puts the server, or where the system has it; None where there is none."""
-    built = Path(__file__).resolve().parents[2] / ".cache" / "bin" / "versitygw"
+    built = CACHE / "bin" / "versitygw"
     return str(built) if built.exists() else shutil.which("versitygw")
 
 
@@ -138,38 +153,27 @@ def versitygw_path() -> str | None:
 def start_versitygw() -> MotoServer:
     """The one server of this process over a folder of its own, stopped at exit; reached as moto is."""
     path = versitygw_path()
-    assert path is not None
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    folder = tempfile.mkdtemp(prefix="versitygw")
-    process = subprocess.Popen(
-        [path, "--quiet", "--keep-alive", "--port", f"127.0.0.1:{port}", "posix", folder],
-        env=os.environ | {"ROOT_ACCESS_KEY": "testing", "ROOT_SECRET_KEY": "testing"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    if path is None:
+        not_here("there is no versitygw: `make servers` builds it with Go")
+    port, folder = free_port(), new_folder("versitygw")
+    objects, versions = folder / "objects", folder / "versions"
+    objects.mkdir()
+    versions.mkdir()
+    options = ("--quiet", "--keep-alive", "--port", f"127.0.0.1:{port}")
+    process = start_process(
+        [path, *options, "posix", "--versioning-dir", str(versions), str(objects)],
+        folder,
+        {"ROOT_ACCESS_KEY": "testing", "ROOT_SECRET_KEY": "testing"},
     )
-
-    def stop() -> None:
-        process.kill()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(stop)
-    deadline_s = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-            return MotoServer(f"http://127.0.0.1:{port}")
-        except ConnectionError:
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)  # a process of its own can only be polled
+    await_port(process, port)
+    return MotoServer(f"http://127.0.0.1:{port}")
 
 
-S3_KINDS = ["moto", *(["versitygw"] if versitygw_path() else [])]
+S3_KINDS = ("moto", "versitygw")
 
 
 def start_s3(kind: str) -> MotoServer:
+    """One of `S3_KINDS`; where there is no versitygw, the test that asks says so."""
     return start_moto() if kind == "moto" else start_versitygw()
 
 

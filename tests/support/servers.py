@@ -5,20 +5,17 @@ Neither runs in the event loop of the test, so each serves asynchronous and bloc
 
 from __future__ import annotations
 
-import atexit
 import functools
 import hashlib
 import re
-import socket
-import subprocess
+import ssl
 import sys
 import threading
-import time
-import urllib.error
-import urllib.request
+import urllib.parse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import botocore.session
@@ -26,8 +23,9 @@ import pytest
 from botocore.config import Config
 
 from tests.support.http_server import Handler, serving
+from tests.support.processes import await_port, free_port, new_folder, start_process
 
-__all__ = ["MotoServer", "RangeServer", "moto_server", "range_server", "start_moto"]
+__all__ = ["MotoServer", "RangeServer", "moto_server", "range_server", "run_range_server", "start_moto"]
 
 RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
@@ -85,7 +83,7 @@ class _Handler(Handler[RangeServer]):
         if refusal is not None:
             self._answer(refusal[0], config.refusal, refusal[1])
             return
-        data = config.files.get(self.path.partition("?")[0])
+        data = config.files.get(urllib.parse.unquote(self.path.partition("?")[0]))
         if data is None:
             self._answer(404, b"no such thing", {})
             return
@@ -119,8 +117,13 @@ class _Handler(Handler[RangeServer]):
 
 
 @contextmanager
-def run_range_server() -> Iterator[RangeServer]:
-    with serving(_Handler, lambda port: RangeServer(url=f"http://127.0.0.1:{port}")) as server:
+def run_range_server(certificate: Path | None = None) -> Iterator[RangeServer]:
+    """Over TLS where there is a certificate, with its key in the same file."""
+    tls, scheme = None, "http"
+    if certificate is not None:
+        tls, scheme = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "https"
+        tls.load_cert_chain(certificate)
+    with serving(_Handler, lambda port: RangeServer(url=f"{scheme}://127.0.0.1:{port}"), tls=tls) as server:
         server.gate.set()
         try:
             yield server
@@ -162,7 +165,8 @@ class MotoServer:
 
     def put(self, bucket: str, key: str, data: bytes) -> str:
         """Store an object, in a bucket that is made on the way; answers its URL."""
-        self.client.create_bucket(Bucket=bucket)
+        with suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
+            self.client.create_bucket(Bucket=bucket)
         self.client.put_object(Bucket=bucket, Key=key, Body=data)
         return f"s3://{bucket}/{key}"
 
@@ -170,29 +174,10 @@ class MotoServer:
 @functools.cache
 def start_moto() -> MotoServer:
     """The one server of this process, started by whoever asks first and stopped at exit."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-    def stop() -> None:
-        process.kill()
-        process.wait()
-
-    atexit.register(stop)
-    endpoint = f"http://127.0.0.1:{port}"
-    deadline_s = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=5):
-                return MotoServer(endpoint)
-        except (urllib.error.URLError, ConnectionError):
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)  # a process of its own can only be polled
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    await_port(start_process(command, new_folder("moto")), port)
+    return MotoServer(f"http://127.0.0.1:{port}")
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,24 @@
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.apache.hadoop.hdfs.MiniDFSNNTopology;
+import org.apache.hadoop.hdfs.server.namenode.NameNode;
+import org.apache.hadoop.io.Text;
+import org.apache.hadoop.security.Credentials;
+import org.apache.hadoop.security.UserGroupInformation;
+import org.apache.hadoop.security.token.Token;
 
 /**
  * HDFS with one NameNode and two DataNodes on the loopback, in the folder named by the first argument.
  *
- * <p>Prints one line, "ready" and the NameNode's HTTP port, and ends with its standard input: so it never
- * outlives the process that started it. The folder is removed then.
+ * <p>With a second argument, "guarded", there are two NameNodes, of which the second is active, and both
+ * look at tokens. Tokens are given to whoever names himself, which spares a KDC; two of them, each in both
+ * forms of file, are in the folder named by the third argument.
+ *
+ * <p>Prints one line, "ready" and the ports of each NameNode for HTTP and RPC, and ends with its standard
+ * input: so it never outlives the process that started it. The folder is removed then.
  */
 public final class MiniHdfs {
   public static void main(String[] arguments) throws Exception {
@@ -21,19 +32,58 @@ public final class MiniHdfs {
     // Files of the tests are small: blocks too, so that some files have several.
     conf.setLong("dfs.blocksize", 1 << 20);
     conf.setLong("dfs.namenode.fs-limits.min-block-size", 1024);
+    conf.setInt("dfs.ls.limit", 100); // names in a page
     // Whoever asks without a name is nobody in particular; "root" and the process's own user are superusers.
     conf.setBoolean("dfs.permissions.enabled", true);
     // Nothing here is to survive a crash of the machine.
     conf.setBoolean("dfs.namenode.edits.noeditlogchannelflush", true);
     conf.setInt("dfs.datanode.handler.count", 4);
     conf.setInt("dfs.namenode.handler.count", 8);
-    MiniDFSCluster cluster =
-        new MiniDFSCluster.Builder(conf).numDataNodes(2).checkDataNodeAddrConfig(false).build();
+    MiniDFSCluster.Builder builder =
+        new MiniDFSCluster.Builder(conf).numDataNodes(2).checkDataNodeAddrConfig(false);
+    MiniDFSCluster cluster = arguments.length > 1 ? guarded(conf, builder, arguments[2]) : builder.build();
     cluster.waitActive();
-    int port = cluster.getNameNode().getHttpAddress().getPort();
-    System.out.println("ready " + port);
+    StringBuilder ports = new StringBuilder("ready");
+    for (int number = 0; number < cluster.getNumNameNodes(); number++) {
+      NameNode node = cluster.getNameNode(number);
+      ports.append(" " + node.getHttpAddress().getPort() + " " + node.getNameNodeAddress().getPort());
+    }
+    System.out.println(ports);
     System.out.flush();
     Thread.currentThread().join();
+  }
+
+  private static MiniDFSCluster guarded(
+      Configuration conf, MiniDFSCluster.Builder builder, String tokens) throws Exception {
+    conf.setBoolean("dfs.namenode.delegation.token.always-use", true);
+    conf.setBoolean("ignore.secure.ports.for.testing", true); // blocks travel as they do without security
+    MiniDFSCluster cluster = builder.nnTopology(MiniDFSNNTopology.simpleHATopology()).build();
+    cluster.transitionToActive(1);
+    cluster.waitActive();
+    writeTokens(cluster, conf, tokens);
+    // Nobody is there: names are only to be parsed.
+    System.setProperty("java.security.krb5.realm", "TESTS");
+    System.setProperty("java.security.krb5.kdc", "localhost");
+    // From now on WebHDFS looks at tokens, which it does for no cluster without security.
+    Configuration secure = new Configuration(conf);
+    secure.set("hadoop.security.authentication", "kerberos");
+    UserGroupInformation.setConfiguration(secure);
+    return cluster;
+  }
+
+  /** A token in both forms of Hadoop's file, beside one for another cluster. */
+  private static void writeTokens(MiniDFSCluster cluster, Configuration conf, String folder) throws Exception {
+    Credentials credentials = new Credentials();
+    for (String service : new String[] {"ha-hdfs:other", "ha-hdfs:minidfs-ns"}) {
+      Token<?> token = cluster.getNameNodeRpc(1).getDelegationToken(new Text("somebody"));
+      token.setService(new Text(service));
+      credentials.addToken(new Text("of " + service), token);
+    }
+    credentials.addSecretKey(new Text("a secret"), new byte[200]);
+    for (Credentials.SerializedFormat format : Credentials.SerializedFormat.values()) {
+      Path path = new Path("file://" + folder, "tokens-" + format.name().toLowerCase());
+      credentials.writeTokenStorageFile(path, conf, format);
+    }
   }
 
   private static void waitForEnd(File folder) {

@@ -1,4 +1,4 @@
-"""HDFS, through WebHDFS: a temporary beside the target that grows by appends, then renamed over it.
+"""HDFS: a temporary beside the target that grows by appends, then renamed over it.
 
 Knows in which order calls may be made and repeated. The file is created empty, then each part is appended,
 one at a time. These are apart because an append to a file that was deleted does nothing: whatever is still
@@ -11,8 +11,8 @@ An append whose answer was lost may have added any beginning of its part, or may
 3. the length of the file is what has arrived, and the part is continued from there.
 
 So no byte is written twice. Parts are durable as HDFS has it: each DataNode that holds a copy has received
-them. The rename replaces a file at once. The file's id stays the same, so it tells a commit whose answer was
-lost from one that never arrived.
+them. The rename replaces a file at once. Its version (`FileStatus.version`) stays the same, so it tells a
+commit whose answer was lost from one that never arrived.
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ import anyio
 from orcstream.byterange import BytesLike
 from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
 from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, is_temporary_of, temporary_name
-from orcstream.io.clients import Lease
+from orcstream.io.hdfs import FileStatus, Hdfs, OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.webhdfs import FileStatus, HdfsConnection, WebHdfs, lease_webhdfs, place_of
 
-__all__ = ["HdfsFile", "WebHdfsStore", "open_webhdfs_store"]
+__all__ = ["HdfsFile", "HdfsStore", "open_hdfs_store"]
 
 
 @dataclass(frozen=True, slots=True)
 class HdfsFile:
-    """A prepared file; the id tells it from others, under either name. It is 0 where the server has none."""
+    """A prepared file; the version tells it from others, under either name."""
 
     path: str
     temporary: str
-    file_id: int
+    version: str
 
     @property
     def remains(self) -> str:
@@ -52,17 +51,17 @@ class HdfsFile:
         return self.temporary
 
 
-class WebHdfsStore:
+class HdfsStore:
     """One path of a file system."""
 
     part_cap = None
     smallest_part_bytes = 1
     upload_cap = 1  # a file is written from its first byte to its last
 
-    def __init__(self, lease: Lease[HdfsConnection], path: str, url: str) -> None:
-        self._hdfs = WebHdfs(lease.client, url)
-        self._lease = lease
-        self._path = path
+    def __init__(self, opened: OpenedHdfs, url: str) -> None:
+        self._hdfs = opened.hdfs
+        self._lease = opened.lease
+        self._path = opened.path
         self._url = url
         self._unsettled = False  # whether a rename was sent whose outcome is not known
 
@@ -157,13 +156,13 @@ class WebHdfsStore:
 
     async def _is_committed(self, file: HdfsFile) -> bool:
         seen = await self._hdfs.status_or_none(file.path)
-        return seen is not None and file.file_id != 0 and seen.file_id == file.file_id
+        return seen is not None and seen.version == file.version
 
 
 class _Upload:
     retries_parts = True
 
-    def __init__(self, hdfs: WebHdfs, path: str, url: str, create_timeout_s: float) -> None:
+    def __init__(self, hdfs: Hdfs, path: str, url: str, create_timeout_s: float) -> None:
         self._hdfs = hdfs
         self._path = path
         self._url = url
@@ -215,7 +214,7 @@ class _Upload:
         status = await self._hdfs.status(temporary)
         if status.length != length:
             raise SinkError(f"{length} bytes were written, the file has {status.length}", url=self._url)
-        return HdfsFile(self._path, temporary, status.file_id)
+        return HdfsFile(self._path, temporary, status.version)
 
     async def discard(self) -> None:
         # Older names first: what is renamed meanwhile is met under its next one.
@@ -252,10 +251,8 @@ class _Upload:
         return True
 
 
-async def open_webhdfs_store(url: str, options: Mapping[str, Any], shown: str) -> WebHdfsStore:
-    place = place_of(url, shown)
-    lease = await lease_webhdfs({**place.options, **options}, shown)
-    return WebHdfsStore(lease, place.path, shown)
+async def open_hdfs_store(url: str, options: Mapping[str, Any], shown: str) -> HdfsStore:
+    return HdfsStore(await open_hdfs(url, options, shown), shown)
 
 
 def _state_of(prepared: Prepared) -> HdfsFile:

@@ -1,4 +1,4 @@
-"""Growing files on HDFS, through WebHDFS: appends, each of which closes the file again.
+"""Growing files on HDFS: appends, each of which closes the file again.
 
 Knows in which order calls may be made. An append whose answer was lost may have added any beginning of its
 bytes, or may do so later; so it is not sent again, and the file stays as after a kill: to be read up to its
@@ -13,14 +13,13 @@ from typing import Any
 
 import anyio
 
-from orcstream.errors import SinkError, SourceError
+from orcstream.errors import SinkError, SourceError, Unsupported
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.byte_source import Transient
-from orcstream.io.clients import Lease
+from orcstream.io.hdfs import OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of, sink_error
-from orcstream.io.webhdfs import HdfsConnection, WebHdfs, lease_webhdfs, place_of
 
-__all__ = ["HdfsFile", "open_webhdfs_file"]
+__all__ = ["HdfsFile", "open_hdfs_file"]
 
 CLOSED_POLL_S = 0.25
 
@@ -28,15 +27,13 @@ CLOSED_POLL_S = 0.25
 class HdfsFile:
     """One growing file and its lengths; see `io.append_sink`."""
 
-    def __init__(
-        self, lease: Lease[HdfsConnection], path: str, lengths_path: str, url: str, options: SinkOptions
-    ) -> None:
-        self._hdfs = WebHdfs(lease.client, url)
-        self._lease = lease
-        self._path = path
-        self._lengths_path = lengths_path
+    def __init__(self, opened: OpenedHdfs, ending: str, url: str, options: SinkOptions) -> None:
+        self._hdfs = opened.hdfs
+        self._lease = opened.lease
+        self._path = opened.path
+        self._lengths_path = opened.path + ending
         self._url = url
-        self._timeout_s, self._abort_timeout_s = options.timeout_s, options.abort_timeout_s
+        self._abort_timeout_s = options.abort_timeout_s
         self._policy = policy_of(options)
         self.gathered_bytes = options.part_bytes
         self._flushed_bytes = -1
@@ -46,7 +43,7 @@ class HdfsFile:
         """Make both files; `FileExistsError` where there is one of the name."""
         is_ours = False
         try:
-            with anyio.fail_after(self._timeout_s):
+            with anyio.fail_after(self._policy.limit_s(0)):
                 # Alone, as the one that made the file, before the lengths are touched.
                 await self._hdfs.create(self._path)
                 is_ours = True
@@ -94,6 +91,12 @@ class HdfsFile:
                     await self._policy.run(self._truncate, url=self._url)
                     await self._wait_closed()
                 await self.finish()
+        except Unsupported as error:
+            raise SinkError(
+                f"{error.message}: the file and its lengths are left as they are, to be followed up to the "
+                "last flush",
+                url=self._url,
+            ) from error
         except (SourceError, TimeoutError) as error:
             raise sink_error(error, self._url) from error
 
@@ -103,7 +106,7 @@ class HdfsFile:
     async def _append(self, path: str, data: bytes) -> None:
         self._is_in_doubt = True
         try:
-            with anyio.fail_after(self._timeout_s):
+            with anyio.fail_after(self._policy.limit_s(len(data))):
                 await self._hdfs.append(path, data)
         except (SourceError, TimeoutError) as error:
             raise sink_error(error, self._url) from error
@@ -125,10 +128,8 @@ class HdfsFile:
                 return
 
 
-async def open_webhdfs_file(
+async def open_hdfs_file(
     url: str, ending: str, options: Mapping[str, Any], sink_options: SinkOptions, shown: str
 ) -> HdfsFile:
     """The file of a URL; its lengths are beside it, with `ending`."""
-    place = place_of(url, shown)
-    lease = await lease_webhdfs({**place.options, **options}, shown)
-    return HdfsFile(lease, place.path, place.path + ending, shown, sink_options)
+    return HdfsFile(await open_hdfs(url, options, shown), ending, shown, sink_options)

@@ -1,4 +1,4 @@
-"""Folders of HDFS, through WebHDFS: a request or more for each. Knows the calls of `WebHdfs`."""
+"""Folders of HDFS: a request or more for each. Knows the calls of `io.hdfs`, not how they travel."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from orcstream.io.clients import Lease
 from orcstream.io.folder import ListedFile, below, retried
+from orcstream.io.hdfs import FileStatus, OpenedHdfs, open_hdfs
 from orcstream.io.urls import strip_credentials
-from orcstream.io.webhdfs import FileStatus, HdfsConnection, WebHdfs, lease_webhdfs, place_of
 
-__all__ = ["WebHdfsFolder", "open_webhdfs_folder"]
+__all__ = ["HdfsFolder", "open_hdfs_folder"]
 
 
-class WebHdfsFolder:
+class HdfsFolder:
     """See `Folder`."""
 
-    def __init__(self, lease: Lease[HdfsConnection], path: str, url: str) -> None:
-        self._lease = lease
-        self._hdfs = WebHdfs(lease.client, strip_credentials(url))
+    def __init__(self, opened: OpenedHdfs, url: str) -> None:
+        self._lease = opened.lease
+        self._hdfs = opened.hdfs
+        self._path = opened.path
         self._shown = strip_credentials(url)
-        self._path = path
         self._url = url
 
     async def list_files(self) -> list[ListedFile]:
@@ -59,6 +58,5 @@ class WebHdfsFolder:
         return ListedFile(url, path, status.length, status.version, status.modified_ms / 1000)
 
 
-async def open_webhdfs_folder(url: str, options: Mapping[str, Any], shown: str) -> WebHdfsFolder:
-    place = place_of(url, shown)
-    return WebHdfsFolder(await lease_webhdfs({**place.options, **options}, shown), place.path, url)
+async def open_hdfs_folder(url: str, options: Mapping[str, Any], shown: str) -> HdfsFolder:
+    return HdfsFolder(await open_hdfs(url, options, shown), url)

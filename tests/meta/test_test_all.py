@@ -1,0 +1,34 @@
+"""`make test-all`: what fails is told, and keeps nothing else from being tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from scripts import test_all
+from tests.meta.tree import ROOT
+
+
+def test_it_goes_on_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[Sequence[str]] = []
+
+    def make(targets: Sequence[str]) -> int:
+        tried.append(targets)
+        return 2 if "test" in targets else 0
+
+    monkeypatch.setattr(test_all, "make", make)
+    assert test_all.main(["lint", "test", "demo"]) == 2
+    assert tried == [("lint",), ("test",), ("demo",)]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[-4:]]
+    assert lines[0] == ["part", "result", "time"]
+    assert [line[:2] for line in lines[1:]] == [["lint", "passed"], ["test", "FAILED"], ["demo", "passed"]]
+    assert test_all.main(["lint"]) == 0
+
+
+def test_all_parts_are_targets() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {targets_[0] for targets_ in test_all.PARTS.values()} <= targets
