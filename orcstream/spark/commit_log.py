@@ -17,21 +17,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from orcstream.byterange import ByteRange
 from orcstream.errors import FormatError
-from orcstream.io.folder import retried
 from orcstream.io.folders import list_files
-from orcstream.io.source import open_source
-from orcstream.spark import written
+from orcstream.spark import small_files, written
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.write_options import WritePlan
 from orcstream.spark.written import WrittenFile
 
-__all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source"]
+__all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source", "merged_group"]
 
 LOG_FOLDER: Final = "_orcstream_log"
 # Of so many batches, and of so many compactions, records are kept, whether they are needed or not.
@@ -210,15 +207,23 @@ class CommitLog:
         self.names.add(name)
 
     async def _get(self, name: str) -> dict[str, Any]:
-        url = self.plan.url_of(f"{self.folder}/{name}")
-        data = await retried(lambda: _read(url, self.plan), url)
-        try:
-            record = json.loads(data)
-            if record["version"] != 1:
-                raise ValueError(f"version {record['version']}")
-        except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
-        return dict(record)
+        return await _get(self.plan.url_of(f"{self.folder}/{name}"), self.plan.storage_options)
+
+
+async def merged_group(url: str, storage_options: Mapping[str, Any] | None) -> Group:
+    """What a record says of a merged file, for readers of the target."""
+    return _group(await _get(url, storage_options))
+
+
+async def _get(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    data = await small_files.get(url, storage_options=storage_options)
+    try:
+        record = json.loads(data)
+        if record["version"] != 1:
+            raise ValueError(f"version {record['version']}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
+    return dict(record)
 
 
 def _name(batch: int, kind: str, number: int | None = None) -> str:
@@ -239,14 +244,3 @@ def _of_group(group: Group) -> dict[str, Any]:
 def _group(record: dict[str, Any]) -> Group:
     sources = tuple(Source(one["path"], one["rows"]) for one in record["replaces"])
     return Group(record["target"], sources)
-
-
-async def _read(url: str, plan: WritePlan) -> bytes:
-    source = await open_source(url, storage_options=plan.storage_options, io_options=None)
-    try:
-        tail = await source.fetch_suffix(1 << 20)
-        if tail.file_length > len(tail.data):
-            return bytes(await source.fetch(ByteRange(0, tail.file_length)))
-        return bytes(tail.data)
-    finally:
-        await source.aclose()
