@@ -42,8 +42,8 @@ class MergeId:
 class Place:
     """Rows that were written as the file `name`: the whole of `file`, or the `rows` of a merged one.
 
-    The name is the same however the folder's URL is spelled. `length` is in bytes, of a part of a merged file its share. `merge` is set
-    for a merged file that there is no record of: what it holds is not known.
+    The name is the same however the folder's URL is spelled. `length` is in bytes, of a part of a merged file
+    its share. `merge` is set for a merged file that there is no record of: what it holds is not known.
     """
 
     name: str
