@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from orcstream.errors import FormatError
+from orcstream.errors import FormatError, Unsupported
 from orcstream.io.folders import list_files
 from orcstream.spark import small_files, written
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
@@ -168,7 +168,7 @@ class CommitLog:
         await self._put(_name(batch, "compacted"), {}, overwrite=True)
 
     async def uncounted(self) -> set[str]:
-        """Files that readers of the log leave out: merged ones that do not count yet, and what others replace."""
+        """Files that readers of the log leave out: merged ones that do not count yet, and replaced ones."""
         found: set[str] = set()
         for batch in self._batches("compaction"):
             for number, group in enumerate(await self.groups_of(batch)):
@@ -218,12 +218,16 @@ async def merged_group(url: str, storage_options: Mapping[str, Any] | None) -> G
 async def _get(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
     data = await small_files.get(url, storage_options=storage_options)
     try:
-        record = json.loads(data)
-        if record["version"] != 1:
-            raise ValueError(f"version {record['version']}")
-    except (ValueError, KeyError, TypeError) as error:
+        record = dict(json.loads(data))
+    except (ValueError, TypeError) as error:
         raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
-    return dict(record)
+    if record.get("version") != 1:
+        raise Unsupported(
+            f"the record is of version {record.get('version')}; a later orcstream has written it",
+            reason="log_version",
+            url=url,
+        )
+    return record
 
 
 def _name(batch: int, kind: str, number: int | None = None) -> str:

@@ -12,7 +12,6 @@ import anyio
 
 import orcstream
 from orcstream import CommitUnknown
-from orcstream.byterange import ByteRange
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.sink import open_sink
@@ -69,10 +68,10 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
     async def read() -> bytes:
         source = await open_source(url, storage_options=storage_options, io_options=None)
         try:
-            tail = await source.fetch_suffix(_TAIL_BYTES)
-            if tail.file_length > len(tail.data):
-                return bytes(await source.fetch(ByteRange(0, tail.file_length)))
-            return bytes(tail.data)
+            found = await source.fetch_suffix(_TAIL_BYTES)
+            if found.file_length > len(found.data):
+                found = await source.fetch_suffix(found.file_length)
+            return bytes(found.data)
         finally:
             await source.aclose()
 

@@ -236,7 +236,9 @@ async def test_clean_up_finds_what_was_left(store: SinkStore) -> None:
     removed = await clean(url, older_than_s=0)
     assert [one.identity for one in removed] == [one.identity for one in listed]
     assert len(store.left()) == 1
-    found = await clean(url.rpartition("/")[0], older_than_s=0)
+    assert await clean(url.rpartition("/")[0], older_than_s=0, containing="b.orc") == []
+    assert len(store.left()) == 1
+    found = await clean(url.rpartition("/")[0], older_than_s=0, containing="orc2")
     assert [one.kind for one in found] == [listed[0].kind]
     assert store.left() == []
     assert store.seen("b.orc") == b"stays"

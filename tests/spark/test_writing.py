@@ -38,7 +38,7 @@ ALL_TYPES = """
 """
 
 
-def save(df: DataFrame, path: Path | str, mode: str = "append", **options: Any) -> None:
+def save(df: DataFrame, path: Path | str, mode: str = "append", **options: object) -> None:
     given = {"timezone": ZONE, **{name: str(value) for name, value in options.items()}}
     df.write.format("orcstream").mode(mode).options(**given).save(str(path))
 
@@ -231,7 +231,7 @@ def test_a_job_on_s3(spark: SparkSession, tmp_path: Path, moto_server: MotoServe
     client.create_bucket(Bucket="written")
     # Of somebody else: no upload but the job's own may go.
     other = client.create_multipart_upload(Bucket="written", Key="t/part-of-another-c000.orc")["UploadId"]
-    options = {"storage_options": json.dumps(moto_server.options), "max_records_per_file": 10}
+    options = {"storage_options": json.dumps(moto_server.options), "max_records_per_file": "10"}
     df = spark.range(0, 100, 1, 1)
     with pytest.raises(PySparkException, match="no such value"):
         save(df.select(always_fails()("id").alias("id")), "s3a://written/t", **options)
@@ -248,7 +248,7 @@ def test_a_job_on_s3(spark: SparkSession, tmp_path: Path, moto_server: MotoServe
 
 def test_months_do_not_reach_python(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(1).selectExpr("id", "array(make_ym_interval(1, 2)) as m")
-    with pytest.raises(PySparkException, match="m.element is interval year to month"):
+    with pytest.raises(PySparkException, match=r"m\.element is interval year to month"):
         save(df, tmp_path)
 
 
