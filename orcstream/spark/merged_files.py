@@ -1,8 +1,8 @@
 """Where the rows of a folder's files are, when a stream's writer merges small ones into larger ones.
 
-Knows the names of merged files, and what the writer's records say of them (`commit_log`). Must not know what
-was read. Readers name rows by the file that they were written to first: a merged file holds, in their order,
-the rows of files that are there no more, and is no file of its own.
+Knows the names of merged files, and what the writer's records say of them (`commit_records`). Must not know
+what was read. Readers name rows by the file that they were written to first: a merged file holds, in their
+order, the rows of files that are there no more, and is no file of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from orcstream.errors import Unsupported
 from orcstream.io.folders import list_files
 from orcstream.io.urls import local_path, protocol_of, strip_credentials
-from orcstream.spark.commit_log import LOG_FOLDER, Group, merged_group
+from orcstream.spark.commit_records import LOG_FOLDER, Group, group_of, read_record
 from orcstream.spark.files import FoundFile
 from orcstream.spark.small_files import side_by_side
 
@@ -74,8 +74,8 @@ class Merges:
                 self._ids[MergeId(match[1], int(match[2]), number)] = record.url
         urls = [url for id_, url in self._ids.items() if id_.number is not None]
         new = [url for url in urls if url not in self._groups]
-        read = await side_by_side(new, lambda url: merged_group(url, self.storage_options))
-        self._groups.update(zip(new, read, strict=True))
+        records = await side_by_side(new, lambda url: read_record(url, self.storage_options))
+        self._groups.update(zip(new, map(group_of, records), strict=True))
         self._groups = {url: self._groups[url] for url in urls}
 
     async def _listed(self, url: str) -> Sequence[Any]:
@@ -116,7 +116,7 @@ class Merges:
 
 
 def _name(url: str) -> str:
-    """One name for ``/x``, ``file:///x`` and ``file:/x``, and for ``s3://`` and ``s3a://``; no credentials."""
+    """One for ``/x`` and ``file:///x``, and one for ``s3://`` and ``s3a://``; no credentials."""
     protocol = protocol_of(url)
     if protocol in ("file", "local"):
         return os.path.abspath(local_path(url))  # noqa: PTH100 - paths of text, many of them

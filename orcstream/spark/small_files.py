@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import anyio
 
 import orcstream
-from orcstream import CommitUnknown
+from orcstream.errors import CommitUnknown
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.sink import open_sink

@@ -17,9 +17,9 @@ import orcstream
 from orcstream import CommitUnknown, IngestedFile, Prepared, SinkError
 from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
+from orcstream.spark import small_files
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
-from orcstream.spark import small_files
 from orcstream.spark.write_options import WritePlan
 
 if TYPE_CHECKING:

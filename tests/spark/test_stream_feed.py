@@ -318,7 +318,9 @@ def test_a_folder_that_is_not_to_be_written_to_wants_another_for_the_log(
         Query(folder).run()
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b'{"version": 2, "batch": 1}', b'{"version": 1, "batch": 2}', b"x"])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{}", b'{"version": 2, "batch": 1}', b'{"version": 1, "batch": 2}', b"x"]
+)
 def test_damaged_records_are_named(folder: Path, damage: bytes) -> None:
     add(folder, "a.orc", [1])
     query = Query(folder)
@@ -342,7 +344,9 @@ def test_damaged_snapshots_are_named(folder: Path) -> None:
         query.run()
 
 
-@pytest.mark.parametrize("offset", [{}, {"stream": "../x", "batch": 1}, {"stream": "", "batch": 3}, {"batch": "1"}])
+@pytest.mark.parametrize(
+    "offset", [{}, {"stream": "../x", "batch": 1}, {"stream": "", "batch": 3}, {"batch": "1"}]
+)
 def test_offsets_of_others_are_refused(folder: Path, offset: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="checkpoint is of another source"):
         stream_reader_of(SCHEMA, {"path": str(folder)}).latestOffset(offset, ReadAllAvailable())
@@ -445,7 +449,7 @@ def test_a_file_that_is_old_when_it_comes_is_read(folder: Path) -> None:
 
 
 def test_an_age_bounds_what_is_remembered(folder: Path) -> None:
-    """Files count as old beside the newest one that was read; the log forgets them, and never reads them again."""
+    """Files count as old beside the newest one that was read; forgotten ones are never read again."""
     now = 1.7e9
     query = Query(folder, maxFileAge="1h", log_snapshot_every="1", maxFilesPerTrigger="1")
     for number in range(5):
@@ -590,8 +594,10 @@ def test_options_that_cannot_be(folder: Path, options: dict[str, str], text: str
 def test_a_stream_of_a_bucket(moto_server: MotoServer, tmp_path: Path, killer: Killer) -> None:
     client = moto_server.client
     client.create_bucket(Bucket="growing")
-    options = {"storage_options": json.dumps(moto_server.options), "log_snapshot_every": "2"}
-    query = Query("s3a://growing/in/", maxFilesPerTrigger="1", **options)
+    storage = json.dumps(moto_server.options)
+    query = Query(
+        "s3a://growing/in/", maxFilesPerTrigger="1", log_snapshot_every="2", storage_options=storage
+    )
     query.step = killer.step
     query.run()
     for number in range(3):
@@ -627,7 +633,7 @@ class Writer:
     def write(self) -> None:
         """A batch of two files, ten rows each; the same batch again after it was killed."""
         self.runs += 1
-        files = []
+        files: list[written.WrittenFile] = []
         for task in range(2):
             first = self.batch * 100 + task * 10
             rows = pa.record_batch({"id": list(range(first, first + 10))})
@@ -639,7 +645,9 @@ class Writer:
 
 
 def ids_of(batches: int) -> list[int]:
-    return [batch * 100 + task * 10 + row for batch in range(batches) for task in range(2) for row in range(10)]
+    return [
+        batch * 100 + task * 10 + row for batch in range(batches) for task in range(2) for row in range(10)
+    ]
 
 
 @pytest.mark.parametrize("cap", ["1", "3", "100"])
@@ -686,7 +694,7 @@ def test_writers_and_readers_that_are_killed(folder: Path, killer: Killer, seed:
     while writer.batch < 5:
         killer.left = chance.randrange(40)
         try:
-            chance.choice([writer.write, partial(query.run, batches=2)])()
+            writer.write() if chance.random() < 0.5 else query.run(batches=2)
         except (*DEATH, FileNotFoundError):
             continue
     killer.left = None

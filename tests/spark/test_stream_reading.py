@@ -1,5 +1,7 @@
-"""Streams through Spark itself: its offsets, its triggers, its restarts. What is read when is tried without
-it, in `test_stream_feed`."""
+"""Streams through Spark itself: its offsets, its triggers, its restarts.
+
+What is read when is tried without Spark, in `test_stream_feed`.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ import pyarrow.orc
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.conftest import ZONE
 
 # Reads all that there is into files of JSON, one folder a batch, and dies at a step of the driver's reader.
-CHILD = '''
+CHILD = """
 import json, os, sys
 from pyspark.sql import SparkSession
 from orcstream.spark import OrcStreamDataSource
@@ -50,21 +52,22 @@ session = (
 )
 session.sparkContext.setLogLevel("OFF")
 session.dataSource.register(OrcStreamDataSource)
-stream = session.readStream.format("orcstream").schema("id bigint").option("maxFilesPerTrigger", "2").load(source)
+stream = session.readStream.format("orcstream").schema("id bigint").option("maxFilesPerTrigger", "2")
 query = (
-    stream.writeStream.foreachBatch(keep)
+    stream.load(source)
+    .writeStream.foreachBatch(keep)
     .option("checkpointLocation", checkpoint)
     .trigger(availableNow=True)
     .start()
 )
 query.awaitTermination()
 die("end")
-'''
+"""
 
 
-def add(folder: Path, name: str, ids: list[int], **columns: list[Any]) -> Path:
-    path = folder / name
-    hidden = folder / f".{name}.new"
+def add(folder: Path, file: str, ids: list[int], **columns: list[Any]) -> Path:
+    path = folder / file
+    hidden = folder / f".{file}.new"
     pyarrow.orc.write_table(pa.table({"id": ids, **columns}), str(hidden), compression="uncompressed")
     hidden.rename(path)
     return path
@@ -168,7 +171,9 @@ def test_from_a_stream_that_is_written_and_merged(stream: Stream, tmp_path: Path
 
     def copy() -> None:
         reading = stream.spark.readStream.format("orcstream").schema("id bigint").load(str(stream.folder))
-        writing = reading.writeStream.format("orcstream").option("checkpointLocation", str(tmp_path / "first"))
+        writing = reading.writeStream.format("orcstream").option(
+            "checkpointLocation", str(tmp_path / "first")
+        )
         query = writing.option("compact_every", "2").trigger(availableNow=True).start(str(target))
         query.awaitTermination()
 
@@ -191,9 +196,16 @@ def test_a_driver_that_dies(tmp_path: Path, dies_at: str) -> None:
 
     def run() -> int:
         places = [source, tmp_path / "checkpoint", sink, dies_at, tmp_path / "died"]
-        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "TZ": ZONE}
+        environment = {
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "TZ": ZONE,
+        }
         command = [sys.executable, "-c", CHILD, *map(str, places)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=100, check=False
+        )
         assert done.returncode in (0, 9), done.stderr
         return done.returncode
 
