@@ -45,20 +45,20 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- offsets
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Any]:
         return Offset().to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+    def getDefaultReadLimit(self) -> ReadLimit:
         return self._options.limit
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         run(self._feed.fix_end)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._last = run(lambda: self._feed.advance(Offset.of_json(start), limit))
         return self._last.to_json()
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> dict[str, Any]:
         """With what was found by the last look and is left for later batches."""
         waiting = {"files_waiting": self._feed.files_waiting, "bytes_waiting": self._feed.bytes_waiting}
         return {**self._last.to_json(), **waiting}
