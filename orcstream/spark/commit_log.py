@@ -19,20 +19,17 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from orcstream.errors import FormatError, Unsupported
-from orcstream.io.folder import retried
 from orcstream.io.folders import list_files
-from orcstream.io.source import open_source
 from orcstream.spark import written
+from orcstream.spark.commit_records import LOG_FOLDER, Group, Source, group_of, read_record, record_of
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.write_options import WritePlan
 from orcstream.spark.written import WrittenFile
 
 __all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source"]
 
-LOG_FOLDER: Final = "_orcstream_log"
 # Of so many batches, and of so many compactions, records are kept, whether they are needed or not.
 KEPT = 100
 _NAME = re.compile(r"(\d{20})(?:-(\d{3}))?\.(intent|done|compaction|merged|compacted)\.json")
@@ -45,22 +42,6 @@ class Intent:
     batch: int
     files: tuple[WrittenFile, ...]
     removes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file that is merged into another."""
-
-    path: str
-    row_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Files that become one."""
-
-    target: str
-    sources: tuple[Source, ...]
 
 
 @dataclass(slots=True)
@@ -149,21 +130,21 @@ class CommitLog:
 
     async def begin_compaction(self, batch: int, groups: Sequence[Group]) -> None:
         """Record what is going to be merged; `FileExistsError` where another driver was first."""
-        await self._put(_name(batch, "compaction"), {"groups": [_of_group(group) for group in groups]})
+        await self._put(_name(batch, "compaction"), {"groups": [record_of(group) for group in groups]})
 
     async def groups_of(self, batch: int) -> list[Group]:
         """What is to be merged."""
         record = await self._get(_name(batch, "compaction"))
-        return [_group(one) for one in record["groups"]]
+        return [group_of(one) for one in record["groups"]]
 
     async def merged(self, batch: int, number: int) -> Group | None:
         """What became of a group: a merged file, and what it replaces."""
         name = _name(batch, "merged", number)
-        return _group(await self._get(name)) if name in self.names else None
+        return group_of(await self._get(name)) if name in self.names else None
 
     async def end_group(self, batch: int, number: int, merged: Group) -> None:
         """The merged file is visible, and counts; what it replaces may go."""
-        await self._put(_name(batch, "merged", number), _of_group(merged), overwrite=True)
+        await self._put(_name(batch, "merged", number), record_of(merged), overwrite=True)
 
     async def end_compaction(self, batch: int) -> None:
         """Nothing is left of what was merged."""
@@ -209,19 +190,7 @@ class CommitLog:
         self.names.add(name)
 
     async def _get(self, name: str) -> dict[str, Any]:
-        url = self.plan.url_of(f"{self.folder}/{name}")
-        data = await retried(lambda: _read(url, self.plan), url)
-        try:
-            record = dict(json.loads(data))
-        except (ValueError, TypeError) as error:
-            raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
-        if record.get("version") != 1:
-            raise Unsupported(
-                f"the record is of version {record.get('version')}; a later orcstream has written it",
-                reason="log_version",
-                url=url,
-            )
-        return record
+        return await read_record(self.plan.url_of(f"{self.folder}/{name}"), self.plan.storage_options)
 
 
 def _name(batch: int, kind: str, number: int | None = None) -> str:
@@ -232,24 +201,3 @@ def _name(batch: int, kind: str, number: int | None = None) -> str:
 def _is_of(name: str, kinds: Sequence[str], batches: set[int]) -> bool:
     match = _NAME.fullmatch(name)
     return match is not None and match[3] in kinds and int(match[1]) in batches
-
-
-def _of_group(group: Group) -> dict[str, Any]:
-    replaces = [{"path": one.path, "rows": one.row_count} for one in group.sources]
-    return {"target": group.target, "replaces": replaces}
-
-
-def _group(record: dict[str, Any]) -> Group:
-    sources = tuple(Source(one["path"], one["rows"]) for one in record["replaces"])
-    return Group(record["target"], sources)
-
-
-async def _read(url: str, plan: WritePlan) -> bytes:
-    source = await open_source(url, storage_options=plan.storage_options, io_options=None)
-    try:
-        found = await source.fetch_suffix(1 << 20)
-        if found.file_length > len(found.data):
-            found = await source.fetch_suffix(found.file_length)
-        return bytes(found.data)
-    finally:
-        await source.aclose()

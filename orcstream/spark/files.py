@@ -70,13 +70,15 @@ class FileChoice:
 class FoundFile:
     """A file to read. `length` is None where the store cannot say it without opening; `version` may be empty.
 
-    `texts` are the values that its folders name, one for each of the table's partition columns.
+    `texts` are the values that its folders name, one for each of the table's partition columns. `modified_s`
+    counts seconds from 1970, and is None where the store does not say.
     """
 
     url: str
     length: int | None
     version: str
     texts: tuple[str | None, ...] = ()
+    modified_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,8 @@ def _partitioned(candidates: list[_Candidate], choice: FileChoice) -> FoundFiles
 
 def _found(one: _Candidate, texts: tuple[str | None, ...]) -> FoundFile:
     listed = one.listed
-    return FoundFile(listed.url, None if listed.length < 0 else listed.length, listed.version, texts)
+    length = None if listed.length < 0 else listed.length
+    return FoundFile(listed.url, length, listed.version, texts, listed.modified_s)
 
 
 # --- options ---------------------------------------------------------------------------------------

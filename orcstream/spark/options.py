@@ -17,6 +17,9 @@ __all__ = ["Options"]
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
+_SPANS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)", re.IGNORECASE | re.ASCII)
+
 
 class Options:
     """The options of one read or write. Take each, then `finish`.
@@ -59,6 +62,23 @@ class Options:
         if match is None or int(match[1]) == 0:
             raise UsageError(f"option {name} is a size, as 64m or 1GiB, not {text!r}")
         return int(match[1]) * _UNITS[match[2].lower()]
+
+    def seconds(self, name: str) -> float | None:
+        """A time span; ``90s``, ``15m``, ``12h``, ``7d`` or ``2w``; None where the option is not given."""
+        text = self.text(name)
+        if text is None:
+            return None
+        match = _SPAN.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"option {name} is a time span, as 90s, 12h or 7d, not {text!r}")
+        return float(match[1]) * _SPANS[match[2].lower()]
+
+    def one_of(self, name: str, choices: Sequence[str]) -> str:
+        """One of some words; the first where the option is not given."""
+        text = self.text(name) or choices[0]
+        if text not in choices:
+            raise UsageError(f"option {name} is one of {', '.join(choices)}, not {text!r}")
+        return text
 
     def names(self, name: str) -> Sequence[str] | None:
         """Names with commas between them, or a JSON list where they hold commas."""

@@ -54,10 +54,17 @@ class ReadOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
         options = Options(given)
+        found = cls.taken(options)
+        options.finish()
+        return found
+
+    @classmethod
+    def taken(cls, options: Options) -> ReadOptions:
+        """Of options among which there may be others."""
         case_sensitive = options.truth("case_sensitive")
         timezone = options.text("timezone")
         columns = options.names("columns")
-        found = cls(
+        return cls(
             choice=FileChoice.of(options, case_sensitive=case_sensitive, timezone=timezone or "UTC"),
             access=Access.of(options),
             pieces=PieceOptions.of(options),
@@ -71,8 +78,6 @@ class ReadOptions:
             memory_limit=options.size("memory_limit", _MEMORY_LIMIT),
             batch_rows=options.count("batch_rows", _BATCH_ROWS),
         )
-        options.finish()
-        return found
 
     def find(self) -> FoundFiles:
         """The files, as they are now."""

@@ -27,8 +27,10 @@ class OrcStreamDataSource(DataSource):
 
     def schema(self) -> StructType:
         from orcstream.spark.reading import schema_of
+        from orcstream.spark.stream_options import without_stream_options
 
-        return schema_of(self.options)
+        # Spark does not say here whether it is for a batch or a stream.
+        return schema_of(without_stream_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from orcstream.spark.reading import reader_of

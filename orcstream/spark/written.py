@@ -17,7 +17,7 @@ import orcstream
 from orcstream import CommitUnknown, IngestedFile, Prepared, SinkError
 from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
-from orcstream.io.sink import open_sink
+from orcstream.spark import small_files
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
 from orcstream.spark.write_options import WritePlan
@@ -217,20 +217,7 @@ async def remove_paths(plan: WritePlan, paths: Iterable[str]) -> None:
 
 async def put(plan: WritePlan, path: str, data: bytes, *, overwrite: bool) -> None:
     """A small file below the target, whole and at once; `FileExistsError` with ``overwrite=False``."""
-    await make_folder_of(plan.url_of(path))
-    sink = await open_sink(plan.url_of(path), overwrite=overwrite, **_of_sink(plan))
-    try:
-        await sink.write(data)
-        prepared = await sink.prepare()
-    except BaseException:
-        await sink.abort()
-        raise
-    await sink.aclose()
-    try:
-        await orcstream.commit(prepared, **_of_sink(plan))
-    except FileExistsError:
-        await orcstream.discard(prepared, **_of_sink(plan))
-        raise
+    await small_files.put(plan.url_of(path), data, overwrite=overwrite, **_of_sink(plan))
 
 
 def _of_sink(plan: WritePlan) -> dict[str, Any]:

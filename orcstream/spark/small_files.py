@@ -1,0 +1,99 @@
+"""Small files in any store, put whole and at once, read whole, several side by side.
+
+Knows that a put may have happened although its answer was lost. Must not know what is in the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import anyio
+
+import orcstream
+from orcstream.errors import CommitUnknown
+from orcstream.io.folder import retried
+from orcstream.io.folders import make_folder_of
+from orcstream.io.sink import open_sink
+from orcstream.io.source import open_source
+
+__all__ = ["get", "put", "side_by_side"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_AT_ONCE = 16
+_TAIL_BYTES = 1 << 20
+# A store that lost the answer to a commit is asked so often what became of it.
+_COMMIT_ATTEMPTS = 3
+
+
+async def put(
+    url: str,
+    data: bytes,
+    *,
+    overwrite: bool,
+    storage_options: Mapping[str, Any] | None,
+    sink_options: Any = None,
+) -> None:
+    """A file that appears whole; `FileExistsError` with ``overwrite=False`` where there is one.
+
+    Raises what writing raises; then nothing is left.
+    """
+    await make_folder_of(url)
+    options: dict[str, Any] = {"storage_options": storage_options, "sink_options": sink_options}
+    sink = await open_sink(url, overwrite=overwrite, **options)
+    try:
+        await sink.write(data)
+        prepared = await sink.prepare()
+    except BaseException:
+        await sink.abort()
+        raise
+    await sink.aclose()
+    for attempt in range(_COMMIT_ATTEMPTS):
+        try:
+            return await orcstream.commit(prepared, **options)
+        except CommitUnknown:
+            if attempt == _COMMIT_ATTEMPTS - 1:
+                raise
+        except FileExistsError:
+            await orcstream.discard(prepared, **options)
+            raise
+    return None
+
+
+async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
+    """All bytes of a file. Raises what opening and reading raise."""
+
+    async def read() -> bytes:
+        source = await open_source(url, storage_options=storage_options, io_options=None)
+        try:
+            found = await source.fetch_suffix(_TAIL_BYTES)
+            if found.file_length > len(found.data):
+                found = await source.fetch_suffix(found.file_length)
+            return bytes(found.data)
+        finally:
+            await source.aclose()
+
+    return await retried(read, url)
+
+
+async def side_by_side(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
+    """What each call answers, in the order of the items. Raises the first failure."""
+    found: dict[int, B] = {}
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def run(at: int, item: A) -> None:
+        async with limiter:
+            found[at] = await work(item)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for at, item in enumerate(items):
+                tasks.start_soon(run, at, item)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+    return [found[at] for at in sorted(found)]

@@ -1,0 +1,122 @@
+"""What a user says of a stream that is read: which files, how many at a time, and what becomes of odd ones.
+
+Knows the names of the options. Must not know how files are found or read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
+
+from orcstream.errors import UsageError
+from orcstream.io.urls import protocol_of
+from orcstream.spark import globs
+from orcstream.spark.options import Options
+from orcstream.spark.reading import ReadOptions
+
+__all__ = ["StreamOptions", "without_stream_options"]
+
+# Below the folder that is read, where no option `log` names another; readers leave it out.
+_LOG_FOLDER: Final = "_orcstream_stream"
+_SNAPSHOT_EVERY: Final = 100
+_OF_STREAMS: Final = frozenset(
+    "log log_snapshot_every maxfilespertrigger maxbytespertrigger latestfirst maxfileage existing_files "
+    "replaced_files cleansource".split()
+)
+
+
+def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Those that a batch has, too."""
+    return {name: value for name, value in options.items() if name.lower() not in _OF_STREAMS}
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """`log` is a folder for the logs of streams; `roots` are the folders that are read."""
+
+    read: ReadOptions
+    roots: tuple[str, ...]
+    log: str
+    limit: ReadLimit
+    latest_first: bool
+    max_age_s: float | None
+    existing: str
+    replaced: str
+    snapshot_every: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> StreamOptions:
+        options = Options(given)
+        read = ReadOptions.taken(options)
+        roots = _roots(read)
+        found = cls(
+            read=replace(read, choice=replace(read.choice, ignore_missing=_may_be_empty(read))),
+            roots=roots,
+            log=_log(options, roots),
+            limit=_limit(options),
+            latest_first=options.truth("latestFirst"),
+            max_age_s=options.seconds("maxFileAge"),
+            existing=options.one_of("existing_files", ("include", "ignore")),
+            replaced=options.one_of("replaced_files", ("ignore", "read", "fail")),
+            snapshot_every=options.count("log_snapshot_every", _SNAPSHOT_EVERY),
+        )
+        cleans = options.text("cleanSource", "off")
+        options.finish()
+        if cleans != "off":
+            raise UsageError(
+                "option cleanSource is not there: nothing that is read is moved or removed; "
+                "remove files that are older than the stream needs from outside"
+            )
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        if self.read.rows is not None:
+            raise UsageError("option rows is for one file, and a stream is of many")
+        if self.read.pushdown:
+            raise UsageError("option pushdown is for batches: Spark hands no filters to a stream")
+        if self.latest_first and self.max_age_s is not None:
+            raise UsageError(
+                "options latestFirst and maxFileAge do not go together: old files that wait would be left out"
+            )
+
+
+def _limit(options: Options) -> ReadLimit:
+    files, size = options.count("maxFilesPerTrigger", 0), options.size("maxBytesPerTrigger", 0)
+    if files and size:
+        raise UsageError("options maxFilesPerTrigger and maxBytesPerTrigger: give one of them")
+    if files:
+        return ReadMaxFiles(files)
+    return ReadMaxBytes(size) if size else ReadAllAvailable()
+
+
+def _roots(read: ReadOptions) -> tuple[str, ...]:
+    """The folders below which files are, and may have been written by streams."""
+    choice = read.choice
+    if choice.base_path is not None:
+        return (choice.base_path.rstrip("/"),)
+    patterns = [one for path in choice.paths for one in globs.expanded(path)]
+    return tuple(dict.fromkeys(globs.split_pattern(one)[0].rstrip("/") for one in patterns))
+
+
+def _log(options: Options, roots: tuple[str, ...]) -> str:
+    given = options.text("log")
+    if given is not None:
+        return given.rstrip("/")
+    if len(roots) > 1:
+        raise UsageError(
+            "a stream of several paths has no folder of its own: say where to keep what was read by "
+            "option('log', ...)"
+        )
+    return f"{roots[0]}/{_LOG_FOLDER}"
+
+
+def _may_be_empty(read: ReadOptions) -> bool:
+    """A pattern may match files later; and S3 knows no folder before there is a file in it."""
+    choice = read.choice
+    return choice.ignore_missing or any(
+        globs.is_pattern(path) or protocol_of(path) in ("s3", "s3a") for path in choice.paths
+    )
