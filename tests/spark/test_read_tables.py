@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType
 
 import orcstream
 from orcstream.errors import SchemaMismatch, UsageError
@@ -45,7 +46,6 @@ FOLDERS = [
     ["2024-01-01", "1"],
     ["a%2Fb%3D%25", "ü +"],
     ["7", NULL],
-    [NULL, NULL],
     ["1e3", "NaN"],
     ["2024-13-01", "2024-01-02"],
 ]
@@ -63,6 +63,12 @@ def test_types_of_folders_are_spark_s(spark: SparkSession, one_file: Path, tmp_p
             ours = spark.read.format("orcstream").load(str(table))
             key = "concat(id, '-', q) as key"
             same_rows(ours.selectExpr(key, "*"), native.selectExpr(key, "*"), by="key")
+
+
+def test_folders_that_say_nothing_are_text(one_file: Path, tmp_path: Path) -> None:
+    """Spark makes VOID of them, which no file can hold."""
+    put(one_file, tmp_path / f"p={NULL}" / "x.orc")
+    assert schema_of({"path": str(tmp_path)})["p"].dataType == StringType()
 
 
 def test_a_schema_decides_the_types_of_folders(spark: SparkSession, one_file: Path, tmp_path: Path) -> None:
