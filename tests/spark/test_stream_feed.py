@@ -1,17 +1,10 @@
-"""A stream reads each row exactly once, wherever its driver is killed; Spark itself is not needed.
-
-`Query` does what Spark's driver does with a source: offsets are logged before a batch is run, commits after,
-and a batch that was logged and not committed is run again first. Before and after each step that changes
-anything it may die. Its sink keeps a batch under its number, as a sink has to that is to be exact.
-"""
+"""A stream reads each row exactly once, wherever its driver is killed; Spark itself is not needed."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,154 +12,26 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
-import orcstream
-from orcstream.blocking_loop import the_loop
 from orcstream.errors import FormatError, OrcError, SourceChanged, UsageError
-from orcstream.spark import small_files, stream_log, written
-from orcstream.spark.options import Options
+from orcstream.spark import small_files
 from orcstream.spark.seen_files import SeenFiles, name_key, version_key
 from orcstream.spark.stream_reading import stream_reader_of
-from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
-from orcstream.spark.write_options import write_plan
+from tests.spark.stream_driver import (
+    DEATH,
+    LOG,
+    SCHEMA,
+    Killer,
+    Query,
+    add,
+    folder,
+    killer,
+    stream_of,
+)
 from tests.support.servers import MotoServer, moto_server
 
-__all__ = ["moto_server"]
-
-SCHEMA = StructType([StructField("id", LongType())])
-LOG = "_orcstream_stream"
-
-
-class Killed(BaseException):
-    """The driver is no more."""
-
-
-class Killer:
-    """Kills before or after one of the steps that change something; all pass once it has."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left: int | None = None
-        for home, name in (
-            (small_files, "put"),
-            (orcstream, "commit"),
-            (stream_log, "remove_files"),
-            (written, "put"),
-            (written, "remove_paths"),
-            (orcstream, "merge"),
-        ):
-            monkeypatch.setattr(home, name, self._wrapped(getattr(home, name)))
-
-    def step(self) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                self.left = None
-                raise Killed
-
-    def _wrapped(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def stepped(*arguments: Any, **options: Any) -> Any:
-            self.step()
-            found = await call(*arguments, **options)
-            self.step()
-            return found
-
-        return stepped
-
-
-# The death of a task among others comes in a group.
-DEATH = (Killed, BaseExceptionGroup)
-
-
-@pytest.fixture
-def killer(monkeypatch: pytest.MonkeyPatch) -> Killer:
-    return Killer(monkeypatch)
-
-
-class Query:
-    """A query of Spark with its checkpoint and its sink."""
-
-    def __init__(self, url: object, schema: StructType = SCHEMA, **options: str) -> None:
-        self.schema = schema
-        self.options = {"path": str(url), **options}
-        self.offsets: list[str] = []
-        self.committed = 0
-        self.sink: list[list[Any]] = []
-        self.between: Callable[[], object] = lambda: None  # what others do while a batch runs
-        self.step: Callable[[], object] = lambda: None
-
-    @property
-    def ids(self) -> list[int]:
-        return [row for batch in self.sink for row in batch]
-
-    def run(self, *, batches: int | None = None, available_now: bool = False) -> None:
-        """One life of the driver, until there is nothing to read, or for so many batches."""
-        reader: Any = stream_reader_of(self.schema, self.options)
-        if available_now:
-            reader.prepareForTriggerAvailableNow()
-        if self.committed < len(self.offsets):
-            self._run_batch(reader)
-        while batches is None or batches > 0:
-            start = self._offset(len(self.offsets) - 1, reader)
-            limit = reader.getDefaultReadLimit()
-            end = reader.latestOffset(start, limit)
-            if end == start:
-                return
-            self.step()
-            self.offsets.append(json.dumps(end))
-            self.step()
-            self._run_batch(reader)
-            batches = None if batches is None else batches - 1
-
-    def run_on(self) -> None:
-        """Restarted until it ends."""
-        for _ in range(100):
-            try:
-                self.run()
-            except (*DEATH, FileNotFoundError, SourceChanged):
-                continue
-            else:
-                return
-        raise AssertionError("the query does not come to an end")
-
-    def _offset(self, at: int, reader: Any) -> dict[str, Any]:
-        return dict(json.loads(self.offsets[at])) if at >= 0 else reader.initialOffset()
-
-    def _run_batch(self, reader: Any) -> None:
-        at = len(self.offsets) - 1
-        tasks = reader.partitions(self._offset(at - 1, reader), self._offset(at, reader))
-        self.between()
-        rows = sorted(row for task in tasks for batch in reader.read(task) for row in rows_of(batch))
-        self.step()
-        if len(self.sink) == at:
-            self.sink.append(rows)
-        else:
-            assert self.sink[at] == rows, "a batch that is repeated is the same"
-        self.step()
-        self.committed = at + 1
-
-
-def rows_of(batch: pa.RecordBatch) -> list[Any]:
-    columns = [column.to_pylist() for column in batch.columns]
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-
-
-def add(folder: Path, name: str, ids: list[int], modified_s: float | None = None) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.parent / f".{path.name}.new"
-    pyarrow.orc.write_table(pa.table({"id": ids}), str(hidden), compression="uncompressed")
-    if modified_s is not None:
-        os.utime(hidden, (modified_s, modified_s))
-    hidden.rename(path)
-    return path
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "t"
-    made.mkdir()
-    return made
+__all__ = ["folder", "killer", "moto_server"]
 
 
 # --- exactly once ----------------------------------------------------------------------------------
@@ -190,10 +55,6 @@ def test_a_driver_that_is_killed_anywhere_reads_each_file_once(folder: Path, kil
     assert sorted(query.ids) == sorted(wanted)
     assert len(query.sink) > before or at > 30
     assert len(list((folder / LOG / stream_of(query)).glob("_seen.*"))) <= 3
-
-
-def stream_of(query: Query) -> str:
-    return str(json.loads(query.offsets[-1])["stream"])
 
 
 def test_drivers_that_are_killed_again_and_again(folder: Path, killer: Killer) -> None:
@@ -615,117 +476,3 @@ def test_a_stream_of_a_bucket(moto_server: MotoServer, tmp_path: Path, killer: K
     assert sorted(query.ids) == [0, 1, 2]
     names = [one["Key"] for one in client.list_objects_v2(Bucket="growing")["Contents"]]
     assert len([name for name in names if LOG in name]) >= 3
-
-
-# --- folders whose writer merges files ---------------------------------------------------------------
-
-
-class Writer:
-    """The driver of a query that writes a stream, with compaction."""
-
-    def __init__(self, folder: Path, every: int = 2) -> None:
-        given = Options({"path": str(folder), "compression": "none"})
-        plan = write_plan(SCHEMA, given)
-        self.plan = StreamPlan(plan, every, plan.max_bytes, overwrite=False)
-        self.batch = 0
-        self.runs = 0
-
-    def write(self) -> None:
-        """A batch of two files, ten rows each; the same batch again after it was killed."""
-        self.runs += 1
-        files: list[written.WrittenFile] = []
-        for task in range(2):
-            first = self.batch * 100 + task * 10
-            rows = pa.record_batch({"id": list(range(first, first + 10))})
-            stem = f"part-{task:05}-q1-{self.batch}-{self.runs:012}"
-            files += written.write_files(self.plan.files, [rows], stem, threads=1)
-        message = BatchFiles("q1", str(self.runs), 0, files)
-        the_loop().run(partial(commit_batch, self.plan, self.batch, [message]))
-        self.batch += 1
-
-
-def ids_of(batches: int) -> list[int]:
-    return [
-        batch * 100 + task * 10 + row for batch in range(batches) for task in range(2) for row in range(10)
-    ]
-
-
-@pytest.mark.parametrize("cap", ["1", "3", "100"])
-def test_merged_files_are_not_read_again(folder: Path, cap: str) -> None:
-    """Some of the rows of a merged file were read before it was there, and some not."""
-    writer, query = Writer(folder), Query(folder, maxFilesPerTrigger=cap, log_snapshot_every="2")
-    for _ in range(7):
-        writer.write()
-        query.run(batches=1)
-    query.run()
-    assert len(list(folder.glob("part-compact-*"))) == 3
-    assert sorted(query.ids) == ids_of(7)
-
-
-def test_a_stream_that_begins_after_merges(folder: Path) -> None:
-    writer, query = Writer(folder), Query(folder)
-    for _ in range(5):
-        writer.write()
-    reader: Any = stream_reader_of(SCHEMA, query.options)
-    start = reader.initialOffset()
-    tasks = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
-    assert sum(len(task.pieces) for task in tasks) == 4, "a merged file is opened once"
-    query.run()
-    assert sorted(query.ids) == ids_of(5)
-
-
-def test_files_that_are_merged_while_a_batch_runs(folder: Path) -> None:
-    """Those that were planned are gone; the batch is run again, with their rows of the merged file."""
-    writer, query = Writer(folder), Query(folder, maxFilesPerTrigger="3")
-    writer.write()
-    query.between = lambda: writer.write() if writer.batch < 2 else None
-    with pytest.raises(FileNotFoundError):
-        query.run()
-    query.run_on()
-    assert sorted(query.ids) == ids_of(2)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_writers_and_readers_that_are_killed(folder: Path, killer: Killer, seed: int) -> None:
-    chance = random.Random(seed)
-    writer = Writer(folder, every=chance.choice([1, 2, 3]))
-    query = Query(folder, maxFilesPerTrigger=str(chance.choice([1, 2, 5])), log_snapshot_every="2")
-    query.step = killer.step
-    while writer.batch < 5:
-        killer.left = chance.randrange(40)
-        try:
-            writer.write() if chance.random() < 0.5 else query.run(batches=2)
-        except (*DEATH, FileNotFoundError):
-            continue
-    killer.left = None
-    query.run_on()
-    writer.write()
-    query.run_on()
-    assert sorted(query.ids) == ids_of(6)
-
-
-def test_merged_files_whose_record_is_gone(folder: Path) -> None:
-    """A stream that has begun cannot know what they hold; one that begins takes them as they are."""
-    writer, query, other = Writer(folder), Query(folder), Query(folder)
-    writer.write()
-    query.run()
-    writer.write()
-    for record in (folder / "_orcstream_log" / "q1").glob("*compact*"):
-        record.unlink()
-    for record in (folder / "_orcstream_log" / "q1").glob("*merged*"):
-        record.unlink()
-    with pytest.raises(UsageError, match=r"part-compact.*merged from others.*new checkpoint"):
-        query.run()
-    other.run()
-    assert sorted(other.ids) == ids_of(2)
-    writer.write()
-    other.run()
-    assert sorted(other.ids) == ids_of(3)
-
-
-def test_an_age_is_not_for_merged_files(folder: Path) -> None:
-    writer = Writer(folder)
-    writer.write()
-    writer.write()
-    with pytest.raises(UsageError, match="maxFileAge"):
-        Query(folder, maxFileAge="1d").run()
