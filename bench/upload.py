@@ -24,7 +24,7 @@ from bench import lineitem, servers
 from bench.memory import status_bytes
 from bench.report import Figure
 from orcstream.byterange import ByteRange
-from orcstream.io.byte_sink import Prepared
+from orcstream.io.byte_sink import Prepared, SinkOptions
 from orcstream.io.sink_memory import HeldBytes
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outlets import WholeFile
@@ -144,7 +144,7 @@ async def _write(
     """The writer, and how long its commit took after everything was there."""
     if url == "null":
         settings = WriteOptions(memory_limit=LIMIT_BYTES, compression=CODEC)
-        out = OrcWriter(WholeFile(NullSink(), None), None, settings, user_metadata={})
+        out = OrcWriter(WholeFile(NullSink(), None, SinkOptions()), None, settings, user_metadata={})
         for batch in batches:
             await out.write(batch)
         await out.prepare()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from orcstream.reader.many import FileStream, open_many
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
+    from orcstream.reader.verifying import Fault, Verification
     from orcstream.schema import Schema
     from orcstream.unlocking import EncryptedColumn
     from orcstream.writer.creating import create
@@ -67,6 +68,7 @@ __all__ = [
     "EncryptedColumn",
     "Explanation",
     "Expr",
+    "Fault",
     "FileStream",
     "FormatError",
     "IngestedFile",
@@ -96,6 +98,7 @@ __all__ = [
     "UnionValue",
     "Unsupported",
     "UsageError",
+    "Verification",
     "WriteResult",
     "blocking",
     "cleanup",
@@ -123,6 +126,7 @@ _HOMES = {
     "EncryptedColumn": "orcstream.unlocking",
     "Explanation": "orcstream.reader.explain",
     "Expr": "orcstream.expr",
+    "Fault": "orcstream.reader.verifying",
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
     "IngestedFile": "orcstream.writer.ingester",
@@ -152,6 +156,7 @@ _HOMES = {
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
+    "Verification": "orcstream.reader.verifying",
     "WriteResult": "orcstream.writer.writer",
     "cleanup": "orcstream.io.sink",
     "col": "orcstream.expr",

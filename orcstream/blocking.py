@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         merge,
         write,
     )
+    from orcstream.reader.verifying import Verification
 
 __all__ = [
     "BatchStream",
@@ -156,6 +157,11 @@ class OrcFile(Facade):
     def explain(self, **options: Any) -> Explanation:
         """`OrcFile.explain`."""
         return self._run(lambda: self._inner.explain(**options))
+
+    @method_as(reader_file.OrcFile.verify)
+    def verify(self, **options: Any) -> Verification:
+        """`OrcFile.verify`."""
+        return self._run(lambda: self._inner.verify(**options))
 
     def refresh(self) -> int:
         """`OrcFile.refresh`."""

@@ -40,6 +40,7 @@ from orcstream.cli_keys import (
 )
 from orcstream.cli_progress import Progress, bytes_text
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
+from orcstream.cli_verify import VERIFY_HELP, add_verify_options, verify
 from orcstream.schema import Kind
 
 __all__ = ["main"]
@@ -65,6 +66,7 @@ _EXAMPLES = """examples:
   orcstream keys trips.orc --keys kms://http@localhost:9600/kms
   orcstream mask trips.orc shared.orc --mask redact:city --mask sha256:stop.name
   orcstream plan trips.orc --where "id = 4711" --columns city
+  orcstream verify trips.orc
   orcstream merge all.orc trips.orc trips.orc
   orcstream merge all.orc trips.orc trips.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
@@ -101,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _warn
-            anyio.run(options.main, options)
+            status: int | None = anyio.run(options.main, options)
         sys.stdout.flush()
     except BrokenPipeError:
         # What is still buffered has no reader; Python would complain about it at exit.
@@ -112,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (orcstream.OrcError, OSError, ImportError) as error:
         print("orcstream:", " ".join(str(error).split()), file=sys.stderr)
         return 2 if isinstance(error, orcstream.UsageError) else 1
-    return 0
+    return status or 0
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
@@ -192,6 +194,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
+    verifying = _command(
+        commands,
+        "verify",
+        verify,
+        "whether files can be read and are what they say",
+        "Reads files to their end, and looks whether what they say of their values is true.",
+        VERIFY_HELP,
+    )
+    add_verify_options(verifying)
+    _add_storage_options(verifying)
+
     converting = _command(
         commands,
         "convert",
@@ -219,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any,
     name: str,
-    main: Callable[[argparse.Namespace], Awaitable[None]],
+    main: Callable[[argparse.Namespace], Awaitable[int | None]],
     purpose: str,
     description: str,
     epilog: str | None,

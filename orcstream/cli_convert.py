@@ -32,7 +32,7 @@ from orcstream.cli_keys import (
     opened_keys,
     say_masked,
 )
-from orcstream.cli_progress import Progress, bytes_text
+from orcstream.cli_progress import Progress, bytes_text, counted
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.io.keys import KeyProvider
 from orcstream.io.urls import protocol_of, strip_credentials
@@ -262,8 +262,8 @@ async def convert(options: argparse.Namespace) -> None:
         await _copy(reading, out, progress)
     result = out.result
     sys.stderr.write(
-        f"{result.url}: {_counted(result.row_count, 'row')} in {_counted(result.stripe_count, 'stripe')}, "
-        f"{_counted(result.length, 'byte')}, {progress.elapsed_s:.1f} s\n"
+        f"{result.url}: {counted(result.row_count, 'row')} in {counted(result.stripe_count, 'stripe')}, "
+        f"{counted(result.length, 'byte')}, {progress.elapsed_s:.1f} s\n"
     )
 
 
@@ -284,10 +284,6 @@ def _done(counts: tuple[int, int | None], progress: Progress) -> str:
     done, total = counts
     share = f" of {bytes_text(total)} ({done / total:.0%})" if total else ""
     return f"{bytes_text(done)}{share}, {bytes_text(done / progress.elapsed_s)}/s"
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 # --- sources -----------------------------------------------------------------------------------------------

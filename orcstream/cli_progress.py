@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-__all__ = ["Progress", "bytes_text"]
+__all__ = ["Progress", "bytes_text", "counted"]
 
 _AFTER_S = 1.0
 _EVERY_S = 0.2
@@ -61,3 +61,7 @@ def bytes_text(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"

@@ -296,7 +296,16 @@ def _rename_of(filesystem: Any) -> Rename | None:
 
 
 def _move(filesystem: Any, source: str, target: str, overwrite: bool) -> None:  # noqa: ARG001 - was looked at
-    filesystem.mv(source, target)
+    if _is_pattern(source):
+        filesystem.cp_file(source, target)
+        filesystem.rm_file(source)
+    else:
+        filesystem.mv(source, target)
+
+
+def _is_pattern(path: str) -> bool:
+    """Whether `mv` and `rm` of fsspec would look for files like it, which is not what it names."""
+    return any(letter in path for letter in "*?[")
 
 
 def _length_of(filesystem: Any, path: str) -> int | None:
@@ -311,7 +320,7 @@ def _length_of(filesystem: Any, path: str) -> int | None:
 def _remove(filesystem: Any, path: str) -> None:
     try:
         if filesystem.exists(path):
-            filesystem.rm(path)
+            (filesystem.rm_file if _is_pattern(path) else filesystem.rm)(path)
     except FileNotFoundError:
         pass  # somebody was there first
 

@@ -6,10 +6,10 @@ Puts what the user asks for into the words of the layers below; `reader.planning
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
@@ -33,6 +33,9 @@ from orcstream.reader.stream import BatchStream, More, Reading
 from orcstream.reader.stripes import FileTimes, parse_index
 from orcstream.schema import Schema
 from orcstream.unlocking import EncryptedColumn, KeyRing, UnlockedFile
+
+if TYPE_CHECKING:
+    from orcstream.reader.verifying import Verification
 
 __all__ = ["FileStatistics", "OrcFile"]
 
@@ -428,6 +431,20 @@ class OrcFile:
             statistics = buffer.view(wanted)
         works = await run_in_thread(lambda: plan.works(statistics))  # there may be millions
         return tuple(work.information.index for work in works)
+
+    async def verify(
+        self, *, stripes: range | None = None, on_rows: Callable[[int], None] | None = None
+    ) -> Verification:
+        """Decode every stripe and compare what the file's statistics claim with its values.
+
+        With `stripes`, only those are looked at, and what the footer claims of the whole file is not.
+        `on_rows` is told how many rows were looked at, now and then. What is wrong with the file is in the
+        answer; raises `SourceError` where the store fails. Bloom filters are not looked at.
+        """
+        # With it come the writer's statistics, which reading does without.
+        from orcstream.reader.verifying import verify_file
+
+        return await verify_file(self, stripes=stripes, on_rows=on_rows)
 
     # --- life time ---------------------------------------------------------------------------------
 

@@ -186,7 +186,7 @@ class Place:
             sink_options=self.sink_options,
             overwrite=self.overwrite,
         )
-        return WholeFile(sink, self.storage_options)
+        return WholeFile(sink, self.storage_options, self.sink_options)
 
 
 class Creating(Pending[OrcWriter]):

@@ -14,7 +14,7 @@ import anyio
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import AppendSink
-from orcstream.io.byte_sink import ByteSink, Prepared
+from orcstream.io.byte_sink import ByteSink, Prepared, SinkOptions
 from orcstream.io.sink import commit, discard
 
 __all__ = ["GrowingFile", "Outlet", "WholeFile"]
@@ -78,10 +78,12 @@ class WholeFile(_ToSink):
 
     grows = False
 
-    def __init__(self, sink: ByteSink, storage_options: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, sink: ByteSink, storage_options: Mapping[str, Any] | None, sink_options: SinkOptions
+    ) -> None:
         super().__init__(sink)
         self._sink = sink
-        self._storage_options = storage_options
+        self._options: dict[str, Any] = {"storage_options": storage_options, "sink_options": sink_options}
         self._prepared: Prepared | None = None
 
     async def flush(self) -> None:
@@ -93,7 +95,7 @@ class WholeFile(_ToSink):
         return self._prepared
 
     async def commit(self) -> None:
-        await commit(await self.prepare(), storage_options=self._storage_options)
+        await commit(await self.prepare(), **self._options)
         await self._sink.aclose()
 
     async def abort(self) -> None:
@@ -101,7 +103,7 @@ class WholeFile(_ToSink):
             await self._sink.abort()
         else:
             await self._sink.aclose()
-            await discard(self._prepared, storage_options=self._storage_options)
+            await discard(self._prepared, **self._options)
 
 
 class GrowingFile(_ToSink):

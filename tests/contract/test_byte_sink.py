@@ -1,9 +1,8 @@
-"""What every sink of bytes keeps, whichever store is behind it."""
+"""What every sink of bytes keeps, whichever store is behind it, and what the package's own keep besides."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import io
 import itertools
 import os
@@ -16,139 +15,41 @@ import anyio
 import pytest
 
 from orcstream.errors import SinkError, Unsupported, UsageError
-from orcstream.io.byte_sink import ByteSink, SinkOptions
+from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.byte_source import Transient
-from orcstream.io.clients import keep_clients, leased_clients
+from orcstream.io.clients import leased_clients
 from orcstream.io.part_sink import PartSink
-from orcstream.io.sink import cleanup, commit, open_sink
+from orcstream.io.sink import commit, open_sink
 from orcstream.io.sink_filesystem import ATOMIC_RENAMES
-from tests.support.s3_proxy import S3_KINDS
-from tests.support.sink_stores import SinkStore, make_store, rename_at_once
+from orcstream.testing import ByteSinkContract
+from tests.support.sink_stores import (
+    SINK_STORES,
+    DescribedSinkStore,
+    SinkStore,
+    make_store,
+    rename_at_once,
+)
 
-KINDS = ["local", "file_url", "memory", "copytest", "renametest", "hdfs", *S3_KINDS]
 DATA = os.urandom(16 << 20)
 
 
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkStore:
+@pytest.fixture(params=SINK_STORES)
+def plain(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkStore:
     monkeypatch.setitem(ATOMIC_RENAMES, "tests.support.sink_stores.RenamingFileSystem", rename_at_once)
     return make_store(request.param, tmp_path)
 
 
-def sizes_of(store: SinkStore) -> list[int]:
-    part = store.part_bytes
-    return [0, 1, part - 1, part, part + 1, 3 * part + 17]
+@pytest.fixture
+def store(plain: SinkStore) -> SinkStore:
+    return plain
 
 
-@pytest.mark.parametrize("case", range(6))
-async def test_what_was_written_appears_with_the_commit(store: SinkStore, case: int) -> None:
-    size = sizes_of(store)[case]
-    sink = await store.open("a.orc")
-    for start in range(0, size, 700_001):
-        await sink.write(DATA[start : min(size, start + 700_001)])
-    assert sink.length == size
-    assert store.seen("a.orc") is None
-    prepared = await sink.prepare()
-    assert prepared == await sink.prepare()
-    assert store.seen("a.orc") is None
-    assert prepared.length == size
-    await store.commit(prepared)
-    assert store.seen("a.orc") == DATA[:size]
-    assert store.left() == []
-    await sink.aclose()
-    await sink.aclose()
-    assert leased_clients() == 0
-    await store.commit(prepared)  # once more, as after a lost answer
-    assert store.seen("a.orc") == DATA[:size]
+class TestByteSink(ByteSinkContract):
+    """Of every store there is."""
 
-
-async def test_small_writes_of_any_buffer_keep_their_order(store: SinkStore) -> None:
-    sink = await store.open("a.orc")
-    expected = bytearray()
-    reused = bytearray(8)
-    for number in range(3000):
-        reused[:] = number.to_bytes(8, "big")
-        await sink.write(reused)
-        await sink.write(memoryview(reused)[2:6])
-        expected += reused + reused[2:6]
-    await store.commit(await sink.prepare())
-    await sink.aclose()
-    assert store.seen("a.orc") == bytes(expected)
-
-
-async def test_an_earlier_file_stays_until_the_commit(store: SinkStore) -> None:
-    store.put("a.orc", b"earlier")
-    sink = await store.open("a.orc")
-    await sink.write(DATA[: 2 * store.part_bytes])
-    prepared = await sink.prepare()
-    assert store.seen("a.orc") == b"earlier"
-    await store.commit(prepared)
-    assert store.seen("a.orc") == DATA[: 2 * store.part_bytes]
-    await sink.aclose()
-    await store.commit(await store.write("a.orc", b"short"))
-    assert store.seen("a.orc") == b"short"
-    assert store.left() == []
-
-
-@pytest.mark.parametrize("when", ["at once", "after a byte", "after parts", "prepared"])
-async def test_abort_leaves_nothing(store: SinkStore, when: str) -> None:
-    store.put("a.orc", b"earlier")
-    sink = await store.open("a.orc")
-    size = {"at once": 0, "after a byte": 1}.get(when, 2 * store.part_bytes + 1)
-    await sink.write(DATA[:size])
-    if when == "prepared":
-        await sink.prepare()
-    await sink.abort()
-    await sink.abort()
-    assert store.left() == []
-    assert store.seen("a.orc") == b"earlier"
-    assert leased_clients() == 0
-    with pytest.raises(UsageError):
-        await sink.write(b"more")
-    with pytest.raises(UsageError):
-        await sink.prepare()
-
-
-async def test_closing_without_prepare_aborts(store: SinkStore) -> None:
-    sink = await store.open("a.orc")
-    await sink.write(DATA[: 2 * store.part_bytes])
-    await sink.aclose()
-    assert store.left() == []
-    assert store.seen("a.orc") is None
-    assert leased_clients() == 0
-
-
-async def test_discarding_what_was_prepared_leaves_nothing(store: SinkStore) -> None:
-    prepared = await store.write("a.orc", DATA[: store.part_bytes + 1])
-    await store.discard(prepared)
-    await store.discard(prepared)
-    assert store.left() == []
-    assert store.seen("a.orc") is None
-
-
-async def test_discarding_what_was_committed_leaves_it(store: SinkStore) -> None:
-    prepared = await store.write("a.orc", b"data")
-    await store.commit(prepared)
-    await store.discard(prepared)
-    assert store.seen("a.orc") == b"data"
-
-
-async def test_without_overwrite_the_first_commit_wins(store: SinkStore) -> None:
-    first = await store.write("a.orc", b"first", overwrite=False)
-    second = await store.write("a.orc", b"second", overwrite=False)
-    await store.commit(first)
-    with pytest.raises(FileExistsError):
-        await store.commit(second)
-    assert store.seen("a.orc") == b"first"
-    await store.discard(second)
-    assert store.left() == []
-
-
-async def test_without_overwrite_a_commit_may_be_repeated(store: SinkStore) -> None:
-    prepared = await store.write("a.orc", b"first", overwrite=False)
-    await store.commit(prepared)
-    await store.commit(prepared)
-    assert store.seen("a.orc") == b"first"
+    @pytest.fixture
+    def store(self, plain: SinkStore) -> DescribedSinkStore:
+        return DescribedSinkStore(plain)
 
 
 CHILD = """
@@ -172,75 +73,6 @@ async def test_another_process_commits(store: SinkStore, request: pytest.Fixture
         await anyio.run_process([sys.executable, "-c", CHILD], input=message, stderr=sys.stderr)
     assert store.seen("a.orc") == data
     assert store.left() == []
-
-
-async def test_cancelled_anywhere_an_abort_leaves_nothing(
-    store: SinkStore, request: pytest.FixtureRequest
-) -> None:
-    async def run(sink: ByteSink) -> None:
-        await sink.write(DATA[: store.part_bytes + 1])
-        await sink.write(DATA[: store.part_bytes])
-        await sink.prepare()
-
-    keeper = keep_clients()  # making one for each round takes longer than all the rest
-    ticks, cancelled_count = 0.0, 0
-    least, growth = (25, 1.4) if store.part_bytes < 10_000 else (4, 2.2)
-    while True:
-        sink = await store.open("a.orc")
-        task = asyncio.create_task(run(sink))
-        for _ in range(int(ticks)):
-            await asyncio.sleep(0)
-        finished = task.done()
-        task.cancel()
-        await asyncio.wait([task])
-        if not finished:
-            cancelled_count += task.cancelled()
-            if task.cancelled() and ticks >= 1:  # it had begun
-                with pytest.raises((SinkError, UsageError)):
-                    await sink.prepare()
-        await sink.abort()
-        assert store.left() == []
-        assert store.seen("a.orc") is None
-        if finished:
-            break
-        ticks = ticks + 1 if ticks < least else ticks * growth
-    assert cancelled_count > 2
-    await keeper.aclose()
-    assert leased_clients() == 0
-
-
-async def test_an_abort_is_not_cancelled(store: SinkStore) -> None:
-    sink = await store.open("a.orc")
-    await sink.write(DATA[: 2 * store.part_bytes])
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await sink.abort()
-    assert store.left() == []
-    assert leased_clients() == 0
-
-
-async def test_clean_up_finds_what_was_left(store: SinkStore) -> None:
-    if store.url_of("").startswith("memory:"):
-        assert await cleanup("memory://sinks", older_than_s=0) == []
-        return
-    await store.commit(await store.write("b.orc", b"stays"))
-    for name in ("a.orc", "a.orc2"):
-        await store.write(name, b"data")  # nobody will commit it
-    assert len(store.left()) == 2
-    clean = functools.partial(cleanup, storage_options=store.options)
-    url = store.url_of("a.orc")
-    assert await clean(url, older_than_s=1e9 if store.is_undated else 3600) == []
-    listed = await clean(url, older_than_s=0, remove=False)
-    assert len(listed) == 1
-    assert len(store.left()) == 2
-    removed = await clean(url, older_than_s=0)
-    assert [one.identity for one in removed] == [one.identity for one in listed]
-    assert len(store.left()) == 1
-    found = await clean(url.rpartition("/")[0], older_than_s=0)
-    assert [one.kind for one in found] == [listed[0].kind]
-    assert store.left() == []
-    assert store.seen("b.orc") == b"stays"
-    assert leased_clients() == 0
 
 
 # By number of the call: before or after it, and what is raised.
@@ -404,17 +236,6 @@ async def test_two_tasks_cannot_write_at_once() -> None:
         with pytest.raises(UsageError, match="two tasks"):
             await sink.write(b"x")
     await sink.abort()
-
-
-async def test_nothing_is_added_to_a_prepared_file() -> None:
-    store = make_store("memory", Path())
-    sink = await store.open("a.orc")
-    prepared = await sink.prepare()
-    with pytest.raises(UsageError, match="prepared"):
-        await sink.write(b"x")
-    await store.commit(prepared)
-    assert store.seen("a.orc") == b""
-    await sink.aclose()
 
 
 async def test_a_buffer_is_written_by_the_commit() -> None:

@@ -14,13 +14,13 @@ from pyarrow import orc
 import orcstream
 from orcstream.errors import SourceChanged, UsageError
 from orcstream.io.clients import leased_clients
-from tests.contract.test_byte_source import Store, store
-from tests.support.hdfs import hdfs_server
+from orcstream.testing import SourceStore
 from tests.support.read_sources import Leftovers, cost_of, ended_before, open_over, probe, sample
 from tests.support.recording import RecordingSource
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
+from tests.support.source_stores import SOURCE_STORES, WebServer, make_source_store
 
-__all__ = ["hdfs_server", "moto_server", "range_server", "store"]  # fixtures
+__all__ = ["moto_server", "range_server"]  # fixtures
 
 # The tail is not all of the file, whatever is read with it.
 TAIL = {"tail_bytes": 400}
@@ -44,16 +44,26 @@ def test_the_files_can_only_be_told_apart_by_their_bytes() -> None:
     assert OLD != NEW
 
 
-async def save(store: Store, url: str) -> bytes:
-    async with orcstream.open(url, storage_options=store.options, io_options=TAIL) as file:
+@pytest.fixture(params=SOURCE_STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SourceStore:
+    return make_source_store(request, tmp_path)
+
+
+async def put(store: SourceStore, data: bytes) -> str:
+    await store.put("t.orc", data)
+    return store.url_of("t.orc")
+
+
+async def save(store: SourceStore, url: str) -> bytes:
+    async with orcstream.open(url, storage_options=store.storage_options, io_options=TAIL) as file:
         return file.tail.to_bytes()
 
 
-async def test_it_reads_the_same(store: Store) -> None:
-    url = store.put("t.orc", OLD)
+async def test_it_reads_the_same(store: SourceStore) -> None:
+    url = await put(store, OLD)
     tail = await save(store, url)
     for known in (tail, orcstream.Tail.from_bytes(tail)):
-        async with orcstream.open(url, storage_options=store.options, tail=known) as file:
+        async with orcstream.open(url, storage_options=store.storage_options, tail=known) as file:
             assert file.row_count == 3000
             assert pa.table(await file.read()).equals(table(0))
             assert len(await file.stripe_statistics()) == len(file.stripes)
@@ -61,22 +71,22 @@ async def test_it_reads_the_same(store: Store) -> None:
     assert leased_clients() == 0
 
 
-async def test_an_object_of_another_length(store: Store) -> None:
-    url = store.put("t.orc", OLD)
+async def test_an_object_of_another_length(store: SourceStore) -> None:
+    url = await put(store, OLD)
     tail = await save(store, url)
     for data in (OLD[:3000], OLD + b"x", b"y" * 100):
-        store.put("t.orc", data)
-        async with orcstream.open(url, storage_options=store.options, tail=tail) as file:
+        await put(store, data)
+        async with orcstream.open(url, storage_options=store.storage_options, tail=tail) as file:
             with pytest.raises(SourceChanged) as caught:
                 await file.read()
             assert caught.value.url == file.url
 
 
-async def test_another_object_of_the_same_length(store: Store) -> None:
-    url = store.put("t.orc", OLD)
+async def test_another_object_of_the_same_length(store: SourceStore) -> None:
+    url = await put(store, OLD)
     tail = await save(store, url)
-    store.put("t.orc", NEW)
-    async with orcstream.open(url, storage_options=store.options, tail=tail) as file:
+    await put(store, NEW)
+    async with orcstream.open(url, storage_options=store.storage_options, tail=tail) as file:
         with pytest.raises(SourceChanged):
             await file.read()
         with pytest.raises(SourceChanged):
@@ -106,10 +116,12 @@ async def test_a_web_server_that_says_nothing_is_only_asked_for_the_length(range
         assert pa.table(await file.read()).equals(table(1))
 
 
-async def test_an_object_that_is_gone(store: Store) -> None:
-    tail = await save(store, store.put("t.orc", OLD))
+async def test_an_object_that_is_gone(store: SourceStore) -> None:
+    tail = await save(store, await put(store, OLD))
     with pytest.raises(FileNotFoundError):  # at once where opening looks, else where something is read
-        async with orcstream.open(store.missing(), storage_options=store.options, tail=tail) as file:
+        async with orcstream.open(
+            store.url_of("missing.orc"), storage_options=store.storage_options, tail=tail
+        ) as file:
             await file.read()
 
 
@@ -164,7 +176,7 @@ async def test_the_tail_of_another_file(tmp_path: Path) -> None:
 
 async def test_cancelled_after_every_turn_of_the_loop(range_server: RangeServer) -> None:
     url = range_server.serve("t.orc", OLD)
-    tail = await save(Store(range_server.serve), url)
+    tail = await save(WebServer(range_server, "http"), url)
 
     async def read() -> int:
         async with orcstream.open(url, tail=tail) as file:

@@ -97,3 +97,15 @@ async def test_what_cannot_be_found_out(store: SinkStore, monkeypatch: pytest.Mo
             await store.commit(prepared, retries=0)
     await store.commit(prepared)
     assert store.seen("a.orc") == b"content"
+
+
+@pytest.mark.parametrize("name", ["what?.orc", "[a].orc", "*.orc"])
+async def test_a_name_is_no_pattern(name: str, tmp_path: Path) -> None:
+    store = make_store("copytest", tmp_path)
+    for other in ("whatX.orc", "a.orc"):
+        store.put(other, b"other")
+    await store.discard(await store.write(name, b"content"))
+    assert store.seen(name) is None
+    await store.commit(await store.write(name, b"content"))
+    assert store.seen(name) == b"content"
+    assert sorted(FILES) == sorted(f"sinks/{one}" for one in ("whatX.orc", "a.orc", name))

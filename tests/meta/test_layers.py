@@ -27,7 +27,7 @@ LAYERS = (
     ("reader", "writer"),
     ("blocking",),
     ("orcstream",),
-    ("cli",),
+    ("cli", "testing"),
     ("__main__",),
 )
 
@@ -117,6 +117,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "blocking",
     },
     "cli": {"schema", "io", "orcstream"},
+    "testing": {"errors", "byterange", "io"},
     "__main__": {"cli"},
 }
 
@@ -132,6 +133,7 @@ PART_OF = {
     "cli_input": "cli",
     "cli_keys": "cli",
     "cli_progress": "cli",
+    "cli_verify": "cli",
     "cli_rows": "cli",
     "cli_text": "cli",
     "cli_values": "cli",

@@ -19,6 +19,7 @@ import pytest
 import orcstream
 import orcstream.errors
 import orcstream.io.keys
+import orcstream.testing
 from tests.meta.tree import ROOT
 
 API = (ROOT / "docs" / "api.md").read_text()
@@ -62,6 +63,13 @@ def test_every_public_name_is_documented() -> None:
     assert documented == set(orcstream.__all__) - errors
 
 
+def test_every_name_of_the_checks_is_documented() -> None:
+    part = API.split("\n## Testing\n")[1].split("\n## ")[0]
+    listed = re.findall(r"^- `(\w+)`", part, re.MULTILINE)
+    assert sorted(listed) == sorted(orcstream.testing.__all__)
+    assert sorted(orcstream.testing.__all__) == list(orcstream.testing.__all__)
+
+
 def test_every_error_is_in_the_table() -> None:
     table = API.split("\n## Errors\n")[1].split("\n## ")[0]
     listed = set(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE))
@@ -82,6 +90,11 @@ def _shown_members(name: str, found: Any) -> Iterator[tuple[str, str | None]]:
 def test_help_explains_every_name(module: ModuleType) -> None:
     shown = [one for name in module.__all__ for one in _shown_members(name, getattr(module, name))]
     assert [name for name, doc in shown if not doc] == []
+
+
+def test_help_explains_the_checks() -> None:
+    """Each by its name; what a check holds, its own name says."""
+    assert [name for name in orcstream.testing.__all__ if not getattr(orcstream.testing, name).__doc__] == []
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,7 +86,7 @@ class _Handler(Handler[RangeServer]):
         if refusal is not None:
             self._answer(refusal[0], config.refusal, refusal[1])
             return
-        data = config.files.get(self.path.partition("?")[0])
+        data = config.files.get(urllib.parse.unquote(self.path.partition("?")[0]))
         if data is None:
             self._answer(404, b"no such thing", {})
             return

@@ -1,11 +1,12 @@
 """Stores to write to, seen without a sink's help: what is visible there, and what was left behind.
 
-With two writable fsspec file systems over one dictionary: of one, a move takes effect at once; of the other
+With two fsspec file systems over one dictionary: of one, a move takes effect at once; of the other
 it copies and deletes. As with real stores, closing a file object makes its file appear.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import time
 from collections.abc import Callable, Mapping
@@ -17,13 +18,23 @@ import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
 
+from orcstream import testing
 from orcstream.io.byte_sink import ByteSink, Prepared
 from orcstream.io.sink import commit, discard, open_sink
 from tests.support.hdfs import start_hdfs
-from tests.support.s3_proxy import start_s3
+from tests.support.s3_proxy import S3_KINDS, start_s3
 from tests.support.servers import MotoServer, start_moto
 
-__all__ = ["BUCKET", "FILES", "CopyingFileSystem", "RenamingFileSystem", "SinkStore", "uploads_of"]
+__all__ = [
+    "BUCKET",
+    "FILES",
+    "SINK_STORES",
+    "CopyingFileSystem",
+    "DescribedSinkStore",
+    "RenamingFileSystem",
+    "SinkStore",
+    "uploads_of",
+]
 
 BUCKET = "sinks"
 # Path to (content, time).
@@ -42,6 +53,7 @@ class SinkStore:
     part_bytes: int = 1000
     is_undated: bool = False  # moto says of every upload that it was begun in 2010
     sink_options: dict[str, Any] = field(default_factory=dict)
+    stranger: Mapping[str, Any] | None = None  # options of one who may not write there
 
     def tuned(self, **more: Any) -> dict[str, Any]:
         quick = {"part_bytes": self.part_bytes, "retries": 1, "abort_timeout_s": 20}
@@ -68,6 +80,35 @@ class SinkStore:
             return await sink.prepare()
         finally:
             await sink.aclose()
+
+
+class DescribedSinkStore(testing.SinkStore):
+    """A store as the shipped checks want it described."""
+
+    def __init__(self, store: SinkStore) -> None:
+        self._store = store
+        self.storage_options = store.options
+        self.sink_options = store.sink_options
+        self.part_bytes = store.part_bytes
+        self.tells_age = not store.is_undated
+        self.commits_at_once = not store.sink_options.get("allow_non_atomic", False)
+        self.dense_turns = 25 if store.part_bytes < 10_000 else 4
+
+    def url_of(self, name: str) -> str:
+        return self._store.url_of(name)
+
+    async def put(self, name: str, data: bytes) -> None:
+        self._store.put(name, data)
+
+    async def seen(self, name: str) -> bytes | None:
+        return self._store.seen(name)
+
+    async def left(self) -> list[str]:
+        return self._store.left()
+
+    async def forbid(self, name: str) -> bool:  # noqa: ARG002 - nothing may be written there
+        self.storage_options = self._store.stranger or self.storage_options
+        return self._store.stranger is not None
 
 
 class _Written(io.BytesIO):
@@ -103,16 +144,15 @@ class CopyingFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         assert mode == "wb"
         return _Written(self._strip_protocol(path))
 
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        return FILES[self._strip_protocol(path)][0][start:end]
+
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         FILES[self._strip_protocol(path2)] = FILES[self._strip_protocol(path1)]
 
     def rm_file(self, path: str) -> None:
         if FILES.pop(self._strip_protocol(path), None) is None:
             raise FileNotFoundError(path)
-
-    def rm(self, path: Any, **_: Any) -> None:
-        for one in [path] if isinstance(path, str) else path:
-            self.rm_file(one)
 
 
 class RenamingFileSystem(CopyingFileSystem):
@@ -228,6 +268,7 @@ def s3_store(server: MotoServer, folder: str, endpoint: str | None = None) -> Si
         options=server.options | {"endpoint_url": endpoint or server.endpoint},
         part_bytes=5 << 20,
         is_undated=server is start_moto(),
+        stranger=None if server is start_moto() else {**server.options, "secret": "another"},
     )
 
 
@@ -254,16 +295,26 @@ def hdfs_store(name: str) -> SinkStore:
     def left() -> list[str]:
         return [name for name in server.names(folder) if name not in names]
 
-    return SinkStore(url_of, put, seen, left, options=server.options, part_bytes=70_000)
+    return SinkStore(
+        url_of, put, seen, left, options=server.options, part_bytes=70_000, stranger={"user": "stranger"}
+    )
+
+
+def _s3(kind: str, folder: Path) -> SinkStore:
+    return s3_store(start_s3(kind), f"a b/ü+{folder.name}")
+
+
+# A new store is a function that makes one, and a line here.
+SINK_STORES: dict[str, Callable[[Path], SinkStore]] = {
+    "local": local_store,
+    "file_url": functools.partial(local_store, as_url=True),
+    "memory": lambda _: memory_store(),
+    "copytest": lambda _: filesystem_store("copytest"),
+    "renametest": lambda _: filesystem_store("renametest"),
+    "hdfs": lambda folder: hdfs_store(folder.name),
+    **{kind: functools.partial(_s3, kind) for kind in S3_KINDS},
+}
 
 
 def make_store(kind: str, folder: Path) -> SinkStore:
-    if kind == "hdfs":
-        return hdfs_store(folder.name)
-    if kind in ("local", "file_url"):
-        return local_store(folder, as_url=kind == "file_url")
-    if kind == "memory":
-        return memory_store()
-    if kind in ("copytest", "renametest"):
-        return filesystem_store(kind)
-    return s3_store(start_s3(kind), f"a b/ü+{folder.name}")
+    return SINK_STORES[kind](folder)
