@@ -115,7 +115,7 @@ async def cleanup(
 
     Only what is older than `older_than_s` seconds, by the store's clock and ours: a writer that is still at
     work must not lose its parts. On S3 these are all unfinished uploads, whichever program began them. Only those
-    are meant that have the text `containing` in their names. With ``remove=False`` they are only listed.
+    are meant that have the text `containing` in their paths. With ``remove=False`` they are only listed.
     """
     text = _text_of(url)
     if not older_than_s >= 0:

@@ -197,8 +197,7 @@ class FilesystemStore:
             details = {one["name"]: one for one in filesystem.ls(folder, detail=True)}
         for path, info in sorted(details.items()):
             age_s = _age_s(info)
-            named = posixpath.basename(path)
-            is_meant = is_temporary_of(named, name) and containing in named
+            is_meant = is_temporary_of(posixpath.basename(path), name) and containing in path
             if not is_meant or (age_s or 0.0) < older_than_s:
                 continue
             if remove:

@@ -216,7 +216,7 @@ def _cleanup(path: str, older_than_s: float, containing: str, remove: bool) -> I
         target = Path(os.path.realpath(path))
         beside = target.parent.iterdir() if target.parent.is_dir() else ()
         candidates = [one for one in beside if is_temporary_of(one.name, target.name)]
-    for candidate in sorted(one for one in candidates if containing in one.name):
+    for candidate in sorted(one for one in candidates if containing in str(one)):
         try:
             status = candidate.lstat()
             age_s = max(0.0, time.time() - status.st_mtime)

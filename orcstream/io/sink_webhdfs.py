@@ -99,7 +99,7 @@ class WebHdfsStore:
             for one in await self._list_folder(folder):
                 path = posixpath.join(folder, one.name)
                 age_s = max(0.0, time.time() - one.modified_ms / 1000)
-                is_meant = is_temporary_of(one.name, name) and containing in one.name
+                is_meant = is_temporary_of(one.name, name) and containing in path
                 if one.is_folder and whole:
                     folders.append(path)
                 elif not one.is_folder and is_meant and age_s >= older_than_s:

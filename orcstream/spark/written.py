@@ -17,7 +17,7 @@ import anyio
 import orcstream
 from orcstream import CommitUnknown, IngestedFile, Prepared, SinkError
 from orcstream.blocking_loop import the_loop
-from orcstream.io.folders import ListedFile, list_files, remove_files
+from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider, open_keys
 from orcstream.io.sink import open_sink
 from orcstream.spark.write_options import WritePlan
@@ -33,6 +33,7 @@ __all__ = [
     "commit_files",
     "discard_files",
     "is_hidden",
+    "opened_keys",
     "put",
     "remove_paths",
     "sweep",
@@ -156,18 +157,15 @@ def _written(plan: WritePlan, file: IngestedFile) -> WrittenFile:
 
 async def check_plan(plan: WritePlan) -> None:
     """Raise on the driver what every task would raise."""
-    keys = None if plan.keys is None else await open_keys(plan.keys)
-    try:
+    async with opened_keys(plan) as keys:
         _ingest(plan, "part", 1, keys)
-    finally:
-        if keys is not None:
-            await keys.aclose()
 
 
 async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
     """One file without rows, which says what the columns are."""
-    async with _opened(plan.keys) as keys:
+    async with opened_keys(plan) as keys:
         path = f"{stem}-c000{plan.suffix}"
+        await make_folder_of(plan.url_of(path))
         out = await orcstream.create(
             plan.url_of(path),
             plan.schema,
@@ -182,8 +180,9 @@ async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
 
 
 @asynccontextmanager
-async def _opened(place: str | None) -> AsyncIterator[KeyProvider | None]:
-    keys = None if place is None else await open_keys(place)
+async def opened_keys(plan: WritePlan) -> AsyncIterator[KeyProvider | None]:
+    """The key store, if one was named, for as long as the block."""
+    keys = None if plan.keys is None else await open_keys(plan.keys)
     try:
         yield keys
     finally:
@@ -243,6 +242,7 @@ async def remove_paths(plan: WritePlan, paths: Iterable[str]) -> None:
 
 async def put(plan: WritePlan, path: str, data: bytes, *, overwrite: bool) -> None:
     """A small file below the target, whole and at once; `FileExistsError` with ``overwrite=False``."""
+    await make_folder_of(plan.url_of(path))
     sink = await open_sink(plan.url_of(path), overwrite=overwrite, **_of_sink(plan))
     try:
         await sink.write(data)

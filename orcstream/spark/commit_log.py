@@ -1,0 +1,252 @@
+"""What a stream has committed, as small files in its target: ``_orcstream_log/QUERY/``.
+
+Knows names and contents of records, and which of them are needed no more. Must not know how files are
+committed or merged. A record is there whole or not at all; one that begins something is never replaced, so of
+two drivers one begins it.
+
+- ``BATCH.intent.json``: the files of a batch, all of them durable, none visible yet, and what they replace.
+- ``BATCH.done.json``: all of them are visible.
+- ``BATCH.compaction.json``: which files are going to be merged, after this batch.
+- ``BATCH-GROUP.merged.json``: a merged file, and the files whose rows it has now, in their order.
+- ``BATCH.compacted.json``: the compaction is over.
+
+Who knows the log sees each row once: merged files count from their record on, what they replace up to it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from orcstream.byterange import ByteRange
+from orcstream.errors import FormatError
+from orcstream.io.folder import retried
+from orcstream.io.folders import list_files
+from orcstream.io.source import open_source
+from orcstream.spark import written
+from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
+from orcstream.spark.write_options import WritePlan
+from orcstream.spark.written import WrittenFile
+
+__all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source"]
+
+LOG_FOLDER: Final = "_orcstream_log"
+# Of so many batches, and of so many compactions, records are kept, whether they are needed or not.
+KEPT = 100
+_NAME = re.compile(r"(\d{20})(?:-(\d{3}))?\.(intent|done|compaction|merged|compacted)\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A batch that is going to be visible: its files, and the paths of those that go then."""
+
+    batch: int
+    files: tuple[WrittenFile, ...]
+    removes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that is merged into another."""
+
+    path: str
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files that become one."""
+
+    target: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(slots=True)
+class CommitLog:
+    """The records of one query, as they were when it was opened, with those that were added since."""
+
+    plan: WritePlan
+    query: str
+    names: set[str] = field(default_factory=set)
+
+    @classmethod
+    async def open(cls, plan: WritePlan, query: str) -> Self:
+        """With one listing."""
+        log = cls(plan, query)
+        try:
+            found = await list_files(plan.url_of(log.folder), storage_options=plan.storage_options)
+        except FileNotFoundError:
+            return log
+        log.names.update(one.path for one in found if _NAME.fullmatch(one.path))
+        return log
+
+    @property
+    def folder(self) -> str:
+        """Where the records are, below the target."""
+        return f"{LOG_FOLDER}/{self.query}"
+
+    # --- batches
+
+    @property
+    def last_done(self) -> int:
+        """The newest batch that is done, and with it all before it; -1 for none."""
+        return max(self._batches("done"), default=-1)
+
+    async def intent_of(self, batch: int) -> Intent | None:
+        """What was begun for a batch."""
+        name = _name(batch, "intent")
+        return await self._read_intent(batch) if name in self.names else None
+
+    async def begin(self, intent: Intent) -> Intent:
+        """Record an intent; answers it, or that of another driver who was first."""
+        files = [
+            {"path": one.path, "rows": one.row_count, **prepared_to_json(one.prepared)}
+            for one in intent.files
+        ]
+        try:
+            await self._put(_name(intent.batch, "intent"), {"files": files, "removes": list(intent.removes)})
+        except FileExistsError:
+            return await self._read_intent(intent.batch)
+        return intent
+
+    async def end(self, batch: int, run: str) -> None:
+        """All files of a batch are visible; `run` is the start of the query that saw to it."""
+        await self._put(_name(batch, "done"), {"run": run}, overwrite=True)
+
+    async def last_run(self) -> str | None:
+        """Which start of the query ended the newest batch."""
+        if self.last_done < 0:
+            return None
+        return str((await self._get(_name(self.last_done, "done")))["run"])
+
+    async def _read_intent(self, batch: int) -> Intent:
+        record = await self._get(_name(batch, "intent"))
+        files = []
+        for one in record["files"]:
+            prepared = prepared_from_json(one, self.plan.url_of(one["path"]), one["path"])
+            files.append(WrittenFile(one["path"], one["rows"], prepared))
+        return Intent(batch, tuple(files), tuple(record["removes"]))
+
+    # --- compactions
+
+    @property
+    def compacted(self) -> int:
+        """The batch up to which files were merged; -1 for none."""
+        return max(self._batches("compacted"), default=-1)
+
+    @property
+    def unfinished(self) -> int | None:
+        """The compaction that was begun and is not over."""
+        return next(iter(set(self._batches("compaction")) - set(self._batches("compacted"))), None)
+
+    @property
+    def uncompacted(self) -> list[int]:
+        """The batches that are done, and whose files no compaction has looked at."""
+        done = set(self._batches("done"))
+        return sorted(batch for batch in self._batches("intent") if batch in done and batch > self.compacted)
+
+    async def begin_compaction(self, batch: int, groups: Sequence[Group]) -> None:
+        """Record what is going to be merged; `FileExistsError` where another driver was first."""
+        await self._put(_name(batch, "compaction"), {"groups": [_of_group(group) for group in groups]})
+
+    async def groups_of(self, batch: int) -> list[Group]:
+        """What is to be merged."""
+        record = await self._get(_name(batch, "compaction"))
+        return [_group(one) for one in record["groups"]]
+
+    async def merged(self, batch: int, number: int) -> Group | None:
+        """What became of a group: a merged file, and what it replaces."""
+        name = _name(batch, "merged", number)
+        return _group(await self._get(name)) if name in self.names else None
+
+    async def end_group(self, batch: int, number: int, merged: Group) -> None:
+        """The merged file is visible, and counts; what it replaces may go."""
+        await self._put(_name(batch, "merged", number), _of_group(merged), overwrite=True)
+
+    async def end_compaction(self, batch: int) -> None:
+        """Nothing is left of what was merged."""
+        await self._put(_name(batch, "compacted"), {}, overwrite=True)
+
+    async def uncounted(self) -> set[str]:
+        """Files that readers of the log leave out: merged ones that do not count yet, and what others replace."""
+        found: set[str] = set()
+        for batch in self._batches("compaction"):
+            for number, group in enumerate(await self.groups_of(batch)):
+                merged = await self.merged(batch, number)
+                if merged is None:
+                    found.add(group.target)
+                else:
+                    found.update(one.path for one in merged.sources)
+        return found
+
+    # --- length
+
+    async def shorten(self, *, compacts: bool) -> None:
+        """Remove records that nobody needs."""
+        batches = sorted(self._batches("done"))[:-KEPT]
+        if compacts:
+            batches = [batch for batch in batches if batch <= self.compacted]
+        old = set(batches)
+        merged = set(sorted(self._batches("compacted"))[:-KEPT])
+        gone = [name for name in self.names if _is_of(name, ("intent", "done"), old)]
+        gone += [name for name in self.names if _is_of(name, ("compaction", "merged", "compacted"), merged)]
+        await written.remove_paths(self.plan, [f"{self.folder}/{name}" for name in gone])
+        self.names.difference_update(gone)
+
+    # --- records
+
+    def _batches(self, kind: str) -> Iterable[int]:
+        for name in self.names:
+            match = _NAME.fullmatch(name)
+            if match is not None and match[3] == kind:
+                yield int(match[1])
+
+    async def _put(self, name: str, record: dict[str, Any], *, overwrite: bool = False) -> None:
+        data = json.dumps({"version": 1, **record}, ensure_ascii=False, indent=1).encode()
+        await written.put(self.plan, f"{self.folder}/{name}", data, overwrite=overwrite)
+        self.names.add(name)
+
+    async def _get(self, name: str) -> dict[str, Any]:
+        url = self.plan.url_of(f"{self.folder}/{name}")
+        data = await retried(lambda: _read(url, self.plan), url)
+        try:
+            record = json.loads(data)
+            if record["version"] != 1:
+                raise ValueError(f"version {record['version']}")
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
+        return dict(record)
+
+
+def _name(batch: int, kind: str, number: int | None = None) -> str:
+    group = "" if number is None else f"-{number:03}"
+    return f"{batch:020}{group}.{kind}.json"
+
+
+def _is_of(name: str, kinds: Sequence[str], batches: set[int]) -> bool:
+    match = _NAME.fullmatch(name)
+    return match is not None and match[3] in kinds and int(match[1]) in batches
+
+
+def _of_group(group: Group) -> dict[str, Any]:
+    replaces = [{"path": one.path, "rows": one.row_count} for one in group.sources]
+    return {"target": group.target, "replaces": replaces}
+
+
+def _group(record: dict[str, Any]) -> Group:
+    sources = tuple(Source(one["path"], one["rows"]) for one in record["replaces"])
+    return Group(record["target"], sources)
+
+
+async def _read(url: str, plan: WritePlan) -> bytes:
+    source = await open_source(url, storage_options=plan.storage_options, io_options=None)
+    try:
+        tail = await source.fetch_suffix(1 << 20)
+        if tail.file_length > len(tail.data):
+            return bytes(await source.fetch(ByteRange(0, tail.file_length)))
+        return bytes(tail.data)
+    finally:
+        await source.aclose()

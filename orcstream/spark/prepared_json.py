@@ -1,0 +1,68 @@
+"""Prepared files as JSON and back, for records that outlive a driver.
+
+Knows what each store's `State` holds. Must not know where records are. What is read back was written by
+somebody who may write to the target, and may commit nothing but a file there: names are held to the path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import posixpath
+from dataclasses import asdict, fields
+from typing import Any, Final
+
+from orcstream.errors import FormatError, Unsupported
+from orcstream.io.byte_sink import Prepared, is_temporary_of
+from orcstream.io.sink_s3 import S3Part
+
+__all__ = ["prepared_from_json", "prepared_to_json"]
+
+_STATES: Final = {
+    "local": ("orcstream.io.sink_local", "LocalFile"),
+    "s3": ("orcstream.io.sink_s3", "S3Upload"),
+    "webhdfs": ("orcstream.io.sink_webhdfs", "HdfsFile"),
+    "fsspec": ("orcstream.io.sink_filesystem", "StoredFile"),
+}
+
+
+def prepared_to_json(prepared: Prepared) -> dict[str, Any]:
+    """All but the URL, which may hold credentials. `Unsupported` for memory, which no other process sees."""
+    for store, (module, name) in _STATES.items():
+        if (type(prepared.state).__module__, type(prepared.state).__name__) == (module, name):
+            state: Any = prepared.state
+            return {"store": store, "length": prepared.length, "state": asdict(state)}
+    raise Unsupported("what lies in memory cannot be committed by another process", reason="memory_in_spark")
+
+
+def prepared_from_json(record: Any, url: str, path: str) -> Prepared:
+    """A file at `url`, whose path ends with `path`. Raises `FormatError` for what is no record of it."""
+    try:
+        module, name = _STATES[record["store"]]
+        # The class that a table names, which mypy cannot see.
+        cls: Any = getattr(importlib.import_module(module), name)
+        given = dict(record["state"])
+        if "parts" in given:
+            given["parts"] = tuple(_part(**part) for part in given["parts"])
+        if set(given) != {field.name for field in fields(cls)}:
+            raise KeyError(min(set(given) ^ {field.name for field in fields(cls)}))
+        prepared = Prepared(url=url, length=int(record["length"]), overwrite=True, state=cls(**given))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"this is no record of a prepared file: {error!r}", url=url) from None
+    _check_names(given, url, path)
+    return prepared
+
+
+def _part(number: int, etag: str, checksums: list[list[str]]) -> S3Part:
+    return S3Part(number, etag, tuple((name, value) for name, value in checksums))
+
+
+def _check_names(state: dict[str, Any], url: str, path: str) -> None:
+    named = str(state.get("path", state.get("key")))
+    temporary = state.get("temporary")
+    if not f"/{named}".endswith(f"/{path}"):
+        raise FormatError(f"the record of {path} is of another file", url=url)
+    if temporary is not None and (
+        posixpath.dirname(temporary) != posixpath.dirname(named)
+        or not is_temporary_of(posixpath.basename(temporary), posixpath.basename(named))
+    ):
+        raise FormatError(f"the record of {path} names a file that is no temporary of it", url=url)

@@ -1,0 +1,260 @@
+"""Tables that Spark writes through the data source, as Spark's own reader and pyarrow read them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import orcstream
+from tests.spark.conftest import ZONE
+from tests.support.servers import MotoServer, moto_server
+
+__all__ = ["moto_server"]
+
+ALL_TYPES = """
+    id, cast(id % 2 as boolean) as bool, cast(id as tinyint) as byte, cast(id as smallint) as short,
+    cast(id as int) as int, cast(id / 7 as float) as float, id / 7 as double,
+    if(id = 3, null, concat('text ', id)) as text, cast(concat('b', id) as binary) as binary,
+    cast(id as char(5)) as padded, cast(id as varchar(9)) as short_text,
+    cast(id / 8 as decimal(10, 3)) as decimal, cast(id * 1e20 as decimal(38, 4)) as wide,
+    date_add(date '1500-02-20', cast(id * 20000 as int)) as day,
+    timestamp_micros(1729985400000000 + id * 1800000000) as time,
+    timestamp_micros(-14830974000123456 + id * 1000000) as early,
+    timestamp_ntz '1500-03-01 01:02:03.000004' as local_time,
+    make_dt_interval(cast(id as int), 1, 2, 3.4) as span, make_ym_interval(1, cast(id as int)) as months,
+    array(id, null, id + 1) as list, map(concat('k', id), array(cast(id as int))) as map,
+    named_struct('a', id, 'B', named_struct('at', timestamp_seconds(1729990000 + id * 3600))) as nested,
+    if(id = 4, null, array(named_struct('x', cast(id as decimal(5, 1))))) as structs
+"""
+
+
+def save(df: DataFrame, path: Path | str, mode: str = "append", **options: Any) -> None:
+    given = {"timezone": ZONE, **{name: str(value) for name, value in options.items()}}
+    df.write.format("orcstream").mode(mode).options(**given).save(str(path))
+
+
+def data_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.orc") if not path.name.startswith("."))
+
+
+def left_behind(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and path not in data_files(folder)]
+
+
+def ids(folder: Path) -> list[int]:
+    found = [one for file in data_files(folder) for one in pyarrow.orc.read_table(file)["id"].to_pylist()]
+    return sorted(found)
+
+
+def fails_once(marker: Path, how: str) -> Any:
+    """A column that fails in the first attempt of the task that has row 0."""
+
+    def work(id_: int) -> int:
+        if id_ == 0 and not marker.exists():
+            marker.touch()
+            if how == "dies":
+                os._exit(3)
+            raise ValueError("no such value")
+        return id_
+
+    return f.udf(work, "bigint")
+
+
+def test_spark_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.range(0, 10, 1, 2).selectExpr(*_columns(ALL_TYPES))
+    native = tmp_path / "native"
+    df.write.orc(str(native))
+    save(df, tmp_path / "ours")
+    assert (tmp_path / "ours" / "_SUCCESS").exists()
+    ours, theirs = spark.read.orc(str(tmp_path / "ours")), spark.read.orc(str(native))
+    assert ours.schema == theirs.schema
+    assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
+    assert sorted(map(str, ours.collect())) == sorted(map(str, df.collect()))
+    with orcstream.blocking.open(data_files(tmp_path / "ours")[0]) as file:
+        theirs_file = next(native.glob("*.orc"))
+        with orcstream.blocking.open(theirs_file) as other:
+            assert [t.attributes for t in file.schema.types] == [t.attributes for t in other.schema.types]
+            assert str(file.schema) == str(other.schema)
+        assert file.user_metadata["org.apache.spark.version"] == spark.version.encode()
+
+
+def _columns(text: str) -> list[str]:
+    """Split at commas that are in no brackets."""
+    found, depth, at = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            found.append(text[at:place].strip())
+            at = place + 1
+    return [*found, text[at:].strip()]
+
+
+def test_lengths_of_texts_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("create table lengths (c char(4), v varchar(6), n struct<c: char(2)>) using orc")
+    try:
+        spark.sql("insert into lengths values ('a', 'b', named_struct('c', 'x'))")
+        save(spark.table("lengths"), tmp_path)
+        (file,) = data_files(tmp_path)
+        with orcstream.blocking.open(file) as opened:
+            found = [dict(one.attributes).get("spark.sql.catalyst.type") for one in opened.schema.root.children]
+        assert found[:2] == ["char(4)", "varchar(6)"]
+        assert spark.read.orc(str(tmp_path)).collect() == spark.table("lengths").collect()
+    finally:
+        spark.sql("drop table lengths")
+
+
+def test_append_and_overwrite(spark: SparkSession, tmp_path: Path) -> None:
+    save(spark.range(0, 10, 1, 2).toDF("id"), tmp_path)
+    save(spark.range(10, 20, 1, 1).toDF("id"), tmp_path)
+    assert ids(tmp_path) == list(range(20))
+    hidden = tmp_path / "_kept" / "x.orc"
+    hidden.parent.mkdir()
+    hidden.write_bytes(b"of somebody else")
+    save(spark.range(5).toDF("id"), tmp_path, "overwrite")
+    hidden.unlink()
+    assert ids(tmp_path) == list(range(5))
+    save(spark.range(0).toDF("id"), tmp_path, "overwrite")
+    assert spark.read.orc(str(tmp_path)).schema.names == ["id"]
+    assert ids(tmp_path) == []
+    assert left_behind(tmp_path) == [tmp_path / "_SUCCESS"]
+
+
+def test_partitions_are_folders(spark: SparkSession, tmp_path: Path) -> None:
+    texts = "array('plain', 'a/b=c%d', null, '', 'ü x')"
+    df = spark.range(0, 20, 1, 2).selectExpr("id", f"{texts}[id % 5] as Text", "date_add(date '2024-01-01', id % 2) d")
+    native = tmp_path / "native"
+    df.write.partitionBy("Text", "d").orc(str(native))
+    save(df, tmp_path / "ours", partition_by="text,d")
+    ours, theirs = spark.read.orc(str(tmp_path / "ours")), spark.read.orc(str(native))
+    assert ours.schema == theirs.schema
+    assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
+
+    def folders(root: Path) -> set[str]:
+        return {str(one.parent.relative_to(root)) for one in data_files(root)}
+
+    assert folders(tmp_path / "ours") == folders(native)
+
+
+def test_overwrite_of_the_partitions_written(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.range(0, 12).selectExpr("id", "id % 3 as k")
+    save(df, tmp_path, partition_by="k")
+    new = spark.range(100, 104).selectExpr("id", "1 as k")
+    save(new, tmp_path, "overwrite", partition_by="k", overwrite_partitions="dynamic")
+    assert ids(tmp_path) == [0, 2, 3, 5, 6, 8, 9, 11, 100, 101, 102, 103]
+    save(new, tmp_path, "overwrite", partition_by="k")
+    assert ids(tmp_path) == [100, 101, 102, 103]
+
+
+def test_files_are_rolled(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.range(0, 1000, 1, 1).toDF("id")
+    save(df, tmp_path / "rows", max_records_per_file=300)
+    counts = [pyarrow.orc.ORCFile(one).nrows for one in data_files(tmp_path / "rows")]
+    assert counts == [300, 300, 300, 100]
+    assert [one.name[-len("c000.zstd.orc") :] for one in data_files(tmp_path / "rows")] == [
+        f"c{number:03}.zstd.orc" for number in range(4)
+    ]
+    wide = spark.range(0, 4000, 1, 1).selectExpr("id", "sha2(cast(id as string), 512) as noise")
+    save(wide, tmp_path / "bytes", max_bytes_per_file="64k", compression="none", stripe_bytes="16k")
+    sizes = [one.stat().st_size for one in data_files(tmp_path / "bytes")]
+    assert len(sizes) > 3
+    assert max(sizes) < 2 * 65536
+    assert ids(tmp_path / "bytes") == list(range(4000))
+
+
+def test_columns_are_encrypted_with_blooms(spark: SparkSession, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"pii": {"0": "00" * 16}}))
+    df = spark.range(0, 100, 1, 1).selectExpr("id", "cast(id as string) as Ssn", "concat('n', id) as name")
+    out = tmp_path / "out"
+    save(df, out, keys=keys, **{"encrypt.ssn": "pii", "masks": "sha256:ssn;redact:name", "blooms": "id,ssn"})
+    (file,) = data_files(out)
+    provider = orcstream.io.keys.InMemoryKeyProvider()
+    provider.add_key("pii", b"\0" * 16)
+    opened = pa.table(orcstream.blocking.read(file, keys=provider))
+    assert opened["Ssn"].to_pylist() == [str(one) for one in range(100)]
+    masked = spark.read.orc(str(out)).collect()
+    assert {len(one["Ssn"]) for one in masked} == {64}
+    assert masked[7]["name"] == "x9"
+    with orcstream.blocking.open(file, keys=provider) as read:
+        plan = str(read.explain(where=orcstream.col("Ssn") == "abc"))
+    assert "bloom" in plan
+
+
+@pytest.mark.parametrize("how", ["raises", "dies"])
+def test_a_task_that_fails_is_done_again(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    column = fails_once(tmp_path / "marker", how)
+    df = spark.range(0, 40, 1, 2).select(column("id").alias("id"))
+    out = tmp_path / "out"
+    save(df, out)
+    assert (tmp_path / "marker").exists()
+    assert ids(out) == list(range(40))
+    assert left_behind(out) == [out / "_SUCCESS"]
+
+
+def always_fails() -> Any:
+    def work(id_: int) -> int:
+        if id_ == 99:
+            raise ValueError("no such value")
+        return id_
+
+    return f.udf(work, "bigint")
+
+
+def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    save(spark.range(5).toDF("id"), out)
+    before = data_files(out)
+    df = spark.range(0, 100, 1, 1).select(always_fails()("id").alias("id"))
+    with pytest.raises(PySparkException, match="no such value"):
+        save(df, out, "overwrite", max_records_per_file=10)
+    assert data_files(out) == before
+    assert left_behind(out) == [out / "_SUCCESS"]
+
+
+def test_a_job_on_s3(spark: SparkSession, tmp_path: Path, moto_server: MotoServer) -> None:
+    client = moto_server.client
+    client.create_bucket(Bucket="written")
+    # Of somebody else: no upload but the job's own may go.
+    other = client.create_multipart_upload(Bucket="written", Key="t/part-of-another-c000.orc")["UploadId"]
+    options = {"storage_options": json.dumps(moto_server.options), "max_records_per_file": 10}
+    df = spark.range(0, 100, 1, 1)
+    with pytest.raises(PySparkException, match="no such value"):
+        save(df.select(always_fails()("id").alias("id")), "s3a://written/t", **options)
+    uploads = client.list_multipart_uploads(Bucket="written").get("Uploads", [])
+    assert [one["UploadId"] for one in uploads] == [other]
+    assert "Contents" not in client.list_objects_v2(Bucket="written")
+    save(df.limit(30).toDF("id").coalesce(1), "s3a://written/t", "overwrite", **options)
+    keys = [one["Key"] for one in client.list_objects_v2(Bucket="written")["Contents"]]
+    assert len(keys) == 4
+    assert "t/_SUCCESS" in keys
+    uploads = client.list_multipart_uploads(Bucket="written").get("Uploads", [])
+    assert [one["UploadId"] for one in uploads] == [other]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compresion": "zlib"}, "there is no option compresion; there are"),
+        ({"partition_by": "nothing"}, "nothing"),
+        ({"overwrite_partitions": "dynamic"}, "needs partition_by"),
+        ({"stripe_bytes": "many"}, "option stripe_bytes is a size"),
+        ({"encrypt": "pii:id"}, "encrypted columns need keys"),
+        ({"encrypt": "id"}, "option encrypt is KEY:COLUMN"),
+        ({"timezone": "Mars/Base"}, "Mars/Base"),
+        ({"blooms": "nothing"}, "nothing"),
+    ],
+)
+def test_options_that_cannot_be(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        save(spark.range(3).toDF("id"), tmp_path, **options)
