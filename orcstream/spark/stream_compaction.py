@@ -81,16 +81,15 @@ async def _merged(plan: WritePlan, group: Group) -> Group:
     """Merge what goes together; files that do not are left as they are."""
     urls = [plan.url_of(one.path) for one in group.sources]
     try:
-        async with written.opened_keys(plan) as keys:
-            result = await orcstream.merge(
-                urls,
-                plan.url_of(group.target),
-                storage_options=plan.storage_options,
-                sink_options=plan.file_options.get("sink_options"),
-                user_metadata=plan.file_options.get("user_metadata"),
-                skip_incompatible=True,
-                keys=keys,
-            )
+        result = await orcstream.merge(
+            urls,
+            plan.url_of(group.target),
+            storage_options=plan.storage_options,
+            sink_options=plan.sink_options,
+            user_metadata=plan.file_options.get("user_metadata"),
+            skip_incompatible=True,
+            keys=await plan.access.key_provider(),
+        )
     except _HOPELESS as error:
         _logger.warning("%d files are left as they are: %s", len(urls), error)
         return Group(group.target, ())

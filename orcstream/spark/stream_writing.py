@@ -22,9 +22,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from orcstream.blocking_loop import the_loop
 from orcstream.errors import UsageError
 from orcstream.spark import written
+from orcstream.spark.access import run
 from orcstream.spark.commit_log import CommitLog, Intent
 from orcstream.spark.options import Options
 from orcstream.spark.stream_compaction import begin_compaction, finish_compaction
@@ -78,7 +78,7 @@ def stream_writer_of(
     given.finish()
     if every and overwrite:
         raise UsageError("in the output mode complete, each batch replaces all files: nothing can be compacted")
-    the_loop().run(partial(written.check_plan, plan))
+    run(partial(written.check_plan, plan))
     return OrcStreamWriter(StreamPlan(plan, every, below, overwrite))
 
 
@@ -91,26 +91,26 @@ class OrcStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> BatchFiles:
         task = TaskContext.get()
         assert task is not None
-        query, run, batch = (task.getLocalProperty(name) or "" for name in (_QUERY, _RUN, _BATCH))
+        query, of_run, batch = (task.getLocalProperty(name) or "" for name in (_QUERY, _RUN, _BATCH))
         if not _PLAIN.fullmatch(query) or not batch.isdecimal():
             raise UsageError("Spark does not say of which stream and batch this is")
         # Attempts are numbered from 0 again when the program is.
         stem = f"part-{task.partitionId():05}-{query}-{batch}-{uuid.uuid4().hex[:12]}"
         threads = max(1, task.cpus())
         files = written.write_files(self._plan.files, iterator, stem, threads=threads)
-        return BatchFiles(query, run, task.attemptNumber(), files)
+        return BatchFiles(query, of_run, task.attemptNumber(), files)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         found = [one for one in messages if isinstance(one, BatchFiles)]
         if found:
-            the_loop().run(partial(commit_batch, self._plan, batchId, found))
+            run(partial(commit_batch, self._plan, batchId, found))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Spark repeats the batch. What is not in the messages is swept when the query is started again."""
         files = [file for one in messages if isinstance(one, BatchFiles) for file in one.files]
         queries = {one.query for one in messages if isinstance(one, BatchFiles)}
         for query in queries:
-            the_loop().run(partial(_discard_unless_begun, self._plan.files, query, batchId, files))
+            run(partial(_discard_unless_begun, self._plan.files, query, batchId, files))
 
 
 async def _discard_unless_begun(plan: WritePlan, query: str, batch: int, files: list[WrittenFile]) -> None:
@@ -122,10 +122,10 @@ async def _discard_unless_begun(plan: WritePlan, query: str, batch: int, files: 
 
 async def commit_batch(plan: StreamPlan, batch: int, messages: list[BatchFiles]) -> None:
     """Make the batch visible, unless it is; may be called again, with other files of the same rows."""
-    target, query, run = plan.files, messages[0].query, messages[0].run
+    target, query, of_run = plan.files, messages[0].query, messages[0].run
     files = [file for one in messages for file in one.files]
     log = await CommitLog.open(target, query)
-    is_new_run = await log.last_run() != run
+    is_new_run = await log.last_run() != of_run
     await finish_compaction(log)
     if batch <= log.last_done:
         await written.discard_files(target, files)
@@ -139,7 +139,7 @@ async def commit_batch(plan: StreamPlan, batch: int, messages: list[BatchFiles])
         await written.discard_files(target, [one for one in files if one.path not in kept])
         await written.commit_files(target, intent.files)
         await written.remove_paths(target, intent.removes)
-        await log.end(batch, run)
+        await log.end(batch, of_run)
     if is_new_run or batch % SWEEP_EVERY == 0 or any(one.attempt for one in messages):
         await written.sweep(target, query)
     if plan.compact_every and len(log.uncompacted) >= plan.compact_every:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyspark
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMonthIntervalType
 
 from orcstream import Encrypt, Schema
-from orcstream.errors import ColumnNotFound, UsageError
+from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema import Type, find_column
+from orcstream.spark.access import Access
 from orcstream.spark.options import Options
 from orcstream.spark.types import orc_schema
 
@@ -52,8 +53,18 @@ class WritePlan:
     max_rows: int | None
     memory_limit: int
     file_options: Mapping[str, Any]
-    keys: str | None
-    storage_options: Mapping[str, Any] = field(repr=False)
+    access: Access
+
+    @property
+    def storage_options(self) -> Mapping[str, Any]:
+        """How the store is reached."""
+        return self.access.storage_options
+
+    @property
+    def sink_options(self) -> Mapping[str, Any] | None:
+        """How files are sent."""
+        found: Mapping[str, Any] | None = self.file_options.get("sink_options")
+        return found
 
     @property
     def suffix(self) -> str:
@@ -74,6 +85,7 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
     url = options.text("path")
     if not url:
         raise UsageError("there is no path to write to; give one to save() or start()")
+    _check_reachable(schema, ())
     columns = orc_schema(schema)
     max_rows = options.count("max_records_per_file", 0, least=0)
     return WritePlan(
@@ -84,9 +96,25 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
         max_rows=max_rows or None,
         memory_limit=options.size("memory_limit", 256 << 20),
         file_options=_file_options(columns, options),
-        keys=options.text("keys"),
-        storage_options=_mapping(options, "storage_options") | options.below("storage"),
+        access=Access.of(options),
     )
+
+
+def _check_reachable(type_: DataType, path: tuple[str, ...]) -> None:
+    """Spark hands Arrow to Python, and pyarrow has no intervals of months."""
+    if isinstance(type_, YearMonthIntervalType):
+        raise Unsupported(
+            f"{'.'.join(path)} is {type_.simpleString()}, which Spark does not hand to Python; cast it to int",
+            reason="type_in_spark",
+        )
+    if isinstance(type_, StructType):
+        for part in type_.fields:
+            _check_reachable(part.dataType, (*path, part.name))
+    elif isinstance(type_, ArrayType):
+        _check_reachable(type_.elementType, (*path, "element"))
+    elif isinstance(type_, MapType):
+        _check_reachable(type_.keyType, (*path, "key"))
+        _check_reachable(type_.valueType, (*path, "value"))
 
 
 def _file_options(schema: Schema, options: Options) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from orcstream.blocking_loop import the_loop
 from orcstream.errors import UsageError
 from orcstream.spark import written
+from orcstream.spark.access import run
 from orcstream.spark.options import Options
 from orcstream.spark.write_options import WritePlan, write_plan
 from orcstream.spark.written import WrittenFile
@@ -56,7 +56,7 @@ def writer_of(schema: StructType, options: Mapping[str, str], *, overwrite: bool
         raise UsageError(f"option overwrite_partitions is static or dynamic, not {mode!r}")
     if mode == "dynamic" and not plan.partition_by:
         raise UsageError("overwrite_partitions=dynamic needs partition_by: the columns of the partitions")
-    the_loop().run(partial(written.check_plan, plan))
+    run(partial(written.check_plan, plan))
     replaces: Replaces = "nothing" if not overwrite else "all" if mode == "static" else "partitions"
     return OrcWriter(plan, uuid.uuid4().hex, replaces)
 
@@ -76,10 +76,10 @@ class OrcWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         files = [file for one in messages if isinstance(one, TaskFiles) for file in one.files]
-        the_loop().run(partial(self._commit, files))
+        run(partial(self._commit, files))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - not to be relied on
-        the_loop().run(partial(written.sweep, self._plan, self._job))
+        run(partial(written.sweep, self._plan, self._job))
 
     async def _commit(self, files: list[WrittenFile]) -> None:
         plan = self._plan

@@ -7,7 +7,6 @@ interfaces, nor when a job is repeated. A task's files are durable and invisible
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,15 +15,13 @@ import anyio
 
 import orcstream
 from orcstream import CommitUnknown, IngestedFile, Prepared, SinkError
-from orcstream.blocking_loop import the_loop
 from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
-from orcstream.io.keys import KeyProvider, open_keys
+from orcstream.io.keys import KeyProvider
 from orcstream.io.sink import open_sink
+from orcstream.spark.access import run
 from orcstream.spark.write_options import WritePlan
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import pyarrow
 
 __all__ = [
@@ -33,7 +30,6 @@ __all__ = [
     "commit_files",
     "discard_files",
     "is_hidden",
-    "opened_keys",
     "put",
     "remove_paths",
     "sweep",
@@ -74,15 +70,14 @@ def write_files(
 
     Raises what `ingest` raises; then nothing is left.
     """
-    loop = the_loop()
     task = _Task(plan, stem, threads)
     try:
-        loop.run(task.begin)
+        run(task.begin)
         for batch in batches:
-            loop.run(partial(task.write, batch))
-        return loop.run(task.prepare)
+            run(partial(task.write, batch))
+        return run(task.prepare)
     except BaseException as error:
-        loop.run(partial(task.abort, error))
+        run(partial(task.abort, error))
         raise
 
 
@@ -93,13 +88,12 @@ class _Task:
         self._plan = plan
         self._stem = stem
         self._threads = threads
-        self._keys: KeyProvider | None = None
         self._out: orcstream.Ingester | None = None
 
     async def begin(self) -> None:
         plan = self._plan
-        self._keys = None if plan.keys is None else await open_keys(plan.keys)
-        self._out = await _ingest(plan, self._stem, self._threads, self._keys)
+        keys = await plan.access.key_provider()
+        self._out = await _ingest(plan, self._stem, self._threads, keys)
 
     async def write(self, batch: pyarrow.RecordBatch) -> None:
         assert self._out is not None
@@ -108,7 +102,6 @@ class _Task:
     async def prepare(self) -> list[WrittenFile]:
         assert self._out is not None
         found = await self._out.commit()
-        await self._close_keys()
         return [_written(self._plan, file) for file in found]
 
     async def abort(self, error: BaseException) -> None:
@@ -117,14 +110,8 @@ class _Task:
             if self._out is not None:
                 await self._out.abort()
                 await discard_files(self._plan, [_written(self._plan, one) for one in self._out.files])
-            await self._close_keys()
         except SinkError as failure:
             error.add_note(str(failure))
-
-    async def _close_keys(self) -> None:
-        keys, self._keys = self._keys, None
-        if keys is not None:
-            await keys.aclose()
 
 
 def _ingest(plan: WritePlan, stem: str, threads: int, keys: KeyProvider | None) -> Any:
@@ -157,37 +144,24 @@ def _written(plan: WritePlan, file: IngestedFile) -> WrittenFile:
 
 async def check_plan(plan: WritePlan) -> None:
     """Raise on the driver what every task would raise."""
-    async with opened_keys(plan) as keys:
-        _ingest(plan, "part", 1, keys)
+    _ingest(plan, "part", 1, await plan.access.key_provider())
 
 
 async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
     """One file without rows, which says what the columns are."""
-    async with opened_keys(plan) as keys:
-        path = f"{stem}-c000{plan.suffix}"
-        await make_folder_of(plan.url_of(path))
-        out = await orcstream.create(
-            plan.url_of(path),
-            plan.schema,
-            keys=keys,
-            storage_options=plan.storage_options,
-            **plan.file_options,
-        )
-        try:
-            return [WrittenFile(path, 0, await out.prepare())]
-        finally:
-            await out.aclose()
-
-
-@asynccontextmanager
-async def opened_keys(plan: WritePlan) -> AsyncIterator[KeyProvider | None]:
-    """The key store, if one was named, for as long as the block."""
-    keys = None if plan.keys is None else await open_keys(plan.keys)
+    path = f"{stem}-c000{plan.suffix}"
+    await make_folder_of(plan.url_of(path))
+    out = await orcstream.create(
+        plan.url_of(path),
+        plan.schema,
+        keys=await plan.access.key_provider(),
+        storage_options=plan.storage_options,
+        **plan.file_options,
+    )
     try:
-        yield keys
+        return [WrittenFile(path, 0, await out.prepare())]
     finally:
-        if keys is not None:
-            await keys.aclose()
+        await out.aclose()
 
 
 async def commit_files(plan: WritePlan, files: Sequence[WrittenFile]) -> None:
@@ -261,7 +235,7 @@ async def put(plan: WritePlan, path: str, data: bytes, *, overwrite: bool) -> No
 def _of_sink(plan: WritePlan) -> dict[str, Any]:
     return {
         "storage_options": plan.storage_options,
-        "sink_options": plan.file_options.get("sink_options"),
+        "sink_options": plan.sink_options,
     }
 
 
@@ -270,7 +244,7 @@ async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> N
     waiting: Iterator[T] = iter(items)
     failures: list[Exception] = []
 
-    async def run() -> None:
+    async def take() -> None:
         for item in waiting:
             if failures:
                 return
@@ -281,6 +255,6 @@ async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> N
 
     async with anyio.create_task_group() as group:
         for _ in range(min(AT_ONCE, len(items))):
-            group.start_soon(run)
+            group.start_soon(take)
     if failures:
         raise failures[0]

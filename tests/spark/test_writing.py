@@ -30,7 +30,7 @@ ALL_TYPES = """
     timestamp_micros(1729985400000000 + id * 1800000000) as time,
     timestamp_micros(-14830974000123456 + id * 1000000) as early,
     timestamp_ntz '1500-03-01 01:02:03.000004' as local_time,
-    make_dt_interval(cast(id as int), 1, 2, 3.4) as span, make_ym_interval(1, cast(id as int)) as months,
+    make_dt_interval(cast(id as int), 1, 2, 3.4) as span,
     array(id, null, id + 1) as list, map(concat('k', id), array(cast(id as int))) as map,
     named_struct('a', id, 'B', named_struct('at', timestamp_seconds(1729990000 + id * 3600))) as nested,
     if(id = 4, null, array(named_struct('x', cast(id as decimal(5, 1))))) as structs
@@ -66,7 +66,7 @@ def fails_once(marker: Path, how: str) -> Any:
             raise ValueError("no such value")
         return id_
 
-    return f.udf(work, "bigint")
+    return f.udf(work, "bigint", useArrow=False)
 
 
 def test_spark_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_append_and_overwrite(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_partitions_are_folders(spark: SparkSession, tmp_path: Path) -> None:
     texts = "array('plain', 'a/b=c%d', null, '', 'ü x')"
-    df = spark.range(0, 20, 1, 2).selectExpr("id", f"{texts}[id % 5] as Text", "date_add(date '2024-01-01', id % 2) d")
+    df = spark.range(0, 20, 1, 2).selectExpr("id", f"{texts}[id % 5] as Text", "date_add(date '2024-01-01', cast(id % 2 as int)) d")
     native = tmp_path / "native"
     df.write.partitionBy("Text", "d").orc(str(native))
     save(df, tmp_path / "ours", partition_by="text,d")
@@ -173,6 +173,7 @@ def test_files_are_rolled(spark: SparkSession, tmp_path: Path) -> None:
 def test_columns_are_encrypted_with_blooms(spark: SparkSession, tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"pii": {"0": "00" * 16}}))
+    keys.chmod(0o600)
     df = spark.range(0, 100, 1, 1).selectExpr("id", "cast(id as string) as Ssn", "concat('n', id) as name")
     out = tmp_path / "out"
     save(df, out, keys=keys, **{"encrypt.ssn": "pii", "masks": "sha256:ssn;redact:name", "blooms": "id,ssn"})
@@ -185,8 +186,8 @@ def test_columns_are_encrypted_with_blooms(spark: SparkSession, tmp_path: Path) 
     assert {len(one["Ssn"]) for one in masked} == {64}
     assert masked[7]["name"] == "x9"
     with orcstream.blocking.open(file, keys=provider) as read:
-        plan = str(read.explain(where=orcstream.col("Ssn") == "abc"))
-    assert "bloom" in plan
+        kinds = [one.kind.name for one in read.stripe_footer(0).streams]
+    assert "BLOOM_FILTER_UTF8" in kinds
 
 
 @pytest.mark.parametrize("how", ["raises", "dies"])
@@ -206,7 +207,7 @@ def always_fails() -> Any:
             raise ValueError("no such value")
         return id_
 
-    return f.udf(work, "bigint")
+    return f.udf(work, "bigint", useArrow=False)
 
 
 def test_a_job_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -238,6 +239,12 @@ def test_a_job_on_s3(spark: SparkSession, tmp_path: Path, moto_server: MotoServe
     assert "t/_SUCCESS" in keys
     uploads = client.list_multipart_uploads(Bucket="written").get("Uploads", [])
     assert [one["UploadId"] for one in uploads] == [other]
+
+
+def test_months_do_not_reach_python(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.range(1).selectExpr("id", "array(make_ym_interval(1, 2)) as m")
+    with pytest.raises(PySparkException, match="m.element is interval year to month"):
+        save(df, tmp_path)
 
 
 @pytest.mark.parametrize(
