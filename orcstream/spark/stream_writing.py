@@ -77,7 +77,9 @@ def stream_writer_of(
         given.text(of_spark)
     given.finish()
     if every and overwrite:
-        raise UsageError("in the output mode complete, each batch replaces all files: nothing can be compacted")
+        raise UsageError(
+            "in the output mode complete, each batch replaces all files: nothing can be compacted"
+        )
     run(partial(written.check_plan, plan))
     return OrcStreamWriter(StreamPlan(plan, every, below, overwrite))
 
