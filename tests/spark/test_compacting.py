@@ -345,4 +345,4 @@ def test_encrypted_files_are_copied(tmp_path: Path) -> None:
     with orcstream.blocking.open(path, keys=the_loop().run(lambda: open_keys(keys))) as file:
         assert file.read().to_pylist()[29] == {"id": 29, "text": "text 29"}
     with orcstream.blocking.open(path) as file:
-        assert file.read(columns=["text"]).to_pylist()[29] == {"text": "Xxxx 99"}
+        assert file.read(columns=["text"]).to_pylist()[29] == {"text": "xxxx 99"}

@@ -99,15 +99,15 @@ def compact(
     """Make few files of the many small ones in a folder, each in the folder of its partition.
 
     Files below `below_bytes` (half of `target_bytes` unless given) that have the same columns are put
-    together, in the order of their names, up to `target_bytes`. `how` is "copy", which copies stripes as they
-    are, "rewrite", which decodes rows and writes them in large stripes, or "auto": rewriting where stripes
-    have less than 4 MiB on average, copying else, and the other where that cannot be. Encrypted files are only copied;
-    `keys` is where their keys are.
+    together, in the order of their names, up to `target_bytes`. `how` is "copy", which copies stripes as
+    they are, "rewrite", which decodes rows and writes them in large stripes, or "auto": rewriting where
+    stripes have less than 4 MiB on average, copying else, and the other where that cannot be. Encrypted
+    files are only copied; `keys` is where their keys are.
 
     A job that was killed is finished by the next one, whatever that is told, before anything else is begun:
-    run it again. No row is lost at any time. Other readers of the folder may see rows of one group twice for the
-    moment between the appearance of the new file and the removal of the old ones. Nobody may overwrite or
-    remove files of the folder meanwhile; appending is no harm.
+    run it again. No row is lost at any time. Other readers of the folder may see rows of one group twice
+    for the moment between the appearance of the new file and the removal of the old ones. Nobody may
+    overwrite or remove files of the folder meanwhile; appending is no harm.
 
     Raises `FileNotFoundError` for a folder that is not there, and what stores raise.
     """
@@ -185,5 +185,6 @@ def _group(number: int, some: Sequence[Looked], stem: str) -> Group:
     suffix = some[0].source.path.rpartition("/")[2].partition(".")[2] or "orc"
     sources = tuple(one.source for one in some)
     stripes = sum(one.stripe_count for one in sources)
-    rewrites = sum(one.length for one in sources) < stripes * _GOOD_STRIPE_BYTES
+    has_small = sum(one.length for one in sources) < stripes * _GOOD_STRIPE_BYTES
+    rewrites = has_small and not some[0].is_encrypted
     return Group(number, posixpath.join(folder, f"{stem}-{number:06}.{suffix}"), sources, rewrites)

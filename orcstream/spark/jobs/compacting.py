@@ -185,12 +185,12 @@ class _Maker:
             "rewrite": [rewrite],
             "auto": [rewrite, copy] if group.rewrites else [copy, rewrite],
         }[self.how]
-        refusals: list[Exception] = []
+        refusals: list[str] = []
         for name, way in ways:
             try:
                 rows, prepared = await way(group)
             except (UsageError, Unsupported, KeyUnavailable) as error:
-                refusals.append(error)
+                refusals.append(str(error))
                 continue
             file = WrittenFile(group.target, rows, prepared)
             expected = sum(one.row_count for one in group.sources)
@@ -198,7 +198,7 @@ class _Maker:
                 await written.discard_files(self.target, [file])
                 raise SourceChanged(f"{expected} rows were to be merged, and there are {rows}")
             return Made(file, group.paths, name)
-        raise refusals[0]
+        raise UsageError("; ".join(refusals))
 
     async def _copied(self, group: Group) -> tuple[int, Prepared]:
         options = await self.target.access.open_options()
