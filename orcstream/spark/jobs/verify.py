@@ -80,9 +80,9 @@ def verify(
     """Decode every stripe of all files below `paths` and compare the statistics with the values.
 
     Files larger than `piece_bytes` are shared out by their stripes; of those, what the footer says of the
-    whole file is not compared. `report` is a folder that gets the findings as a table of ORC files, in place of an
-    earlier one. With `journal`, a folder, what was looked at is recorded there: a job that was killed and is
-    started again with it goes on, and files that are the same as then are not looked at again.
+    whole file is not compared. `report` is a folder that gets the findings as a table of ORC files, in place
+    of an earlier one. With `journal`, a folder, what was looked at is recorded there: a job that was killed
+    and is started again with it goes on, and files that are the same as then are not looked at again.
 
     Raises what stores raise; what is wrong with files is in the answer.
     """
