@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from orcstream.codec.temporal import JAVA_ZONES_BEGIN, ZoneRules
 from orcstream.codec.temporal import UTC as UTC_RULES
-from orcstream.codec.temporal import ZoneRules
 from orcstream.errors import Unsupported
 
 __all__ = ["find_zone", "load_zone", "mean_time_zone"]
@@ -28,7 +28,6 @@ _HEADER = struct.Struct(">4sc15x6l")
 _MAGIC = b"TZif"
 _LAST_YEAR = 2500  # as far as the kernels look transitions up
 _LOCAL_TIME_TYPE = np.dtype([("offset", ">i4"), ("dst", "u1"), ("name", "u1")])
-_JAVA_ZONES_BEGIN = -2_208_988_800  # 1900-01-01 00:00:00 UTC
 _UTC_NAMES = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z")
 # The short names of java.util.TimeZone, which writers record as they are.
 _JAVA_NAMES = {
@@ -158,8 +157,8 @@ def _without_mean_time(rules: ZoneRules, standard: int) -> ZoneRules:
 
     Writers turn wall clocks into stored instants by these rules, so readers must use the same.
     """
-    first = int(np.searchsorted(rules.transitions, _JAVA_ZONES_BEGIN, side="right"))
-    transitions = np.concatenate([[_JAVA_ZONES_BEGIN], rules.transitions[first:]]).astype(np.int64)
+    first = int(np.searchsorted(rules.transitions, JAVA_ZONES_BEGIN, side="right"))
+    transitions = np.concatenate([[JAVA_ZONES_BEGIN], rules.transitions[first:]]).astype(np.int64)
     offsets = np.concatenate([[standard], rules.offsets[first:]]).astype(np.int64)
     return ZoneRules(rules.name, transitions, offsets)
 

@@ -83,7 +83,8 @@ class EncodeOptions:
     `row_index_stride` is rows in a row group, 0 for no indexes. `aligned` takes bit widths that are read
     faster. `dictionary_threshold` is the largest share of different texts that keeps a dictionary. `blooms`
     has the share of false positives of each column with a filter; `original_blooms` writes their older form,
-    too. `zone` is that of TIMESTAMP columns; `hybrid` writes days before 1582-10-15 in the Julian calendar.
+    too. `zone` is that of TIMESTAMP columns, and `mean_time` the same with the local times before 1900, for
+    columns that are given instants; `hybrid` writes days before 1582-10-15 in the Julian calendar.
     `encrypted` has the roots of encrypted columns, in the order of their variants, `masked` those of columns
     that are written as masks leave them; none lies within another.
     """
@@ -97,6 +98,7 @@ class EncodeOptions:
     blooms: Mapping[FileColumn, float] = field(default_factory=dict)
     original_blooms: bool = False
     zone: ZoneRules = UTC
+    mean_time: ZoneRules = UTC
     hybrid: bool = False
     encrypted: Mapping[FileColumn, EncryptedRoot] = field(default_factory=dict)
     masked: Mapping[FileColumn, Mask] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder
 from orcstream.codec._encode_temporal import encode_days, encode_timestamps, hybrid_days, hybrid_times
 from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
-from orcstream.codec.arrays import DTYPES, items_of, window, words_of
+from orcstream.codec.arrays import DTYPES, as_buffer, items_of, window, words_of
 from orcstream.codec.cells import Cells, padded, texts_of, union_children
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.compression import Compressor
@@ -32,11 +32,14 @@ from orcstream.codec.layout import is_decimal64
 from orcstream.codec.mask import mask_of
 from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.structure import EncodingKind, StreamKind
-from orcstream.codec.temporal import UTC, units_of
+from orcstream.codec.temporal import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
 from orcstream.codec.zone_shift import wall_clock_shift
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.encryption import Mask
 from orcstream.schema import Kind, Type, decimal_shape
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["RootStruct", "encoder_of"]
 
@@ -231,8 +234,8 @@ class _ShortDecimals(ColumnEncoder):
 class _Timestamps(_Versioned):
     """Seconds since 2015 and nanoseconds; instants count in UTC whatever the writer's zone is.
 
-    Where a TIMESTAMP column is given instants, its stored values are those of the zone's clock, but known even
-    where a clock is shown twice.
+    Where a TIMESTAMP column is given instants, they are stored as such, so both passes through an hour that
+    the zone's clock shows twice are told apart. Before 1900 the way leads over the wall clock, as for Java.
     """
 
     def __init__(self, type_: Type, options: EncodeOptions) -> None:
@@ -243,19 +246,41 @@ class _Timestamps(_Versioned):
 
     def _recorded(self, field: Field, values: Vector) -> Vector:
         """In the calendar of the file, as readers expect them."""
-        unit = units_of(field.format)
         if self._zone is not UTC and _holds_instants(field):
-            ticks = items_of(values, "i8")
-            ticks = ticks + unit * wall_clock_shift(ticks // unit, self._zone)
-            values = Vector(values.length, (None, ticks), 0)
+            values = self._clocks(field, values)
         if not self.options.hybrid:
             return values
+        unit = units_of(field.format)
         times = hybrid_times(values.buffers[1], values.offset, values.length, unit)
         return Vector(values.length, (None, times), 0)
 
+    def _clocks(self, field: Field, values: Vector) -> Vector:
+        """What the clocks of the zone showed at these instants."""
+        unit, instants = units_of(field.format), items_of(values, "i8")
+        seconds = instants // unit
+        shift = wall_clock_shift(seconds, self._zone)
+        old = seconds < JAVA_ZONES_BEGIN
+        if old.any():
+            shift[old] = wall_clock_shift(seconds[old], self.options.mean_time)
+        return Vector(values.length, (None, as_buffer(instants + unit * shift)), 0)
+
     def _put(self, field: Field, values: Vector) -> None:
-        rules = UTC if _holds_instants(field) else self._zone
-        seconds, nanos = encode_timestamps(
+        if self._zone is UTC or not _holds_instants(field):
+            seconds, nanos = self._stored(field, values, self._zone)
+        else:
+            seconds, nanos = self._stored(field, values, UTC)
+            old = items_of(values, "i8") // units_of(field.format) < JAVA_ZONES_BEGIN
+            if old.any():
+                by_clock = self._stored(field, self._clocks(field, values), self._zone)
+                seconds, nanos = (
+                    as_buffer(np.where(old, *(window(one, "i8", 0, values.length) for one in pair)))
+                    for pair in zip(by_clock, (seconds, nanos), strict=True)
+                )
+        self._seconds.put(seconds, values.length)
+        self._nanos.put(nanos, values.length)
+
+    def _stored(self, field: Field, values: Vector, rules: ZoneRules) -> tuple[Buffer, Buffer]:
+        return encode_timestamps(
             values.buffers[1],
             values.offset,
             values.length,
@@ -265,8 +290,6 @@ class _Timestamps(_Versioned):
             units_of(field.format),
             self._zone.base_seconds(),
         )
-        self._seconds.put(seconds, values.length)
-        self._nanos.put(nanos, values.length)
 
 
 def _holds_instants(field: Field) -> bool:

@@ -21,7 +21,16 @@ from orcstream.codec.numeric import IntegerDecoder
 from orcstream.errors import CorruptStream, Unsupported
 from orcstream.schema import Type
 
-__all__ = ["UNITS", "UTC", "Clock", "DateDecoder", "TimestampDecoder", "ZoneRules", "units_of"]
+__all__ = [
+    "JAVA_ZONES_BEGIN",
+    "UNITS",
+    "UTC",
+    "Clock",
+    "DateDecoder",
+    "TimestampDecoder",
+    "ZoneRules",
+    "units_of",
+]
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -37,7 +46,7 @@ def units_of(format_: str) -> int:
 # writer's zone.
 _EPOCH_2015 = 1_420_070_400
 # 1900-01-01 00:00:00 UTC: Java's older calendars have the zones' rules from here on.
-_JAVA_ZONES_BEGIN = -2_208_988_800
+JAVA_ZONES_BEGIN = -2_208_988_800
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +126,7 @@ class TimestampDecoder(FixedDecoder):
         data = self._told(seconds, nanos, values, None)
         instants = _items(data, values)
         units = UNITS[self._unit]
-        old = instants < _JAVA_ZONES_BEGIN * units
+        old = instants < JAVA_ZONES_BEGIN * units
         if old.any():
             clocks = _items(self._told(seconds, nanos, values, self._zone), values)[old]
             instants[old] = clocks + self._old_shift(clocks // units) * units

@@ -114,8 +114,8 @@ async def cleanup(
     """Remove what killed writers left for `url`, or below it as a folder; answers what it was.
 
     Only what is older than `older_than_s` seconds, by the store's clock and ours: a writer that is still at
-    work must not lose its parts. On S3 these are all unfinished uploads, whichever program began them. Only those
-    are meant that have the text `containing` in their paths. With ``remove=False`` they are only listed.
+    work must not lose its parts. On S3 these are all unfinished uploads, whichever program began them. Only
+    those that have the text `containing` in their paths are meant. With ``remove=False`` they are listed.
     """
     text = _text_of(url)
     if not older_than_s >= 0:

@@ -166,7 +166,7 @@ class CommitLog:
         await self._put(_name(batch, "compacted"), {}, overwrite=True)
 
     async def uncounted(self) -> set[str]:
-        """Files that readers of the log leave out: merged ones that do not count yet, and what others replace."""
+        """Files that readers of the log leave out: merged ones that do not count yet, and replaced ones."""
         found: set[str] = set()
         for batch in self._batches("compaction"):
             for number, group in enumerate(await self.groups_of(batch)):

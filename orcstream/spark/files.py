@@ -13,7 +13,7 @@ import datetime
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -107,7 +107,12 @@ class FoundFiles:
 @dataclass(slots=True)
 class _Candidate:
     listed: ListedFile
-    folders: list[str] = field(default_factory=list)  # below the root that values are looked for from
+    root: str  # from where on folders may name values
+    folders: list[str]
+
+    @property
+    def folder(self) -> str:
+        return "/".join([self.root.rstrip("/"), *self.folders])
 
 
 async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | None = None) -> FoundFiles:
@@ -160,9 +165,9 @@ async def _below(path: str, choice: FileChoice, options: Mapping[str, Any] | Non
 async def _plain(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[_Candidate]:
     listed = await _listed(path, choice, options)
     if len(listed) == 1 and listed[0].url == path:  # a file
-        return [_Candidate(listed[0], _base_folders(posixpath.dirname(path), [], choice))]
+        return [_Candidate(listed[0], *_based(posixpath.dirname(path), [], choice))]
     return [
-        _Candidate(file, _base_folders(path, _folders(file.path), choice))
+        _Candidate(file, *_based(path, file.path.split("/")[:-1], choice))
         for file in listed
         if not _is_hidden(file.path)
     ]
@@ -195,22 +200,18 @@ def _matched(
         return None
     is_file = not below
     place = posixpath.join(root, *(names[:-1] if is_file else names[: len(matchers)]))
-    return _Candidate(file, _base_folders(place, below[:-1], choice))
+    return _Candidate(file, *_based(place, below[:-1], choice))
 
 
-def _folders(path: str) -> list[str]:
-    return path.split("/")[:-1]
-
-
-def _base_folders(root: str, folders: list[str], choice: FileChoice) -> list[str]:
-    """The folders in which values are looked for: those below `basePath` where it is given."""
+def _based(root: str, folders: list[str], choice: FileChoice) -> tuple[str, list[str]]:
+    """Where values of folders are looked for, and the folders: those below `basePath` where it is given."""
     base = choice.base_path
     if base is None:
-        return folders
+        return root, folders
     above, whole = base.rstrip("/"), root.rstrip("/")
     if whole != above and not whole.startswith(above + "/"):
         raise UsageError(f"the path {root!r} is not below basePath, {base!r}")
-    return [name for name in whole[len(above) :].split("/") if name] + folders
+    return above, [name for name in whole[len(above) :].split("/") if name] + folders
 
 
 def _is_hidden(path: str) -> bool:
@@ -240,18 +241,15 @@ def _is_wanted(one: _Candidate, choice: FileChoice) -> bool:
 def _partitioned(candidates: list[_Candidate], choice: FileChoice) -> FoundFiles:
     if choice.recursive:
         return FoundFiles([_found(one, ()) for one in candidates], (), choice.timezone)
-    parsed: dict[tuple[str, ...], PartitionPath] = {}
+    parsed: dict[str, PartitionPath] = {}
     for one in candidates:
-        folders = tuple(one.folders)
-        if folders not in parsed:
-            parsed[folders] = parse_folders(folders)
-    names = common_columns(
-        (("/".join(folders), path) for folders, path in parsed.items()), case_sensitive=choice.case_sensitive
-    )
+        if one.folder not in parsed:
+            parsed[one.folder] = parse_folders(one.root, one.folders)
+    names = common_columns(parsed.items(), case_sensitive=choice.case_sensitive)
     if not names:
         # Folders that name nothing are not looked into, unless recursiveFileLookup says so.
         return FoundFiles([_found(one, ()) for one in candidates if not one.folders], (), choice.timezone)
-    values = ((one, parsed[tuple(one.folders)].texts) for one in candidates)
+    values = ((one, parsed[one.folder].texts) for one in candidates)
     return FoundFiles([_found(one, texts) for one, texts in values if texts], names, choice.timezone)
 
 

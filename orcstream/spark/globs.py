@@ -1,4 +1,4 @@
-r"""Patterns of paths, as Hadoop writes them: ``*``, ``?``, ``[a-z]``, ``[^a]``, ``{a,b}``, and ``\\`` before one.
+r"""Patterns of paths, as Hadoop writes them: ``* ? [a-z] [^a] {a,b}``, and ``\\`` before one of these.
 
 Knows texts only.
 """

@@ -46,8 +46,8 @@ class PartitionPath:
     texts: tuple[str | None, ...] = ()
 
 
-def parse_folders(folders: Sequence[str]) -> PartitionPath:
-    """Of the names of folders from the root of a table down to a file.
+def parse_folders(root: str, folders: Sequence[str]) -> PartitionPath:
+    """Of the names of folders from a root down to a file.
 
     Folders below the last that names a value mean nothing; one between two that do ends the table there.
     """
@@ -63,10 +63,10 @@ def parse_folders(folders: Sequence[str]) -> PartitionPath:
             found.append((unquote(name), None if text == _NULL else unquote(text)))
         at -= 1
     if not found:
-        return PartitionPath("")
+        return PartitionPath(root)
     found.reverse()
     names, texts = zip(*found, strict=True)
-    return PartitionPath("/".join(folders[:at]), names, texts)
+    return PartitionPath("/".join([root.rstrip("/"), *folders[:at]]), names, texts)
 
 
 def common_columns(paths: Iterable[tuple[str, PartitionPath]], *, case_sensitive: bool) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import posixpath
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, Final
 
 from orcstream.errors import FormatError, Unsupported
@@ -43,8 +43,6 @@ def prepared_from_json(record: Any, url: str, path: str) -> Prepared:
         given = dict(record["state"])
         if "parts" in given:
             given["parts"] = tuple(_part(**part) for part in given["parts"])
-        if set(given) != {field.name for field in fields(cls)}:
-            raise KeyError(min(set(given) ^ {field.name for field in fields(cls)}))
         prepared = Prepared(url=url, length=int(record["length"]), overwrite=True, state=cls(**given))
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"this is no record of a prepared file: {error!r}", url=url) from None

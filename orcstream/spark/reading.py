@@ -241,7 +241,7 @@ class _Reader(DataSourceReader):
 class _PushingReader(_Reader):
     """The same, with filters."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Keeps all filters that can be asked, and hands back those that Spark has to ask again."""
         self._filters = tuple(filters)
         reader = self._piece_reader(self._files().partition_names)

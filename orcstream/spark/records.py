@@ -10,8 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from orcstream.byterange import ByteRange
-from orcstream.errors import FormatError
+from orcstream.errors import FormatError, Unsupported
 from orcstream.io.folder import retried
 from orcstream.io.folders import list_files
 from orcstream.io.source import open_source
@@ -50,11 +49,15 @@ class Records:
         url = self.target.url_of(f"{self.folder}/{name}")
         data = await retried(lambda: _read(url, self.target), url)
         try:
-            record = json.loads(data)
-        except ValueError as error:
+            record = dict(json.loads(data))
+        except (ValueError, TypeError) as error:
             raise FormatError(f"this is no record of a job: {error}", url=url) from None
-        if not isinstance(record, dict) or record.get("version") != _VERSION:
-            raise FormatError("this is a record of another version of the package, or none", url=url)
+        if record.get("version") != _VERSION:
+            raise Unsupported(
+                f"the record is of version {record.get('version')}; a later orcstream has written it",
+                reason="log_version",
+                url=url,
+            )
         return record
 
     async def remove(self, names: list[str]) -> None:
@@ -65,9 +68,9 @@ class Records:
 async def _read(url: str, target: Target) -> bytes:
     source = await open_source(url, storage_options=target.storage_options, io_options=None)
     try:
-        tail = await source.fetch_suffix(1 << 20)
-        if tail.file_length > len(tail.data):
-            return bytes(await source.fetch(ByteRange(0, tail.file_length)))
-        return bytes(tail.data)
+        found = await source.fetch_suffix(1 << 20)
+        if found.file_length > len(found.data):
+            found = await source.fetch_suffix(found.file_length)
+        return bytes(found.data)
     finally:
         await source.aclose()

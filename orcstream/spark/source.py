@@ -40,12 +40,12 @@ class OrcStreamDataSource(DataSource):
 
         return writer_of(schema, self.options, overwrite=overwrite)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from orcstream.spark.stream_reading import stream_reader_of
 
         return stream_reader_of(schema, self.options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from orcstream.spark.stream_writing import stream_writer_of
 
         return stream_writer_of(schema, self.options, overwrite=overwrite)

@@ -3,9 +3,9 @@
 Knows which files are merged, and in which order the steps are taken so that a driver that is killed at any of
 them goes on later. Must not know how stripes are copied (`orcstream.merge`), nor how records are kept.
 
-A group of files is merged in three steps: the merged file appears; a record says that it counts; the files that
-it replaces go. Who knows the log sees each row once at any time. Others, who list files, see the rows of one
-group twice between the first step and the last.
+A group of files is merged in three steps: the merged file appears; a record says that it counts; the files
+that it replaces go. Who knows the log sees each row once at any time. Others, who list files, see the rows of
+one group twice between the first step and the last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HOPELESS = (UsageError, FormatError, FileNotFoundError, orcstream.KeyUnavailabl
 
 
 async def begin_compaction(log: CommitLog, below_bytes: int) -> None:
-    """Merge the files of all batches that no compaction has looked at; a failure is told, and changes nothing."""
+    """Merge the files of all batches that no compaction has looked at; a failure is told and no more."""
     batches = log.uncompacted
     found = [intent for batch in batches if (intent := await log.intent_of(batch)) is not None]
     files = [one for intent in found for one in intent.files]
@@ -51,7 +51,7 @@ def grouped(plan: WritePlan, stem: str, files: Iterable[WrittenFile], below_byte
         if sum(one.length for one in rows[-1]) + file.length > plan.max_bytes:
             rows.append([])
         rows[-1].append(file)
-    found = []
+    found: list[Group] = []
     for folder in sorted(folders):
         for some in folders[folder]:
             if len(some) > 1:

@@ -3,10 +3,10 @@
 Knows what Spark calls, where, and that it repeats a batch until its commit has returned. Must not know how
 files are written (`written`), or records kept (`commit_log`).
 
-A batch is committed in three steps. An intent names its files, which are durable and invisible; then they
-appear; then a record says that the batch is done. A driver that is killed before the first step leaves nothing
-that counts; after it, the next one appears with the files of the intent, whatever it has written itself
-meanwhile, because some may be visible already. A batch that is done is skipped when Spark repeats it.
+A batch is committed in three steps. An intent names its files, durable and invisible; then they appear; then
+a record says that the batch is done. A driver that is killed before the first step leaves nothing that
+counts; after it, the next one commits the files of the intent, and not what it has written itself meanwhile,
+because some may be visible already. A batch that is done is skipped when Spark repeats it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orcstream.spark.write_options import WritePlan, write_plan
 from orcstream.spark.written import WrittenFile
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as pa
 
 __all__ = ["BatchFiles", "StreamPlan", "commit_batch", "stream_writer_of"]
 
@@ -90,7 +90,7 @@ class OrcStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, plan: StreamPlan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> BatchFiles:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchFiles:
         task = TaskContext.get()
         assert task is not None
         query, of_run, batch = (task.getLocalProperty(name) or "" for name in (_QUERY, _RUN, _BATCH))
@@ -102,12 +102,12 @@ class OrcStreamWriter(DataSourceStreamArrowWriter):
         files = written.write_files(self._plan.files, iterator, stem, threads=threads)
         return BatchFiles(query, of_run, task.attemptNumber(), files)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         found = [one for one in messages if isinstance(one, BatchFiles)]
         if found:
             run(partial(commit_batch, self._plan, batchId, found))
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Spark repeats the batch. What is not in the messages is swept when the query is started again."""
         files = [file for one in messages if isinstance(one, BatchFiles) for file in one.files]
         queries = {one.query for one in messages if isinstance(one, BatchFiles)}

@@ -176,6 +176,6 @@ def _attributes(type_: spark.DataType) -> tuple[tuple[str, str], ...]:
         spark.CharType,
         spark.VarcharType,
     )
-    if not isinstance(type_, annotated) or type(type_) is spark.StringType:
+    if not isinstance(type_, annotated):
         return ()
     return ((CATALYST_TYPE, type_.simpleString()),)

@@ -104,7 +104,7 @@ def _check_reachable(type_: DataType, path: tuple[str, ...]) -> None:
     """Spark hands Arrow to Python, and pyarrow has no intervals of months."""
     if isinstance(type_, YearMonthIntervalType):
         raise Unsupported(
-            f"{'.'.join(path)} is {type_.simpleString()}, which Spark does not hand to Python; cast it to int",
+            f"{'.'.join(path)} is {type_.simpleString()}, which Spark hands to no Python writer; cast it",
             reason="type_in_spark",
         )
     if isinstance(type_, StructType):

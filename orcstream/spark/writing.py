@@ -32,7 +32,7 @@ from orcstream.spark.write_options import WritePlan, write_plan
 from orcstream.spark.written import WrittenFile
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as pa
 
 __all__ = ["TaskFiles", "replaced_paths", "stem_of", "task_threads", "writer_of"]
 
@@ -69,7 +69,7 @@ class OrcWriter(DataSourceArrowWriter):
         self._job = job
         self._replaces = replaces
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskFiles:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         return TaskFiles(
             written.write_files(self._plan, iterator, stem_of(self._job), threads=task_threads())
         )

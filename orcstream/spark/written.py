@@ -19,11 +19,12 @@ from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_
 from orcstream.io.keys import KeyProvider
 from orcstream.io.sink import open_sink
 from orcstream.spark.access import run
+from orcstream.spark.storing import as_stored
 from orcstream.spark.target import Target
 from orcstream.spark.write_options import WritePlan
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as pa
 
 __all__ = [
     "WrittenFile",
@@ -65,7 +66,7 @@ class WrittenFile:
 
 
 def write_files(
-    plan: WritePlan, batches: Iterable[pyarrow.RecordBatch], stem: str, *, threads: int
+    plan: WritePlan, batches: Iterable[pa.RecordBatch], stem: str, *, threads: int
 ) -> list[WrittenFile]:
     """Write rows to files whose names begin with `stem`; none where there are no rows.
 
@@ -96,9 +97,9 @@ class _Task:
         keys = await plan.access.key_provider()
         self._out = await _ingest(plan, self._stem, self._threads, keys)
 
-    async def write(self, batch: pyarrow.RecordBatch) -> None:
+    async def write(self, batch: pa.RecordBatch) -> None:
         assert self._out is not None
-        await self._out.write(batch)
+        await self._out.write(as_stored(batch))
 
     async def prepare(self) -> list[WrittenFile]:
         assert self._out is not None

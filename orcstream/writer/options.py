@@ -18,7 +18,7 @@ from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
-from orcstream.zones import find_zone, load_zone
+from orcstream.zones import find_zone, load_zone, mean_time_zone
 
 __all__ = ["DEFAULT_MEMORY_LIMIT", "WriteOptions"]
 
@@ -148,6 +148,7 @@ class WriteOptions:
             blooms=self._blooms(schema),
             original_blooms=self.original_blooms,
             zone=load_zone(self.timezone),
+            mean_time=mean_time_zone(self.timezone),
             hybrid=self.calendar == "hybrid",
             encrypted=self._encrypted(schema),
             masked=self._masked(schema),

@@ -526,3 +526,34 @@ async def test_to_an_object_store(moto_server: MotoServer) -> None:
             async with file:
                 read[file.url.split("/")[3]] += [row["n"] for row in (await file.read()).to_pylist()]
     assert read == {"d=p0": list(range(0, 1000, 2)), "d=p1": list(range(1, 1000, 2))}
+
+
+async def test_prepared_files_are_committed_by_the_caller(tmp_path: Path) -> None:
+    template = f"{tmp_path}/d={{d}}/part-{{number}}.orc"
+    async with orcstream.ingest(template, SCHEMA, max_rows=10, prepare_only=True) as out:
+        await out.write(rows(0, 40))
+    assert not [name for name in names(tmp_path) if not name.endswith(".tmp")]
+    assert [(one.row_count, one.prepared.length) for one in out.files if one.prepared] == [
+        (10, one.length) for one in out.files
+    ]
+    for one in out.files:
+        assert one.prepared is not None
+        await orcstream.commit(one.prepared)
+    assert by_partition(tmp_path) == {"d=p0": list(range(0, 40, 2)), "d=p1": list(range(1, 40, 2))}
+    assert leased_clients() == 0
+
+
+async def test_prepared_files_are_the_callers_after_an_abort(tmp_path: Path) -> None:
+    template = f"{tmp_path}/part-{{number}}.orc"
+    out = await orcstream.ingest(template, SCHEMA, max_rows=10, prepare_only=True)
+    await out.write(rows(0, 15))
+    await until(lambda: len(out.files) == 1)
+    await out.abort()
+    (left,) = names(tmp_path)
+    (file,) = out.files
+    assert file.prepared is not None
+    assert left == Path(file.prepared.state.remains).name
+    await orcstream.discard(file.prepared)
+    assert names(tmp_path) == []
+    with pytest.raises(UsageError, match="prepare_only cannot be kept"):
+        orcstream.ingest(template, SCHEMA, growing=True, prepare_only=True)

@@ -24,8 +24,15 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.extraJavaOptions", f"-Duser.timezone={ZONE}")
+        # Tests are many short queries: compiling takes longer than it saves.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Duser.timezone={ZONE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        )
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

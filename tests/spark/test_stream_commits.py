@@ -243,16 +243,18 @@ def test_a_batch_on_s3_goes_on_from_its_intent(moto_server: MotoServer, killer: 
     listed = moto_server.client.list_objects_v2(Bucket="streams", Prefix="table/part")["Contents"]
     assert len(listed) == 1
     assert "Uploads" not in moto_server.client.list_multipart_uploads(Bucket="streams")
-    table = orcstream.blocking.read(
-        f"s3://streams/{listed[0]['Key']}", storage_options=moto_server.options
-    )
+    table = orcstream.blocking.read(f"s3://streams/{listed[0]['Key']}", storage_options=moto_server.options)
     assert sorted(pa.table(table)["id"].to_pylist()) == list(range(20))
 
 
 def test_groups_are_of_one_folder_and_no_larger_than_a_file(tmp_path: Path) -> None:
     plan = plan_of(str(tmp_path), partition_by="p").files
-    files = [one for batch in range(3) for each in prepared(plan_of(str(tmp_path), partition_by="p"), batch)
-             for one in each.files]
+    files = [
+        one
+        for batch in range(3)
+        for each in prepared(plan_of(str(tmp_path), partition_by="p"), batch)
+        for one in each.files
+    ]
     length = files[0].length
     groups = stream_compaction.grouped(plan, "x", files, length * 2)
     assert [len(one.sources) for one in groups] == [6, 6]

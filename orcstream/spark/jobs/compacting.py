@@ -18,7 +18,6 @@ from typing import Any, Final, Literal
 
 import orcstream
 from orcstream import OrcFile, Prepared
-from orcstream.codec.structure import Calendar, StreamKind
 from orcstream.errors import FormatError, KeyUnavailable, SourceChanged, Unsupported, UsageError
 from orcstream.schema import Kind
 from orcstream.spark import written
@@ -30,7 +29,7 @@ from orcstream.spark.written import WrittenFile
 __all__ = ["GroupWork", "How", "Looked", "look_at", "settle"]
 
 How = Literal["auto", "copy", "rewrite"]
-_BLOOMS: Final = frozenset({StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
+_BLOOMS: Final = ("BLOOM_FILTER", "BLOOM_FILTER_UTF8")
 # Trying again would change nothing: the files stay as they are.
 _HOPELESS = (UsageError, FormatError, Unsupported, KeyUnavailable, SourceChanged, FileNotFoundError)
 
@@ -254,7 +253,7 @@ class _Maker:
             row_index_stride=stride,
             blooms=await _blooms(file) if stride else None,
             timezone=(zones and zones[0]) or "UTC",
-            calendar="proleptic" if footer.calendar is Calendar.PROLEPTIC_GREGORIAN else "hybrid",
+            calendar="proleptic" if footer.calendar.name == "PROLEPTIC_GREGORIAN" else "hybrid",
             user_metadata=file.user_metadata,
             memory_limit=self.memory_limit // 2,
             storage_options=self.target.storage_options,
@@ -273,5 +272,5 @@ async def _blooms(file: OrcFile) -> list[str]:
     if not file.stripes:
         return []
     footer = await file.stripe_footer(0)
-    columns = {int(stream.column) for stream in footer.streams if stream.kind in _BLOOMS}
+    columns = {int(stream.column) for stream in footer.streams if stream.kind.name in _BLOOMS}
     return [".".join(path) for path, type_ in file.schema.walk() if int(type_.column_id) in columns]

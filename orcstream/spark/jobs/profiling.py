@@ -310,9 +310,16 @@ def _share(groups: Sequence[Interval | None], questions: Any) -> float | None:
         ends = sorted([*lows, *highs])
     except TypeError:
         return None
-    # Values as rows have them are about the middles of their groups; bounds are the rarest of all.
-    middles = sorted(ends[(bisect_left(ends, low) + bisect_left(ends, high)) // 2] for low, high in known)
+    middles = sorted(_middle(one, ends) for one in known)
     asked = questions(middles[:: -(-len(middles) // _SAMPLES)])
     unknown = len(groups) - len(known)
     left = [bisect_right(lows, high) - bisect_left(highs, low) + unknown for low, high in asked]
     return sum(left) / len(left) / len(groups)
+
+
+def _middle(one: Interval, ends: Sequence[Any]) -> Any:
+    """A value as rows of a group have it: bounds are the rarest of all. Of texts, a bound of some group."""
+    low, high = one
+    if isinstance(low, str):
+        return ends[(bisect_left(ends, low) + bisect_left(ends, high)) // 2]
+    return low + (high - low) / 2

@@ -1,0 +1,236 @@
+"""What a task reads: stripes shared out, each row once; files that change, are damaged, or differ."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan, IsNotNull
+from pyspark.sql.types import StructType
+
+import orcstream
+from orcstream.errors import (
+    ColumnNotFound,
+    CorruptStream,
+    KeyUnavailable,
+    NotOrcFile,
+    SchemaMismatch,
+    SourceChanged,
+    UsageError,
+)
+from orcstream.io.keys import InMemoryKeyProvider
+from orcstream.schema import Schema
+from orcstream.spark.planning import Piece, packed
+from orcstream.spark.reading import reader_of, schema_of
+from orcstream.spark.types import spark_schema
+from tests.support.servers import start_moto
+
+STRIPE_ROWS = 1000
+
+
+def write(path: Path | str, schema: str, rows: list[Any], **options: Any) -> str:
+    with orcstream.blocking.create(str(path), schema, **options) as out:
+        out.write(rows)
+    return str(path)
+
+
+def stripes(path: Path, count: int) -> str:
+    """A file of `count` stripes with numbers that rise."""
+    with orcstream.blocking.create(str(path), "struct<id:bigint,text:string>", compression="none") as out:
+        for first in range(0, count * STRIPE_ROWS, STRIPE_ROWS):
+            out.write([(first + row, f"{first + row:>20}") for row in range(STRIPE_ROWS)])
+            out.end_stripe()
+    return str(path)
+
+
+def columns(text: str) -> StructType:
+    return spark_schema(Schema.parse(f"struct<{text}>"))
+
+
+def read(options: dict[str, str], schema: str | None = None, *filters: Any) -> pa.Table:
+    """What tasks answer together, each of them in a process of its own as far as values go."""
+    reader = reader_of(schema_of(options) if schema is None else columns(schema), options)
+    if filters:
+        list(reader.pushFilters(list(filters)))
+    partitions = reader.partitions()
+    elsewhere = pickle.loads(pickle.dumps(reader))
+    batches = [batch for part in partitions for batch in elsewhere.read(pickle.loads(pickle.dumps(part)))]
+    return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
+def pieces_in(parts: Any) -> list[Piece]:
+    return [piece for part in parts for piece in part.pieces]
+
+
+def test_a_large_file_is_shared_out_by_stripes(tmp_path: Path) -> None:
+    url = stripes(tmp_path / "t.orc", 9)
+    options = {"path": url, "partition_bytes": "64k", "open_cost_bytes": "1k"}
+    parts = reader_of(schema_of(options), options).partitions()
+    pieces = pieces_in(parts)
+    assert len(parts) >= 3
+    assert all(piece.rows is not None and piece.rows[0] % STRIPE_ROWS == 0 for piece in pieces)
+    assert read(options)["id"].to_pylist() == list(range(9 * STRIPE_ROWS))
+
+
+def test_small_files_are_read_together(tmp_path: Path) -> None:
+    for number in range(20):
+        write(tmp_path / f"{number:02}.orc", "struct<id:bigint>", [(number,)])
+    options = {"path": str(tmp_path), "min_partitions": "2", "open_cost_bytes": "1k"}
+    parts = reader_of(schema_of(options), options).partitions()
+    assert 2 <= len(parts) <= 5
+    assert read(options)["id"].to_pylist() == list(range(20))
+
+
+def test_pieces_are_packed_in_their_order() -> None:
+    pieces = [Piece(str(weight), None, "", weight) for weight in (5, 50, 100, 1, 1, 1, 300, 2)]
+    tasks = packed(pieces, 100, 10)
+    assert [[piece.weight for piece in task] for task in tasks] == [[5, 50], [100], [1, 1, 1], [300], [2]]
+
+
+def test_stripes_and_folders_that_cannot_match_are_not_planned(tmp_path: Path) -> None:
+    for day in ("2024-01-01", "2024-01-02"):
+        (tmp_path / f"day={day}").mkdir()
+        stripes(tmp_path / f"day={day}" / "t.orc", 6)
+    options = {"path": str(tmp_path), "pushdown": "true", "partition_bytes": "40k", "open_cost_bytes": "1k"}
+    schema = schema_of(options)
+    day = schema["day"].dataType.fromInternal(19724)
+    asked = [IsNotNull(("id",)), GreaterThan(("id",), 4500), EqualTo(("day",), day), EqualTo(("text",), "x")]
+    reader = reader_of(schema, options)
+    assert list(reader.pushFilters(asked[:3])) == []
+    pieces = pieces_in(reader.partitions())
+    assert {piece.rows and piece.rows[0] for piece in pieces} <= {4000, 5000}
+    assert {piece.texts for piece in pieces} == {("2024-01-02",)}
+    assert list(reader_of(schema, options).pushFilters(asked)) == [asked[3]]
+    found = read(options, None, *asked[:3])
+    assert found["id"].to_pylist() == list(range(4501, 6000))
+    assert set(found["day"].to_pylist()) == {day}
+
+
+def test_without_the_option_there_is_no_pushdown(tmp_path: Path) -> None:
+    url = write(tmp_path / "t.orc", "struct<id:bigint>", [(1,)])
+    reader = reader_of(schema_of({"path": url}), {"path": url})
+    assert "pushFilters" not in vars(type(reader))
+
+
+def test_rows_and_columns(tmp_path: Path) -> None:
+    url = stripes(tmp_path / "t.orc", 4)
+    for text, expected in (("900:2100", range(900, 2100)), (":3", range(3)), ("3998:", range(3998, 4000))):
+        found = read({"path": url, "rows": text, "partition_bytes": "30k", "columns": "id"})
+        assert found.column_names == ["id"]
+        assert found["id"].to_pylist() == list(expected)
+    with pytest.raises(UsageError, match="option rows is A:B"):
+        read({"path": url, "rows": "7"})
+    with pytest.raises(ColumnNotFound):
+        read({"path": url, "columns": "id,other"})
+    with pytest.raises(UsageError, match=r"there is no option colums; there are .*columns"):
+        read({"path": url, "colums": "id"})
+
+
+def test_columns_that_files_lack_or_have_in_another_type(tmp_path: Path) -> None:
+    write(tmp_path / "1.orc", "struct<a:int,B:string,s:struct<x:int>>", [(1, "x", (1,))])
+    write(
+        tmp_path / "2.orc",
+        "struct<b:string,c:double,a:bigint,s:struct<y:int,x:bigint>>",
+        [("y", 2.5, 1 << 40, (2, 3))],
+    )
+    options = {"path": str(tmp_path)}
+    merged = schema_of({**options, "mergeSchema": "true"})
+    assert merged.simpleString() == "struct<a:bigint,B:string,s:struct<x:bigint,y:int>,c:double>"
+    assert read({**options, "mergeSchema": "true"}).to_pylist() == [
+        {"a": 1, "B": "x", "s": {"x": 1, "y": None}, "c": None},
+        {"a": 1 << 40, "B": "y", "s": {"x": 3, "y": 2}, "c": 2.5},
+    ]
+    chosen = read(options, "c:double,none:string,A:decimal(20,2)")
+    assert [list(row.values()) for row in chosen.to_pylist()] == [[None, None, 1], [2.5, None, 1 << 40]]
+    strict = read({**options, "case_sensitive": "true"}, "A:int,a:bigint")
+    assert [row["A"] for row in strict.to_pylist()] == [None, None]
+    write(tmp_path / "3.orc", "struct<a:array<int>>", [([1],)])
+    with pytest.raises(SchemaMismatch, match=r"3\.orc: the column 'a' is bigint in one file and array<int>"):
+        schema_of({**options, "mergeSchema": "true"})
+    with pytest.raises(SchemaMismatch, match=r"3\.orc: .*'a' is array<int> in the file"):
+        read(options, "a:int")
+
+
+def test_a_file_that_is_replaced_after_planning(tmp_path: Path) -> None:
+    for partition_bytes in ("128m", "1k"):  # with and without looking into the file
+        url = stripes(tmp_path / "t.orc", 2)
+        options = {"path": url, "partition_bytes": partition_bytes, "open_cost_bytes": "1"}
+        reader = reader_of(schema_of(options), options)
+        parts = reader.partitions()
+        stripes(tmp_path / "t.orc", 2)
+        with pytest.raises(SourceChanged, match=r"t\.orc: the file was replaced after the read was planned"):
+            list(reader.read(parts[0]))
+
+
+def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
+    url = stripes(tmp_path / "a.orc", 3)
+    data = bytearray(Path(url).read_bytes())
+    with orcstream.blocking.open(url) as file:
+        second = file.stripes[1]
+        footer = file.stripe_footer(1)
+    at = second.offset
+    for stream in footer.streams:  # the numbers of the second stripe
+        if stream.column == 1 and stream.kind.name == "DATA":
+            data[at : at + stream.length] = b"\xff" * stream.length
+        at += stream.length
+    Path(url).write_bytes(data)
+    (tmp_path / "b.orc").write_bytes(b"something else, and long enough to be looked at")
+    write(tmp_path / "c.orc", "struct<id:bigint,text:string>", [(-1, "x")])
+    options = {"path": str(tmp_path)}
+    with pytest.raises(CorruptStream, match=r"a\.orc: column 'id': .*stripe 1, column 1, stream DATA"):
+        read(options)
+    with pytest.raises(NotOrcFile, match=r"b\.orc"):
+        read({"path": str(tmp_path / "b.orc")}, "id:int")
+    ids = read({**options, "ignoreCorruptFiles": "true"})["id"].to_pylist()
+    assert ids[-1] == -1
+    assert ids[:-1] == list(range(len(ids) - 1))
+    reader = reader_of(columns("id:bigint"), {**options, "ignoreMissingFiles": "true"})
+    parts = reader.partitions()
+    (tmp_path / "a.orc").unlink()
+    (tmp_path / "b.orc").unlink()
+    batches: list[Any] = [batch for part in parts for batch in reader.read(part)]
+    assert [batch.to_pylist() for batch in batches] == [[{"id": -1}]]
+
+
+def test_encrypted_files_with_keys_and_without(tmp_path: Path) -> None:
+    secret = "00112233445566778899aabbccddeeff"
+    keys = InMemoryKeyProvider()
+    keys.add_key("pii", bytes.fromhex(secret))
+    url = write(
+        tmp_path / "t.orc",
+        "struct<id:int,name:string>",
+        [(1, "Ada")],
+        encrypt=[orcstream.Encrypt(key="pii", columns=["name"])],
+        keys=keys,
+    )
+    place = tmp_path / "keys.json"
+    place.write_text(json.dumps({"pii": secret}))
+    place.chmod(0o600)
+    assert read({"path": url, "keys": str(place)}).to_pylist() == [{"id": 1, "name": "Ada"}]
+    assert read({"path": url}).to_pylist() == [{"id": 1, "name": None}]
+    for required in ("true", "pii"):
+        with pytest.raises(KeyUnavailable, match=r"t\.orc"):
+            read({"path": url, "require_keys": required})
+
+
+def test_a_folder_in_s3() -> None:
+    moto_server = start_moto()
+    moto_server.client.create_bucket(Bucket="spark")
+    for number in range(3):
+        url = f"s3://spark/t/k={number}/x.orc"
+        write(url, "struct<id:int>", [(number,)], storage_options=moto_server.options)
+    options = {"storage_options": json.dumps(moto_server.options)}
+    found = read({"path": "s3://spark/t", **options})
+    assert found.to_pylist() == [{"id": number, "k": number} for number in range(3)]
+    options = {
+        "storage.endpoint_url": moto_server.endpoint,
+        "storage.key": "testing",
+        "storage.secret": "testing",
+        "storage.client_kwargs": json.dumps({"region_name": "us-east-1"}),
+    }
+    found = read({"path": "s3a://spark/t/k=[12]", **options, "basePath": "s3a://spark/t"})
+    assert found.to_pylist() == [{"id": number, "k": number} for number in (1, 2)]
