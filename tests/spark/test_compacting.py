@@ -21,7 +21,7 @@ from orcstream.io.keys import open_keys
 from orcstream.spark import written
 from orcstream.spark.access import Access
 from orcstream.spark.commit_log import LOG_FOLDER
-from orcstream.spark.jobs.compact import Compaction, CompactResult, compact_with
+from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
 from orcstream.spark.jobs.compaction_journal import JOBS_FOLDER
 from orcstream.spark.target import Folder
 from tests.spark.killer import Killed, Killer
@@ -255,7 +255,7 @@ def compacted_elsewhere(folder: Path) -> None:
     import sys
 
     program = f"""
-from orcstream.spark.jobs.compact import *
+from orcstream.spark.jobs.compaction import *
 from orcstream.spark.target import Folder
 def here(label, units, work):
     return [work(unit) for unit in units]

@@ -11,7 +11,7 @@ import pytest
 
 import orcstream
 from orcstream.spark.access import Access
-from orcstream.spark.jobs.verify import verify_with
+from orcstream.spark.jobs.verification import verify_with
 from orcstream.spark.target import Folder
 
 U = TypeVar("U")
