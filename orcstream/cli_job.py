@@ -279,9 +279,8 @@ def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> int:
 
     given = _looking(options)
     result = jobs.profile(spark, options.paths, distinct=not options.no_distinct, **given, progress=progress)
-    lines = [
-        f"{counted(result.file_count, 'file')}, {counted(result.row_count, 'row')}, {bytes_text(result.length)}"
-    ]
+    counts = f"{counted(result.file_count, 'file')}, {counted(result.row_count, 'row')}"
+    lines = [f"{counts}, {bytes_text(result.length)}"]
     for one in result.columns:
         facts = [f"{one.name} {one.type}", bytes_text(one.stored_bytes), "/".join(one.encodings)]
         if one.compression_ratio is not None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from orcstream.spark.jobs.clustering import quantiles, ranks, z_numbers
 
 DAY = datetime.date(2024, 1, 1)
+TIME = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 KINDS: dict[str, Any] = {
     "int": list(range(-50, 50)),
     "double": [one / 7 for one in range(-50, 50)],
@@ -23,7 +24,7 @@ KINDS: dict[str, Any] = {
     "binary": [f"{one:03}".encode() for one in range(100)],
     "bool": [False] * 50 + [True] * 50,
     "date": [DAY + datetime.timedelta(one) for one in range(100)],
-    "time": [datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=one) for one in range(100)],
+    "time": [TIME + datetime.timedelta(hours=one) for one in range(100)],
     "decimal": [decimal.Decimal(one) / 4 for one in range(-50, 50)],
 }
 

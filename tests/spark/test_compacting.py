@@ -226,7 +226,8 @@ def test_killed_again_and_again(tmp_path: Path, killer: Killer, seed: int) -> No
 def test_two_drivers_do_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second begins and ends while the first has made its plan, and again while it makes a file."""
     fill(str(tmp_path), folders=[""])
-    merge, inside = orcstream.merge, []
+    merge = orcstream.merge
+    inside: list[int] = []
 
     async def slow(*arguments: Any, **options: Any) -> Any:
         result = await merge(*arguments, **options)

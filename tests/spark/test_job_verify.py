@@ -44,15 +44,15 @@ def test_sound_files(tmp_path: Path) -> None:
 
 def test_large_files_are_shared_out(tmp_path: Path) -> None:
     fill(tmp_path)
-    units: dict[str, int] = {}
+    counts: dict[str, int] = {}
 
-    def counting(label: str, given: Sequence[U], work: Callable[[U], R]) -> list[R]:
-        units[label] = len(given)
-        return here(label, given, work)
+    def counting(label: str, units: Sequence[U], work: Callable[[U], R]) -> list[R]:
+        counts[label] = len(units)
+        return here(label, units, work)
 
     whole = verify_with(here, [str(tmp_path)], Access())
     found = verify_with(counting, [str(tmp_path)], Access(), piece_bytes=1)
-    assert units["verifying"] == 9
+    assert counts["verifying"] == 9
     assert (found.row_count, found.stripe_count, found.row_group_count) == (9000, 9, 9)
     # The footers' claims are those that only whole files are held against.
     assert found.claim_count == whole.claim_count - 3 * 2

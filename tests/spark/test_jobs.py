@@ -14,6 +14,9 @@ from pyspark.sql import functions as f
 import orcstream
 from orcstream.spark import jobs, written
 
+# Spark takes long to begin where others are at work.
+pytestmark = pytest.mark.timeout(300)
+
 
 def data_files(folder: Path) -> list[Path]:
     found = (path.relative_to(folder) for path in folder.rglob("*.orc") if path.is_file())

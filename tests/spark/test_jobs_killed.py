@@ -1,4 +1,4 @@
-"""Jobs on Spark whose processes are killed, all at once, and that are started again: no row lost, none twice."""
+"""Jobs on Spark whose processes are killed, and that are started again: no row lost, none twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import orcstream
 from orcstream.spark import jobs
 from tests.spark.test_jobs import data_files, ids, lines
 
-TIMEOUT_S = 100
+TIMEOUT_S = 200
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
@@ -66,7 +66,7 @@ def records(target: Path, pattern: str) -> int:
     return len(list(target.glob(pattern)))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_ingest(spark: SparkSession, tmp_path: Path) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     for number in range(8):
@@ -84,7 +84,7 @@ def test_ingest(spark: SparkSession, tmp_path: Path) -> None:
     assert not [path for path in target.rglob("*.tmp") if path.is_file()]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_compact(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "table"
     folders = 40

@@ -78,9 +78,9 @@ def ingest(
     tasks ordered rows are written, else Spark decides.
 
     Each row is written once, wherever the job is killed, if it is started again with the same `checkpoint`,
-    which says what was taken. For files it is a folder in the target unless given; the next run takes what has
-    come to `source` since. `batch_bytes` of files are committed at a time. A DataFrame of a stream needs a
-    checkpoint, and what is there is written; one of a table is written once under the name of a `job`.
+    which says what was taken. For files it is a folder in the target unless given; the next run takes what
+    has come to `source` since. `batch_bytes` of files are committed at a time. A DataFrame of a stream needs
+    a checkpoint, and what is there is written; one of a table is written once under the name of a `job`.
 
     Raises `UsageError` for what cannot be, and what Spark raises.
     """
@@ -92,6 +92,7 @@ def ingest(
         given["partition_by"] = json.dumps(list(partition_by))
     sink = _Sink(given, order, progress)
     if isinstance(source, str):
+        place = checkpoint or _checkpoint(source, target)
         frame = _files(
             spark, source, format, schema, {"maxBytesPerTrigger": str(batch_bytes), **(source_options or {})}
         )
