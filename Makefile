@@ -94,9 +94,10 @@ test-all: ## everything there is, each part although others fail, and a table at
 check-wheel: venv ## build sdist, wheel from it, and test the installed wheel from an empty folder
 	$(PY) scripts/check_wheel.py
 
-demo: venv ## read ORC files from an S3 server started for it, and show what happens
+demo: venv ## read ORC files from an S3 server started for it, and show what happens; then a pipeline on Spark
 	$(PY) examples/demo.py
 	$(PY) examples/selecting.py
+	$(PY) examples/spark_pipeline.py
 
 proto: venv ## regenerate orcstream/_proto from proto/*.proto
 	$(PY) proto/generate.py

@@ -1,4 +1,4 @@
-"""The command line: `meta`, `cat`, `count`, `plan`, `keys`, `merge`, `convert`, `mask` and `cleanup`.
+"""The command line: `meta`, `cat`, `count`, `plan`, `keys`, `merge`, `convert`, `mask`, `cleanup` and `job`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -27,6 +27,7 @@ import numpy as np
 
 import orcstream
 from orcstream.cli_convert import CONVERT_HELP, MASK_HELP, add_convert_options, add_mask_options, convert
+from orcstream.cli_job import JOB_HELP, add_job_options
 from orcstream.cli_keys import (
     KEYS_HELP,
     STORES_HELP,
@@ -70,6 +71,7 @@ _EXAMPLES = """examples:
   orcstream merge all.orc trips.orc trips.orc
   orcstream merge all.orc trips.orc trips.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
+  orcstream job compact s3://bucket/tables/trips/
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
 `orcstream COMMAND --help` says more about each."""
@@ -219,6 +221,16 @@ def _parser() -> argparse.ArgumentParser:
     add_convert_options(converting, _json_object, _columns)
     _add_source(converting, converting.add_argument_group("rows of ORC files; --schema is for all"))
 
+    job = _command(
+        commands,
+        "job",
+        None,
+        "ingest, compact, verify and profile tables on Spark",
+        "Works on tables of any size, on Spark.",
+        JOB_HELP,
+    )
+    add_job_options(job, _json_object)
+
     masking = _command(
         commands,
         "mask",
@@ -235,12 +247,12 @@ def _parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any,
     name: str,
-    main: Callable[[argparse.Namespace], Awaitable[int | None]],
+    main: Callable[[argparse.Namespace], Awaitable[int | None]] | None,
     purpose: str,
     description: str,
     epilog: str | None,
 ) -> argparse.ArgumentParser:
-    """A command; `purpose` is what the list of all of them says of it."""
+    """A command; `purpose` is what the list of all says of it. Without `main` it has some of its own."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=purpose,

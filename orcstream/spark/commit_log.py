@@ -15,20 +15,19 @@ Who knows the log sees each row once: merged files count from their record on, w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from orcstream.io.folders import list_files
-from orcstream.spark import written
-from orcstream.spark.commit_records import LOG_FOLDER, Group, Source, group_of, read_record, record_of
+from orcstream.spark.commit_records import LOG_FOLDER, Group, Source, group_of, record_of
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
+from orcstream.spark.records import Records
+from orcstream.spark.target import Target
 from orcstream.spark.write_options import WritePlan
 from orcstream.spark.written import WrittenFile
 
-__all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source"]
+__all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source", "claimed_paths"]
 
 # Of so many batches, and of so many compactions, records are kept, whether they are needed or not.
 KEPT = 100
@@ -56,17 +55,17 @@ class CommitLog:
     async def open(cls, plan: WritePlan, query: str) -> Self:
         """With one listing."""
         log = cls(plan, query)
-        try:
-            found = await list_files(plan.url_of(log.folder), storage_options=plan.storage_options)
-        except FileNotFoundError:
-            return log
-        log.names.update(one.path for one in found if _NAME.fullmatch(one.path))
+        log.names.update(name for name in await log._records.names() if _NAME.fullmatch(name))
         return log
 
     @property
     def folder(self) -> str:
         """Where the records are, below the target."""
         return f"{LOG_FOLDER}/{self.query}"
+
+    @property
+    def _records(self) -> Records:
+        return Records(self.plan, self.folder)
 
     # --- batches
 
@@ -173,7 +172,7 @@ class CommitLog:
         merged = set(sorted(self._batches("compacted"))[:-KEPT])
         gone = [name for name in self.names if _is_of(name, ("intent", "done"), old)]
         gone += [name for name in self.names if _is_of(name, ("compaction", "merged", "compacted"), merged)]
-        await written.remove_paths(self.plan, [f"{self.folder}/{name}" for name in gone])
+        await self._records.remove(gone)
         self.names.difference_update(gone)
 
     # --- records
@@ -185,12 +184,11 @@ class CommitLog:
                 yield int(match[1])
 
     async def _put(self, name: str, record: dict[str, Any], *, overwrite: bool = False) -> None:
-        data = json.dumps({"version": 1, **record}, ensure_ascii=False, indent=1).encode()
-        await written.put(self.plan, f"{self.folder}/{name}", data, overwrite=overwrite)
+        await self._records.put(name, record, overwrite=overwrite)
         self.names.add(name)
 
     async def _get(self, name: str) -> dict[str, Any]:
-        return await read_record(self.plan.url_of(f"{self.folder}/{name}"), self.plan.storage_options)
+        return await self._records.get(name)
 
 
 def _name(batch: int, kind: str, number: int | None = None) -> str:
@@ -201,3 +199,30 @@ def _name(batch: int, kind: str, number: int | None = None) -> str:
 def _is_of(name: str, kinds: Sequence[str], batches: set[int]) -> bool:
     match = _NAME.fullmatch(name)
     return match is not None and match[3] in kinds and int(match[1]) in batches
+
+
+async def claimed_paths(target: Target, paths: Iterable[str]) -> set[str]:
+    """Files that streams have not done with: of batches and compactions that are under way.
+
+    `paths` are those of all files of the target, records among them.
+    """
+    queries: dict[str, set[str]] = {}
+    for path in paths:
+        folder, _, rest = path.partition("/")
+        query, _, name = rest.partition("/")
+        if folder == LOG_FOLDER and _NAME.fullmatch(name):
+            queries.setdefault(query, set()).add(name)
+    found: set[str] = set()
+    for query, names in queries.items():
+        records = Records(target, f"{LOG_FOLDER}/{query}")
+        for name in names:
+            match = _NAME.fullmatch(name)
+            assert match is not None
+            if match[3] == "intent" and _name(int(match[1]), "done") not in names:
+                record = await records.get(name)
+                found.update(one["path"] for one in record["files"])
+                found.update(record["removes"])
+            elif match[3] == "compaction" and _name(int(match[1]), "compacted") not in names:
+                for group in (await records.get(name))["groups"]:
+                    found.update([group["target"], *(one["path"] for one in group["replaces"])])
+    return found

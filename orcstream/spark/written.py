@@ -20,6 +20,7 @@ from orcstream.io.keys import KeyProvider
 from orcstream.spark import small_files
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
+from orcstream.spark.target import Target
 from orcstream.spark.write_options import WritePlan
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
         await out.aclose()
 
 
-async def commit_files(plan: WritePlan, files: Sequence[WrittenFile]) -> None:
+async def commit_files(plan: Target, files: Sequence[WrittenFile]) -> None:
     """Make files visible, several at a time, each at once. May be called again, with the same files."""
 
     async def commit(file: WrittenFile) -> None:
@@ -179,12 +180,12 @@ async def commit_files(plan: WritePlan, files: Sequence[WrittenFile]) -> None:
     await _each(files, commit)
 
 
-async def discard_files(plan: WritePlan, files: Sequence[WrittenFile]) -> None:
+async def discard_files(plan: Target, files: Sequence[WrittenFile]) -> None:
     """Leave nothing of files that were not committed; those that were stay."""
     await _each(files, lambda file: orcstream.discard(file.prepared, **_of_sink(plan)))
 
 
-async def sweep(plan: WritePlan, job: str) -> None:
+async def sweep(plan: Target, job: str) -> None:
     """Remove what tasks of a job left that nobody has heard of; what is visible stays."""
     try:
         await orcstream.cleanup(
@@ -194,7 +195,7 @@ async def sweep(plan: WritePlan, job: str) -> None:
         return
 
 
-async def visible_files(plan: WritePlan) -> list[ListedFile]:
+async def visible_files(plan: Target) -> list[ListedFile]:
     """The files that readers of the folder see."""
     try:
         found = await list_files(plan.url, storage_options=plan.storage_options)
@@ -208,19 +209,19 @@ def is_hidden(path: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
-async def remove_paths(plan: WritePlan, paths: Iterable[str]) -> None:
+async def remove_paths(plan: Target, paths: Iterable[str]) -> None:
     """Remove files below the target; those that are gone already are no failure."""
     found = list(paths)
     if found:
         await remove_files(plan.url, found, storage_options=plan.storage_options)
 
 
-async def put(plan: WritePlan, path: str, data: bytes, *, overwrite: bool) -> None:
+async def put(plan: Target, path: str, data: bytes, *, overwrite: bool) -> None:
     """A small file below the target, whole and at once; `FileExistsError` with ``overwrite=False``."""
     await small_files.put(plan.url_of(path), data, overwrite=overwrite, **_of_sink(plan))
 
 
-def _of_sink(plan: WritePlan) -> dict[str, Any]:
+def _of_sink(plan: Target) -> dict[str, Any]:
     return {
         "storage_options": plan.storage_options,
         "sink_options": plan.sink_options,

@@ -20,6 +20,7 @@ import anyio.abc
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
+from orcstream.io.byte_sink import Prepared
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.clients import keep_clients
 from orcstream.io.keys import KeyProvider
@@ -69,7 +70,10 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What was merged: `files` are the URLs as they were given, in order; `length` in bytes."""
+    """What was merged: `files` are the URLs as they were given, in order; `length` in bytes.
+
+    `prepared` is there with ``prepare_only``: what `commit` or `discard` takes.
+    """
 
     url: str
     files: tuple[Url, ...] = field(repr=False)
@@ -77,6 +81,7 @@ class MergeResult:
     row_count: int
     stripe_count: int
     length: int
+    prepared: Prepared | None = None
 
 
 async def merge(
@@ -93,6 +98,7 @@ async def merge(
     keys: KeyProvider | None = None,
     rekey: bool | Mapping[str, str] = False,
     target_keys: KeyProvider | None = None,
+    prepare_only: bool = False,
     progress: Progress | None = None,
 ) -> MergeResult:
     """Join ORC files into one, in the order given, stripe by stripe: nothing is decoded.
@@ -111,7 +117,8 @@ async def merge(
 
     `user_metadata` replaces what the files say under these names. `progress` is called with the bytes of
     stripes that are written and those that will be. `target_storage_options` are `storage_options` unless
-    given. The target may be one of `urls`; it appears whole or not at all.
+    given. The target may be one of `urls`; it appears whole or not at all. With `prepare_only` it is complete
+    and invisible: `orcstream.commit` makes it appear, `orcstream.discard` leaves nothing of it.
 
     Raises `KeyUnavailable` for a key that is refused, what `open` raises for a file that cannot be read,
     `SourceChanged` for one that is replaced meanwhile, `FileExistsError` with ``overwrite=False``, and
@@ -135,12 +142,13 @@ async def merge(
         try:
             await run.copy(sink, one_store=target_storage_options == storage_options)
             prepared = await sink.prepare()
-            await commit(prepared, storage_options=target_storage_options, sink_options=sink_options)
+            if not prepare_only:
+                await commit(prepared, storage_options=target_storage_options, sink_options=sink_options)
         except BaseException as error:
             await _abort(sink, error)
             raise
         await sink.aclose()
-        return run.result(sink)
+        return run.result(sink, prepared if prepare_only else None)
     finally:
         with anyio.CancelScope(shield=True):
             await clients.aclose()
@@ -320,7 +328,7 @@ class _Merge:
                 await one.aclose()
         return data
 
-    def result(self, sink: ByteSink) -> MergeResult:
+    def result(self, sink: ByteSink, prepared: Prepared | None) -> MergeResult:
         return MergeResult(
             url=sink.url,
             files=tuple(self._files),
@@ -328,6 +336,7 @@ class _Merge:
             row_count=self._merger.row_count,
             stripe_count=self._merger.stripe_count,
             length=sink.length,
+            prepared=prepared,
         )
 
 

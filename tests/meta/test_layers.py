@@ -27,7 +27,8 @@ LAYERS = (
     ("reader", "writer"),
     ("blocking",),
     ("orcstream",),
-    ("cli", "spark", "testing"),
+    ("spark", "testing"),
+    ("cli",),
     ("__main__",),
 )
 
@@ -116,9 +117,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "writer",
         "blocking",
     },
-    "cli": {"schema", "io", "orcstream"},
-    "spark": {"errors", "schema", "io", "blocking", "orcstream"},
+    "cli": {"schema", "io", "spark", "orcstream"},
     "testing": {"errors", "byterange", "io"},
+    "spark": {"errors", "schema", "column_statistics", "io", "blocking", "orcstream"},
     "__main__": {"cli"},
 }
 
@@ -132,6 +133,7 @@ PART_OF = {
     "cli_convert": "cli",
     "cli_discretion": "cli",
     "cli_input": "cli",
+    "cli_job": "cli",
     "cli_keys": "cli",
     "cli_progress": "cli",
     "cli_verify": "cli",

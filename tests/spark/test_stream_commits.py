@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,42 +23,13 @@ from orcstream.spark.commit_log import CommitLog
 from orcstream.spark.options import Options
 from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write_options import write_plan
+from tests.spark.killer import Killed, Killer
 from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
 
 SCHEMA = StructType([StructField("id", LongType()), StructField("p", StringType())])
 QUERY = "5f0e-query"
-
-
-class Killed(BaseException):
-    """The driver is no more."""
-
-
-class Killer:
-    """Lets so many steps pass, and kills before the next."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left: int | None = None
-        for home, name in (
-            (written, "put"),
-            (written, "remove_paths"),
-            (written, "discard_files"),
-            (orcstream, "commit"),
-            (orcstream, "merge"),
-        ):
-            monkeypatch.setattr(home, name, self._wrapped(getattr(home, name)))
-
-    def _wrapped(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def step(*arguments: Any, **options: Any) -> Any:
-            if self.left is None:
-                return await call(*arguments, **options)
-            self.left -= 1
-            if self.left >= 0:
-                return await call(*arguments, **options)
-            raise Killed
-
-        return step
 
 
 @pytest.fixture

@@ -1,0 +1,276 @@
+"""What tasks of a compaction do: look at small files, make one of several, and put it in their place.
+
+Knows the order of the steps. Must not know Spark, nor which files go together.
+
+A group is settled in four steps: the new file is durable and invisible, and recorded; it appears; a record
+says that it counts; its sources go. Whoever is killed at any of them, the next one goes on from there. Who
+reads the journal sees each row once at any time; others, who list files, see the rows of a group twice
+between the second step and the last, and never a row less.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+import orcstream
+from orcstream import OrcFile, Prepared
+from orcstream.errors import FormatError, KeyUnavailable, SourceChanged, Unsupported, UsageError
+from orcstream.schema import Kind
+from orcstream.spark import written
+from orcstream.spark.access import run
+from orcstream.spark.jobs.compaction_journal import CompactionJournal, Group, GroupResult, Made, Source
+from orcstream.spark.target import Target
+from orcstream.spark.written import WrittenFile
+
+__all__ = ["GroupWork", "How", "Looked", "look_at", "settle"]
+
+How = Literal["auto", "copy", "rewrite"]
+_BLOOMS: Final = ("BLOOM_FILTER", "BLOOM_FILTER_UTF8")
+# Trying again would change nothing: the files stay as they are.
+_HOPELESS = (UsageError, FormatError, Unsupported, KeyUnavailable, SourceChanged, FileNotFoundError)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A file that was looked at.
+
+    Files of one `likeness` can be one file, those of one `form`, too, without being decoded. `is_encrypted`
+    says that there is no other way.
+    """
+
+    source: Source
+    likeness: str
+    form: str
+    is_encrypted: bool
+
+
+# --- looking ---------------------------------------------------------------------------------------
+
+
+def look_at(target: Target, paths: Sequence[str]) -> list[Looked]:
+    """Of some files, what is needed to group them; those that cannot be read, or are gone, are left out."""
+    return run(partial(_look_at, target, paths))
+
+
+async def _look_at(target: Target, paths: Sequence[str]) -> list[Looked]:
+    names = iter(paths)
+    found = []
+
+    def skip(_: Any, error: Exception) -> None:
+        if not isinstance(error, _HOPELESS):
+            raise error
+        next(names)
+
+    options = await target.access.open_options()
+    urls = [target.url_of(path) for path in paths]
+    async with orcstream.open_many(urls, ordered=True, on_error=skip, **options) as files:
+        async for file in files:
+            async with file:
+                path = next(names)
+                try:
+                    found.append(await _looked(file, path))
+                except _HOPELESS:
+                    continue
+    return found
+
+
+async def _looked(file: OrcFile, path: str) -> Looked:
+    tail = file.tail
+    source = Source(path, tail.file_length, tail.fingerprint, file.row_count, len(file.stripes))
+    return Looked(source, await _likeness(file), _form(file), bool(file.encrypted_columns))
+
+
+async def _likeness(file: OrcFile) -> str:
+    """What files of one group have in common: all that rows mean, and what was said of them."""
+    parts = [
+        repr(file.schema.root),
+        repr([(one.path, one.keys, one.mask) for one in file.encrypted_columns]),
+        repr(sorted(file.user_metadata.items())),
+        file.tail.footer.calendar.name,
+        *await _timezones(file),
+    ]
+    return _short(parts)
+
+
+def _form(file: OrcFile) -> str:
+    """What has to be equal, too, for stripes to be copied as they are."""
+    tail = file.tail
+    postscript = tail.postscript
+    versions = [postscript.version, postscript.writer_version, tail.footer.writer]
+    return _short([file.compression.name, repr(versions), str(tail.footer.row_index_stride)])
+
+
+def _short(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+async def _timezones(file: OrcFile) -> list[str]:
+    """In which zones writers of stripes were, where that is part of the values."""
+    if all(type_.kind is not Kind.TIMESTAMP for type_ in file.schema.types):
+        return []
+    footers = [await file.stripe_footer(stripe.index) for stripe in file.stripes]
+    return sorted({footer.writer_timezone or "" for footer in footers})
+
+
+# --- settling --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWork:
+    """A group, and whether its files were there when the driver looked."""
+
+    group: Group
+    has_sources: bool = True
+    has_target: bool = False
+
+
+def settle(journal: CompactionJournal, how: How, memory_limit: int, work: GroupWork) -> GroupResult:
+    """Put one file in the place of several, or go on with that; may be done again, and by several at once."""
+    return run(partial(_settle, journal, _Maker(journal.target, how, memory_limit), work))
+
+
+async def _settle(journal: CompactionJournal, maker: _Maker, work: GroupWork) -> GroupResult:
+    group, target = work.group, journal.target
+    found = await journal.result(group)
+    if found is None:
+        found = await _merged(journal, maker, work)
+        await journal.settle(group, found)
+    await written.remove_paths(target, found.sources)
+    return found
+
+
+async def _merged(journal: CompactionJournal, maker: _Maker, work: GroupWork) -> GroupResult:
+    """The new file, which is visible then; or nothing."""
+    group, target = work.group, journal.target
+    made = await journal.prepared(group)
+    if made is not None and not work.has_target and not work.has_sources:
+        # Somebody else has replaced these files since: their rows are no rows of the table any more.
+        await written.discard_files(target, [made.file])
+        return GroupResult("left", reason="files of the group were removed by others")
+    if made is None:
+        try:
+            made = await maker.make(group)
+        except _HOPELESS as error:
+            return GroupResult("left", reason=str(error))
+        try:
+            await journal.prepare(group, made)
+        except FileExistsError:
+            await written.discard_files(target, [made.file])
+            made = await journal.prepared(group)
+            assert made is not None
+    await written.commit_files(target, [made.file])
+    lengths = {source.path: source.length for source in group.sources}
+    before = sum(lengths[path] for path in made.sources)
+    return GroupResult(made.how, made.sources, made.file.row_count, before, made.file.length)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes one file of several, invisible yet."""
+
+    target: Target
+    how: How
+    memory_limit: int
+
+    async def make(self, group: Group) -> Made:
+        """Raises why it cannot be; then nothing is left."""
+        copy, rewrite = ("copied", self._copied), ("rewritten", self._rewritten)
+        ways = {
+            "copy": [copy],
+            "rewrite": [rewrite],
+            "auto": [rewrite, copy] if group.rewrites else [copy, rewrite],
+        }[self.how]
+        refusals: list[str] = []
+        for name, way in ways:
+            try:
+                rows, prepared = await way(group)
+            except (UsageError, Unsupported, KeyUnavailable) as error:
+                refusals.append(str(error))
+                continue
+            file = WrittenFile(group.target, rows, prepared)
+            expected = sum(one.row_count for one in group.sources)
+            if rows != expected:
+                await written.discard_files(self.target, [file])
+                raise SourceChanged(f"{expected} rows were to be merged, and there are {rows}")
+            return Made(file, group.paths, name)
+        raise UsageError("; ".join(refusals))
+
+    async def _copied(self, group: Group) -> tuple[int, Prepared]:
+        options = await self.target.access.open_options()
+        result = await orcstream.merge(
+            [self.target.url_of(path) for path in group.paths],
+            self.target.url_of(group.target),
+            storage_options=self.target.storage_options,
+            sink_options=self.target.sink_options,
+            keys=options["keys"],
+            prepare_only=True,
+        )
+        assert result.prepared is not None
+        return result.row_count, result.prepared
+
+    async def _rewritten(self, group: Group) -> tuple[int, Prepared]:
+        """All rows in their order, in stripes of the usual size, with the indexes that they had."""
+        options = await self.target.access.open_options()
+        sources = iter(group.sources)
+        urls = [self.target.url_of(path) for path in group.paths]
+        out: orcstream.OrcWriter | None = None
+        try:
+            async with orcstream.open_many(urls, ordered=True, concurrency=2, **options) as files:
+                async for file in files:
+                    async with file:
+                        _hold(file, next(sources))
+                        out = out or await self._like(file, group)
+                        async with file.batches(memory_limit=self.memory_limit // 2) as stream:
+                            async for batch in stream:
+                                await out.write(batch)
+            assert out is not None
+            prepared = await out.prepare()
+        except BaseException:
+            if out is not None:
+                await out.abort()
+            raise
+        rows = out.row_count
+        await out.aclose()
+        return rows, prepared
+
+    async def _like(self, file: OrcFile, group: Group) -> orcstream.OrcWriter:
+        """A new file as this one is."""
+        if file.encrypted_columns:
+            raise Unsupported("encrypted files are copied and not rewritten", reason="encrypted")
+        zones = await _timezones(file)
+        if len(zones) > 1:
+            raise Unsupported("its stripes were written in several time zones", reason="timezones")
+        footer = file.tail.footer
+        stride = footer.row_index_stride
+        return await orcstream.create(
+            self.target.url_of(group.target),
+            file.schema,
+            compression=str(file.compression),
+            row_index_stride=stride,
+            blooms=await _blooms(file) if stride else None,
+            timezone=(zones and zones[0]) or "UTC",
+            calendar="proleptic" if footer.calendar.name == "PROLEPTIC_GREGORIAN" else "hybrid",
+            user_metadata=file.user_metadata,
+            memory_limit=self.memory_limit // 2,
+            storage_options=self.target.storage_options,
+            sink_options=self.target.sink_options,
+        )
+
+
+def _hold(file: OrcFile, source: Source) -> None:
+    tail = file.tail
+    if (tail.file_length, tail.fingerprint) != (source.length, source.fingerprint):
+        raise SourceChanged("the file was replaced after the compaction was planned", url=file.url)
+
+
+async def _blooms(file: OrcFile) -> list[str]:
+    """The columns that have bloom filters, by the first stripe."""
+    if not file.stripes:
+        return []
+    footer = await file.stripe_footer(0)
+    columns = {int(stream.column) for stream in footer.streams if stream.kind.name in _BLOOMS}
+    return [".".join(path) for path, type_ in file.schema.walk() if int(type_.column_id) in columns]

@@ -1,0 +1,190 @@
+"""What a compaction has done, as records in its folder: ``_orcstream_jobs/compact-NUMBER/``.
+
+Knows names and contents of records. Must not know how files are made. Jobs are numbered; one begins when the
+one before it is over, so that of several drivers one makes the plan and the others follow it.
+
+- ``plan.json``: which files become one. Never replaced.
+- ``GROUP.prepared.json``: a new file is durable and invisible, with the rows of these files. Never replaced.
+- ``GROUP.merged.json``: it is visible and counts, so that what it replaces may go; or why there is none.
+- ``end.json``: nothing is left of what was replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from orcstream.errors import FormatError
+from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
+from orcstream.spark.records import Records
+from orcstream.spark.target import Target
+from orcstream.spark.written import WrittenFile
+
+__all__ = [
+    "JOBS_FOLDER",
+    "CompactionJournal",
+    "Group",
+    "GroupResult",
+    "Made",
+    "Source",
+    "last_number",
+    "new_token",
+]
+
+JOBS_FOLDER: Final = "_orcstream_jobs"
+# The records of so many jobs are kept: a task that was thought dead finds that its work is done.
+KEPT = 20
+_NAME = re.compile(rf"{JOBS_FOLDER}/compact-(\d{{8}})/(plan|end|\d{{6}}\.(?:prepared|merged))\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that is to be merged into another, as it was when it was looked at."""
+
+    path: str
+    length: int
+    fingerprint: str
+    row_count: int
+    stripe_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files that are to become one. `rewrites` says that no stripes are to be copied if it can be helped."""
+
+    number: int
+    target: str
+    sources: tuple[Source, ...]
+    rewrites: bool
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of the sources."""
+        return tuple(one.path for one in self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file with the rows of `sources`, prepared; `how` it was made, copied or rewritten."""
+
+    file: WrittenFile
+    sources: tuple[str, ...]
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What became of a group: `how` is copied, rewritten or left; then `reason` says why.
+
+    `sources` are the files that are replaced; lengths are in bytes.
+    """
+
+    how: str
+    sources: tuple[str, ...] = ()
+    row_count: int = 0
+    length_before: int = 0
+    length: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionJournal:
+    """The records of one job."""
+
+    target: Target
+    number: int
+
+    @property
+    def name(self) -> str:
+        """That no other job in this folder has."""
+        return f"compact-{self.number:08}"
+
+    @property
+    def _records(self) -> Records:
+        return Records(self.target, f"{JOBS_FOLDER}/{self.name}")
+
+    # --- the driver
+
+    @classmethod
+    async def begin(cls, target: Target, number: int, groups: Sequence[Group]) -> tuple[Self, list[Group]]:
+        """The journal of a new job with its plan; that of another driver who was first."""
+        journal = cls(target, number)
+        try:
+            await journal._records.put("plan.json", {"groups": [asdict(group) for group in groups]})
+        except FileExistsError:
+            return journal, await journal.groups()
+        return journal, list(groups)
+
+    async def groups(self) -> list[Group]:
+        """The plan."""
+        record = await self._records.get("plan.json")
+        try:
+            return [
+                Group(
+                    one["number"], one["target"], tuple(Source(**s) for s in one["sources"]), one["rewrites"]
+                )
+                for one in record["groups"]
+            ]
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"the plan of {self.name} is no plan: {error!r}", url=self.target.url) from None
+
+    async def end(self) -> None:
+        """The job is over."""
+        await self._records.put("end.json", {}, overwrite=True)
+
+    async def forget(self, names: Iterable[str]) -> None:
+        """Remove the records of jobs that were long ago; `names` are paths of records."""
+        old = [
+            name.removeprefix(f"{JOBS_FOLDER}/")
+            for name in names
+            if (match := _NAME.fullmatch(name)) and int(match[1]) <= self.number - KEPT
+        ]
+        await Records(self.target, JOBS_FOLDER).remove(old)
+
+    # --- tasks
+
+    async def prepared(self, group: Group) -> Made | None:
+        """The file that was made for a group."""
+        try:
+            record = await self._records.get(f"{group.number:06}.prepared.json")
+        except FileNotFoundError:
+            return None
+        prepared = prepared_from_json(record, self.target.url_of(group.target), group.target)
+        return Made(
+            WrittenFile(group.target, int(record["rows"]), prepared), tuple(record["sources"]), record["how"]
+        )
+
+    async def prepare(self, group: Group, made: Made) -> None:
+        """A file was made; `FileExistsError` where another task was first."""
+        record: dict[str, Any] = {"rows": made.file.row_count, "sources": made.sources, "how": made.how}
+        await self._records.put(
+            f"{group.number:06}.prepared.json", {**record, **prepared_to_json(made.file.prepared)}
+        )
+
+    async def result(self, group: Group) -> GroupResult | None:
+        """What became of a group, if that is known."""
+        try:
+            record = await self._records.get(f"{group.number:06}.merged.json")
+        except FileNotFoundError:
+            return None
+        del record["version"]
+        return GroupResult(**{**record, "sources": tuple(record["sources"])})
+
+    async def settle(self, group: Group, result: GroupResult) -> None:
+        """The new file counts, and its sources do not; or they are left as they are."""
+        await self._records.put(f"{group.number:06}.merged.json", asdict(result), overwrite=True)
+
+
+def last_number(names: Iterable[str]) -> tuple[int, bool]:
+    """The newest job by the paths of all records in a folder, and whether it is over; 0 for none."""
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    number = max((int(match[1]) for match in matches if match[2] == "plan"), default=0)
+    return number, any(int(match[1]) == number and match[2] == "end" for match in matches)
+
+
+def new_token() -> str:
+    """What makes names of files those of one plan, even where records were removed by hand."""
+    return uuid.uuid4().hex[:12]

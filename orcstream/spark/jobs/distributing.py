@@ -1,0 +1,90 @@
+"""Work that is shared out over the tasks of Spark, and how far it is.
+
+Knows Spark's jobs. Must not know what the work is. A unit of work may be done more than once, by a task that
+Spark tries again or beside another; its answer is taken once.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Distribute", "Progress", "SparkTasks"]
+
+U = TypeVar("U")
+R = TypeVar("R")
+
+# What is being done, how many units of it are done, and how many there are.
+Progress = Callable[[str, int, int], object]
+# A task costs 70 ms beside its work; more of them than cores leave none idle at the end.
+_TASKS_PER_CORE = 16
+_EVERY_S = 0.2
+
+
+class Distribute(Protocol):
+    """Answers what `work` makes of each unit, in the order of the units."""
+
+    def __call__(self, label: str, units: Sequence[U], work: Callable[[U], R]) -> list[R]: ...
+
+
+class SparkTasks:
+    """A session of Spark as `Distribute`; units and `work` are pickled."""
+
+    def __init__(self, spark: SparkSession, progress: Progress | None = None) -> None:
+        self._context: Any = spark.sparkContext
+        self._progress = progress
+
+    def __call__(self, label: str, units: Sequence[U], work: Callable[[U], R]) -> list[R]:
+        """Raises what Spark raises where a task has failed for good; its text holds the error's."""
+        if not units:
+            return []
+        context = self._context
+        done = context.accumulator(0)
+
+        def run(unit: U) -> R:
+            answer = work(unit)
+            done.add(1)
+            return answer
+
+        tasks = min(len(units), _TASKS_PER_CORE * context.defaultParallelism)
+        group = uuid.uuid4().hex
+        with self._told(label, len(units), lambda: min(int(done.value), len(units))):
+            context.setJobGroup(group, f"orcstream: {label}", interruptOnCancel=False)
+            try:
+                found: list[R] = context.parallelize(units, tasks).map(run).collect()
+            except KeyboardInterrupt:
+                context.cancelJobGroup(group)
+                raise
+            finally:
+                context.setLocalProperty("spark.jobGroup.id", None)
+                context.setLocalProperty("spark.job.description", None)
+        return found
+
+    @contextmanager
+    def _told(self, label: str, total: int, done: Callable[[], int]) -> Iterator[None]:
+        """Tell how far it is, from another thread, as long as the block lasts; and at its end."""
+        tell = self._progress
+        if tell is None:
+            yield
+            return
+        ended = threading.Event()
+
+        def follow() -> None:
+            while not ended.wait(_EVERY_S):
+                tell(label, done(), total)
+
+        thread = threading.Thread(target=follow, name="orcstream progress", daemon=True)
+        tell(label, 0, total)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        tell(label, total, total)

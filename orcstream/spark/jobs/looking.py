@@ -1,0 +1,151 @@
+"""What jobs that only look at files have in common: which files there are, and how they are shared out.
+
+Must not know what is looked for.
+
+With a journal, each unit's answer is kept as a record, by what the unit is of: a job that was killed and is
+started again looks at the others only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Final
+
+from orcstream import open_many
+from orcstream.errors import FormatError, OrcError, Unsupported
+from orcstream.spark.access import Access, run
+from orcstream.spark.files import FileChoice, find_files
+from orcstream.spark.jobs.distributing import Distribute
+from orcstream.spark.records import Records
+from orcstream.spark.target import Folder
+
+__all__ = ["Piece", "found_pieces", "looked_at"]
+
+_FILES_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some stripes of a file, or all of it where `stripes` is None; where it cannot be opened, why."""
+
+    url: str
+    length: int
+    fingerprint: str
+    stripes: tuple[int, int] | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    pieces: tuple[Piece, ...]
+
+
+def found_pieces(
+    distribute: Distribute, paths: Sequence[str], access: Access, *, piece_bytes: int
+) -> list[Piece]:
+    """All files of some paths, folders or patterns; those larger than `piece_bytes` by their stripes."""
+    choice = FileChoice(tuple(paths), recursive=True)
+    found = run(partial(find_files, choice, access.storage_options)).files
+    pieces = [Piece(one.url, one.length or 0, one.version) for one in found]
+    large = [one for one in pieces if one.length > piece_bytes or not one.length]
+    chunks = [large[at : at + _FILES_AT_ONCE] for at in range(0, len(large), _FILES_AT_ONCE)]
+    cut = distribute("looking at large files", chunks, partial(_cut, access, piece_bytes))
+    by_url = {one.url: several for chunk in cut for one, several in chunk}
+    return [piece for one in pieces for piece in by_url.get(one.url, [one])]
+
+
+def _cut(access: Access, piece_bytes: int, files: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
+    return run(partial(_cut_all, access, piece_bytes, files))
+
+
+async def _cut_all(
+    access: Access, piece_bytes: int, files: Sequence[Piece]
+) -> list[tuple[Piece, list[Piece]]]:
+    coming = iter(files)
+    found: list[tuple[Piece, list[Piece]]] = []
+
+    def skip(_: Any, error: Exception) -> None:
+        if not isinstance(error, FormatError | Unsupported | FileNotFoundError):
+            raise error
+        one = next(coming)
+        text = error.message if isinstance(error, OrcError) else str(error)
+        found.append((one, [Piece(one.url, one.length, one.fingerprint, None, text)]))
+
+    urls = [one.url for one in files]
+    async with open_many(urls, ordered=True, on_error=skip, **await access.open_options()) as opened:
+        async for file in opened:
+            async with file:
+                one, tail = next(coming), file.tail
+                sizes = [stripe.index_length + stripe.data_length for stripe in file.stripes]
+                ranges = _ranges(sizes, piece_bytes)
+                whole = len(ranges) < 2
+                found.append(
+                    (
+                        one,
+                        [
+                            Piece(one.url, tail.file_length, tail.fingerprint, None if whole else cut)
+                            for cut in ranges or [(0, 0)]
+                        ],
+                    )
+                )
+    return found
+
+
+def _ranges(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Stripes that follow each other, as many together as `most` bytes hold."""
+    found: list[tuple[int, int]] = []
+    held = 0
+    for number, size in enumerate(sizes):
+        if not found or held + size > most:
+            found.append((number, number + 1))
+            held = size
+        else:
+            found[-1] = (found[-1][0], number + 1)
+            held += size
+    return found
+
+
+# --- units -----------------------------------------------------------------------------------------
+
+
+def looked_at(
+    distribute: Distribute,
+    label: str,
+    pieces: Sequence[Piece],
+    look: Callable[[Piece], Mapping[str, Any]],
+    *,
+    piece_bytes: int,
+    journal: Folder | None = None,
+) -> list[Mapping[str, Any]]:
+    """What `look` answers of each piece, as values of JSON; small files are looked at several by one task."""
+    units: list[_Unit] = []
+    held = 0
+    for piece in pieces:
+        if units and held + piece.length <= piece_bytes and len(units[-1].pieces) < _FILES_AT_ONCE:
+            units[-1] = _Unit((*units[-1].pieces, piece))
+            held += piece.length
+        else:
+            units.append(_Unit((piece,)))
+            held = piece.length
+    answers = distribute(label, units, partial(_unit, label, look, journal))
+    return [one for several in answers for one in several]
+
+
+def _unit(
+    label: str, look: Callable[[Piece], Mapping[str, Any]], journal: Folder | None, unit: _Unit
+) -> list[Mapping[str, Any]]:
+    if journal is None:
+        return [look(piece) for piece in unit.pieces]
+    records = Records(journal, "_orcstream_jobs")
+    text = json.dumps([label, [asdict(piece) for piece in unit.pieces]])
+    name = f"looked-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+    try:
+        kept: list[Mapping[str, Any]] = run(partial(records.get, name))["answers"]
+    except FileNotFoundError:
+        kept = [look(piece) for piece in unit.pieces]
+        run(partial(records.put, name, {"answers": kept}, overwrite=True))
+    return kept

@@ -1,0 +1,48 @@
+"""Tables of ORC files through the data source: reports that are written, columns that are counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orcstream.spark.access import Access
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["distinct_counts", "write_table"]
+
+
+def _registered(spark: SparkSession) -> None:
+    from orcstream.spark.source import OrcStreamDataSource
+
+    spark.dataSource.register(OrcStreamDataSource)
+
+
+def _options(access: Access) -> dict[str, str]:
+    found = {"storage_options": json.dumps(dict(access.storage_options))}
+    return found if access.keys is None else {**found, "keys": access.keys}
+
+
+def write_table(df: DataFrame, folder: str, access: Access) -> None:
+    """Write a report, in place of the one that is there."""
+    _registered(df.sparkSession)
+    df.coalesce(1).write.format("orcstream").mode("overwrite").options(**_options(access)).save(folder)
+
+
+def distinct_counts(spark: SparkSession, paths: Sequence[str], access: Access) -> dict[str, int]:
+    """How many different values each column has that can be compared, about; by its name."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    _registered(spark)
+    options = {**_options(access), "recursiveFileLookup": "true", "mergeSchema": "true"}
+    df = spark.read.format("orcstream").options(**options).load(list(paths))
+    compound = (t.ArrayType, t.MapType, t.StructType)
+    names = [field.name for field in df.schema.fields if not isinstance(field.dataType, compound)]
+    if not names:
+        return {}
+    counted: list[Any] = [f.approx_count_distinct(df[f"`{name}`"]) for name in names]
+    (row,) = df.agg(*counted).collect()
+    return dict(zip(names, row, strict=True))

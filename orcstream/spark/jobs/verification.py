@@ -1,0 +1,171 @@
+"""Verification of many files: every stripe decoded and held against what its statistics say of it.
+
+Knows how findings become one report. Must not know how a file is verified (`OrcFile.verify`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import orcstream
+from orcstream.errors import FormatError, SourceChanged, Unsupported
+from orcstream.spark.access import Access, run
+from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
+from orcstream.spark.jobs.looking import Piece, found_pieces, looked_at
+from orcstream.spark.target import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["REPORT_SCHEMA", "Finding", "VerifyResult", "verify", "verify_with"]
+
+REPORT_SCHEMA: Final = (
+    "url string, stripe bigint, row_group bigint, `column` string, kind string, recorded string, "
+    "found string, known boolean"
+)
+PIECE_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One claim of a file that its values contradict; see `orcstream.Fault`. `known` is its `is_known`."""
+
+    url: str
+    stripe: int | None
+    row_group: int | None
+    column: str
+    kind: str
+    recorded: str
+    found: str
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What was looked at, and what was found."""
+
+    file_count: int
+    row_count: int
+    stripe_count: int
+    row_group_count: int
+    claim_count: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything can be read and nothing is wrong that a reader would believe."""
+        return all(one.known for one in self.findings)
+
+    def to_df(self, spark: SparkSession) -> DataFrame:
+        """The findings as a table."""
+        rows = [dataclasses.astuple(one) for one in self.findings]
+        return spark.createDataFrame(rows, REPORT_SCHEMA)
+
+
+def verify(
+    spark: SparkSession,
+    paths: str | Sequence[str],
+    *,
+    report: str | None = None,
+    journal: str | None = None,
+    storage_options: dict[str, object] | None = None,
+    keys: str | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    progress: Progress | None = None,
+) -> VerifyResult:
+    """Decode every stripe of all files below `paths` and compare the statistics with the values.
+
+    Files larger than `piece_bytes` are shared out by their stripes; of those, what the footer says of the
+    whole file is not compared. `report` is a folder that gets the findings as a table of ORC files, in place
+    of an earlier one. With `journal`, a folder, what was looked at is recorded there: a job that was killed
+    and is started again with it goes on, and files that are the same as then are not looked at again.
+
+    Raises what stores raise; what is wrong with files is in the answer.
+    """
+    access = Access(storage_options or {}, keys)
+    found = verify_with(
+        SparkTasks(spark, progress),
+        [paths] if isinstance(paths, str) else paths,
+        access,
+        piece_bytes=piece_bytes,
+        journal=None if journal is None else Folder(journal, access),
+    )
+    if report is not None:
+        from orcstream.spark.jobs.tables import write_table
+
+        write_table(found.to_df(spark), report, access)
+    return found
+
+
+def verify_with(
+    distribute: Distribute,
+    paths: Sequence[str],
+    access: Access,
+    *,
+    piece_bytes: int = PIECE_BYTES,
+    journal: Folder | None = None,
+) -> VerifyResult:
+    """As `verify`, on anything that does units of work."""
+    pieces = found_pieces(distribute, paths, access, piece_bytes=piece_bytes)
+    look = partial(_verified, access)
+    found = looked_at(distribute, "verifying", pieces, look, piece_bytes=piece_bytes, journal=journal)
+    counts = {
+        name: sum(one[name] for one in found)
+        for name in ("row_count", "stripe_count", "row_group_count", "claim_count")
+    }
+    findings = tuple(Finding(**fault) for one in found for fault in one["faults"])
+    return VerifyResult(len({piece.url for piece in pieces}), findings=findings, **counts)
+
+
+def _verified(access: Access, piece: Piece) -> Mapping[str, Any]:
+    """What was found of a piece; a file that cannot be opened is a finding."""
+    if piece.error:
+        return _unreadable(piece.url, piece.error)
+    try:
+        return run(partial(_verify, access, piece))
+    except (FormatError, Unsupported, SourceChanged) as error:
+        return _unreadable(piece.url, error.message)
+    except FileNotFoundError as error:
+        return _unreadable(piece.url, str(error))
+
+
+async def _verify(access: Access, piece: Piece) -> Mapping[str, Any]:
+    async with orcstream.open(piece.url, **await access.open_options()) as file:
+        if piece.fingerprint and file.tail.fingerprint not in ("", piece.fingerprint):
+            raise SourceChanged("the file was replaced while it was verified", url=piece.url)
+        found = await file.verify(stripes=None if piece.stripes is None else range(*piece.stripes))
+    faults = [
+        {
+            "url": piece.url,
+            "stripe": fault.stripe,
+            "row_group": fault.row_group,
+            "column": fault.column,
+            "kind": fault.kind,
+            "recorded": fault.recorded,
+            "found": fault.found,
+            "known": fault.is_known,
+        }
+        for fault in found.faults
+    ]
+    return {
+        "row_count": found.row_count,
+        "stripe_count": found.stripe_count,
+        "row_group_count": found.row_group_count,
+        "claim_count": found.claim_count,
+        "faults": faults,
+    }
+
+
+def _unreadable(url: str, text: str) -> Mapping[str, Any]:
+    finding = Finding(url, None, None, "", "unreadable", "", text, known=False)
+    return {
+        "row_count": 0,
+        "stripe_count": 0,
+        "row_group_count": 0,
+        "claim_count": 0,
+        "faults": [dataclasses.asdict(finding)],
+    }
