@@ -22,7 +22,7 @@ from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.hdfs import HdfsRefusal, StandBy, place_of
 from orcstream.io.hdfs_native import HdfsNative, NativeConnection, lease_hdfs_native
-from orcstream.io.sink import cleanup, open_sink
+from orcstream.io.sink import cleanup, commit, open_sink
 from orcstream.io.source import open_source
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
 from tests.support.hdfs import HdfsServer, hdfs_server, native_hdfs
@@ -206,6 +206,33 @@ async def test_past_the_end_and_after_a_change(native_hdfs: HdfsServer, folder: 
     with pytest.raises(Unsupported):
         await hdfs.truncate(path, 1)
     await lease.aclose()
+
+
+async def test_a_file_that_grew_is_opened_anew(native_hdfs: HdfsServer, folder: str) -> None:
+    path = f"{folder}/a"
+    native_hdfs.put(path, b"0123456789")
+    hdfs, lease = await _calls(native_hdfs, path)
+    assert bytes(await hdfs.read(path, 8, 2)) == b"89"
+    await hdfs.append(path, b"abc")
+    assert bytes(await hdfs.read(path, 8, 5)) == b"89abc"
+    await lease.aclose()
+
+
+async def test_a_file_of_the_same_length_and_time_is_replaced(native_hdfs: HdfsServer, folder: str) -> None:
+    """hdfs-native tells no ids, so these two say little of which file is there."""
+    path = f"{folder}/a"
+    native_hdfs.put(path, b"earlier")
+    sink = await open_sink(native_hdfs.native_url(path))
+    await sink.write(b"written")
+    prepared = await sink.prepare()
+    await sink.aclose()
+    (temporary,) = [name for name in native_hdfs.names(folder) if name != "a"]
+    modified = native_hdfs.status(f"{folder}/{temporary}")["modificationTime"]
+    native_hdfs.call("PUT", "SETTIMES", path, modificationtime=str(modified))
+    for _ in range(2):
+        await commit(prepared)
+        assert native_hdfs.get(path) == b"written"
+        assert native_hdfs.names(folder) == ["a"]
 
 
 async def _calls(server: HdfsServer, path: str) -> tuple[HdfsNative, Any]:
