@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -36,6 +37,8 @@ T = TypeVar("T")
 OPTIONS: Final = ("hadoop_conf_dir", "kerberos_principal", "kerberos_keytab", "kerberos_cache")
 # Attempts are counted, and waited for, by whoever calls; the client is to find the active NameNode.
 DEFAULTS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.failover.sleep.base.millis": "100"}
+# Closing a file that an append has left open: waits after each time it was asked for.
+LEASE_WAITS_S: Final = (0.1, 0.4, 1.0, 2.0)
 # What the client reads by itself, when it is made.
 ENVIRONMENT: Final = (
     *("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_PROXY_USER"),
@@ -103,17 +106,26 @@ class HdfsNative:
 
     async def append(self, path: str, data: BytesLike) -> None:
         def work() -> None:
-            try:
-                writer = self._client.append(path)
-            except FileExistsError as error:
-                # Of an append that broke off: nobody else knows the name, so nobody else is shut out.
-                self._client.recover_lease(path)
-                raise Transient("somebody has the file open", url=self._url) from error
+            writer = self._open_end(path)
             if len(data):
                 writer.write(data)
             writer.close()
 
         await self._run(work)
+
+    def _open_end(self, path: str) -> Any:
+        """A writer behind the last byte; what an append that broke off has left open is closed before."""
+        for wait_s in LEASE_WAITS_S:
+            try:
+                return self._client.append(path)
+            except FileExistsError:
+                # Nobody else knows the name, so nobody else is shut out. The cluster takes its time for it.
+                self._client.recover_lease(path)
+                time.sleep(wait_s)
+        try:
+            return self._client.append(path)
+        except FileExistsError as error:
+            raise Transient("somebody has the file open", url=self._url) from error
 
     async def truncate(self, path: str, length: int) -> None:  # noqa: ARG002 - of the contract
         raise Unsupported(

@@ -59,6 +59,8 @@ SMALLEST_PART_BYTES = 5 << 20
 CLOCK_SKEW_S = 5.0
 # A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.
 ABORT_WAITS_S = (0.0, 0.1, 0.3, 0.6)
+# A store that has taken an upload apart may need a moment until its object is there.
+SETTLE_WAITS_S = (0.1, 0.3, 0.6, 1.0)
 # So many of them, where it is known that a part was sent whole and not answered.
 UNSETTLED_LOOKS = 2
 # The share of the time for an abort that the answers to such parts are waited for.
@@ -511,6 +513,12 @@ class _Commit:
                 url=self._calls.url,
             ) from error
         seen = await self._look()
+        # The upload may be gone because an earlier attempt, cancelled or lost, is being carried out just now.
+        for wait_s in SETTLE_WAITS_S if error.code == "NoSuchUpload" else ():
+            if self._is_ours(seen):
+                break
+            await anyio.sleep(wait_s)
+            seen = await self._look()
         if self._is_ours(seen):
             return
         if seen is not None and error.status in (409, 412):
