@@ -14,6 +14,7 @@ from typing import Any
 import orcstream
 from orcstream.cli_keys import add_keys, opened, opened_keys
 from orcstream.cli_progress import Progress, counted
+from orcstream.io.urls import strip_credentials
 
 __all__ = ["VERIFY_HELP", "add_verify_options", "verify"]
 
@@ -40,12 +41,13 @@ async def verify(options: argparse.Namespace) -> int:
             found = await _verified(options, url, keys, progress)
             status = status if found["sound"] else 1
             lines = [json.dumps(found)] if options.json else _lines(found, show_all=options.all)
-            sys.stdout.buffer.write("".join(line + "\n" for line in lines).encode())
+            sys.stdout.buffer.write("".join(_printable(line) + "\n" for line in lines).encode())
             sys.stdout.buffer.flush()
     return status
 
 
 async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: Progress) -> dict[str, Any]:
+    shown = strip_credentials(url)
     try:
         async with opened(options, url, keys) as file:
 
@@ -54,9 +56,9 @@ async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: 
 
             found = await file.verify(on_rows=on_rows)
     except (orcstream.FormatError, orcstream.Unsupported) as error:
-        return {"url": error.url or url, "sound": False, "error": error.message}
+        return {"url": error.url or shown, "sound": False, "error": error.message}
     except FileNotFoundError as error:
-        return {"url": url, "sound": False, "error": str(error)}
+        return {"url": shown, "sound": False, "error": str(error)}
     facts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
     faults = [{**dataclasses.asdict(fault), "text": str(fault)} for fault in found.faults]
     return {**facts, "sound": found.is_sound, "faults": faults}
@@ -81,3 +83,8 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     if len(faults) > len(shown):
         lines.append(f"  and {len(faults) - len(shown):,} more; --all shows them")
     return lines
+
+
+def _printable(line: str) -> str:
+    """Texts of a file may hold line ends, and orders for a terminal."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)

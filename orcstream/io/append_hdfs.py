@@ -7,6 +7,7 @@ last length.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -33,6 +34,7 @@ class HdfsFile:
         self._path = opened.path
         self._lengths_path = opened.path + ending
         self._url = url
+        self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
         self._abort_timeout_s = options.abort_timeout_s
         self._policy = policy_of(options)
         self.gathered_bytes = options.part_bytes
@@ -41,9 +43,24 @@ class HdfsFile:
 
     async def begin(self) -> None:
         """Make both files; `FileExistsError` where there is one of the name."""
+        # What is created after its writer gave up would stay: creations are waited for, and then undone.
+        making = asyncio.create_task(self._make())
+        try:
+            await asyncio.shield(making)
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                while not making.done():
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait([making])
+                if not making.cancelled() and making.exception() is None:
+                    with suppress(SinkError):
+                        await self.cut()
+            raise
+
+    async def _make(self) -> None:
         is_ours = False
         try:
-            with anyio.fail_after(self._policy.limit_s(0)):
+            with anyio.fail_after(self._create_timeout_s):
                 # Alone, as the one that made the file, before the lengths are touched.
                 await self._hdfs.create(self._path)
                 is_ours = True

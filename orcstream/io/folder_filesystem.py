@@ -1,4 +1,5 @@
 """Folders of every other store, through its fsspec file system, on threads."""
+# ruff: noqa: SLF001 - the asynchronous interface of fsspec is spelled with underscores
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from orcstream.io.byte_source import no_such_file
+from fsspec.asyn import AsyncFileSystem
+from fsspec.spec import AbstractFileSystem
+
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import (
     SyncFilesystem,
@@ -51,9 +54,8 @@ class FilesystemFolder:
 
     def _find(self) -> list[ListedFile]:
         self._filesystem.invalidate_cache()
-        details = self._filesystem.find(self._path, detail=True)
-        if not details and not self._filesystem.exists(self._path):
-            raise no_such_file(self._shown)
+        itself = self._filesystem.info(self._path)
+        details = self._below() if itself["type"] == "directory" else {self._path: itself}
         prefix = f"{self._path.rstrip('/')}/"
         found = []
         for name, info in details.items():
@@ -64,6 +66,27 @@ class FilesystemFolder:
             found.append(ListedFile(url, path, size, fingerprint_of(size, info), modified_of(info)))
         return found
 
+    def _below(self) -> Mapping[str, Any]:
+        """Files by their paths; stores without folders list them at once."""
+        if not _walks(self._filesystem):
+            found: Mapping[str, Any] = self._filesystem.find(self._path, detail=True)
+            return found
+        # fsspec's own walk leaves out a folder that cannot be listed, for whatever reason.
+        files, folders = {}, [self._path]
+        while folders:
+            folder = folders.pop()
+            try:
+                listing = self._filesystem.ls(folder, detail=True)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            for info in listing:
+                name = info["name"].rstrip("/")
+                if info["type"] != "directory":
+                    files[name] = info
+                elif name != folder.rstrip("/"):
+                    folders.append(name)
+        return files
+
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def attempt() -> T:
             try:
@@ -72,6 +95,14 @@ class FilesystemFolder:
                 raise translate_error(error, self._shown) from error
 
         return await retried(lambda: run_in_thread(attempt), self._shown)
+
+
+def _walks(filesystem: Any) -> bool:
+    """Whether its `find` is the one that fsspec gives to all."""
+    cls = type(filesystem)
+    if cls.async_impl:
+        return bool(cls._find is AsyncFileSystem._find)
+    return bool(cls.find is AbstractFileSystem.find)
 
 
 async def open_filesystem_folder(

@@ -41,7 +41,7 @@ class LocalFolder:
         if not stat.S_ISDIR(status.st_mode):
             yield _of_status(self._url, self._path.name, status)
             return
-        for folder, _, names in os.walk(self._path):
+        for folder, _, names in os.walk(self._path, onerror=_unless_removed):
             for name in names:
                 file = Path(folder) / name
                 path = file.relative_to(self._path).as_posix()
@@ -49,6 +49,12 @@ class LocalFolder:
                     yield _of_status(below(self._url, path), path, file.stat())
                 except FileNotFoundError:
                     continue  # removed meanwhile
+
+
+def _unless_removed(error: OSError) -> None:
+    """For `os.walk`, which leaves out what it cannot look into."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _of_status(url: str, path: str, status: os.stat_result) -> ListedFile:

@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 
 from orcstream.errors import SourceError
-from orcstream.io.byte_source import no_such_file
+from orcstream.io.byte_source import no_such_file, not_permitted
 from orcstream.io.clients import Lease
-from orcstream.io.filesystem import translate_error
 from orcstream.io.folder import ListedFile, below, retried
-from orcstream.io.s3 import S3Client, find_place
+from orcstream.io.s3 import S3Client, find_place, guarded
 from orcstream.io.urls import strip_credentials
 
 __all__ = ["S3Folder", "open_s3_folder"]
@@ -58,6 +57,8 @@ class S3Folder:
             answer = await self._call("delete_objects", Delete={"Objects": keys, "Quiet": True})
             for failure in answer.get("Errors") or ():
                 text = f"{failure.get('Key')} was not removed: {failure.get('Code')}"
+                if failure.get("Code") == "AccessDenied":
+                    raise not_permitted(self._shown, text)
                 raise SourceError(text, url=self._shown)
 
     async def aclose(self) -> None:
@@ -83,14 +84,11 @@ class S3Folder:
             after = {"ContinuationToken": token}
 
     async def _call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
-        async def attempt() -> Mapping[str, Any]:
-            try:
-                answer = await self._filesystem._call_s3(operation, Bucket=self._bucket, **arguments)
-            except Exception as error:
-                raise translate_error(error, self._shown) from error
+        async def ask() -> Mapping[str, Any]:
+            answer = await self._filesystem._call_s3(operation, Bucket=self._bucket, **arguments)
             return cast("Mapping[str, Any]", answer)
 
-        return await retried(attempt, self._shown)
+        return await retried(lambda: guarded(ask, self._shown), self._shown)
 
     @staticmethod
     def _of(one: Mapping[str, Any], url: str, path: str) -> ListedFile:

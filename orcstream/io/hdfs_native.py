@@ -77,10 +77,11 @@ class HdfsNative:
 
     async def read(self, path: str, offset: int, length: int) -> BytesLike:
         def work() -> bytes:
-            known = self._reader
-            reader = known[1] if known is not None and known[0] == path else self._client.read(path)
-            if len(reader) < offset + length:  # it panics past the end
-                self._reader = None
+            known, stop = self._reader, offset + length
+            # What was opened does not grow with its file.
+            is_usable = known is not None and known[0] == path and len(known[1]) >= stop
+            reader = known[1] if known is not None and is_usable else self._client.read(path)
+            if len(reader) < stop:  # it panics past the end
                 raise missing_bytes(self._url, offset, length, f"the file has {len(reader)}")
             try:
                 data: bytes = reader.read_range(offset, length)

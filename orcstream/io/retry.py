@@ -76,7 +76,7 @@ class RetryPolicy:
                 if not is_transient(error):
                     raise
                 if failure_count == self.retries:
-                    reason = str(error).removeprefix(f"{url}: ") or f"no answer within {limit_s:.3g} s"
+                    reason = str(error).removeprefix(f"{url}: ") or f"no answer within {_shown(limit_s)} s"
                     times = "once" if failure_count == 0 else f"{failure_count + 1} times"
                     raise RetriesExhausted(f"a request failed {times}, at last: {reason}", url=url) from error
                 wait_s = self._wait_s(failure_count, error)
@@ -90,3 +90,7 @@ class RetryPolicy:
         wait_s *= 0.5 + 0.5 * self.draw()
         asked_s = error.retry_after_s if isinstance(error, Transient) else 0.0
         return max(wait_s, min(asked_s, LONGEST_WAIT_S))
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.3g}" if seconds < 100 else f"{seconds:,.0f}"

@@ -49,6 +49,7 @@ __all__ = [
     "S3Place",
     "S3Source",
     "find_place",
+    "guarded",
     "lease_s3",
     "open_s3",
 ]
@@ -263,7 +264,7 @@ class S3Source(PinnedSource):
             except HttpStatus as error:
                 if self._signs or error.status not in FALL_BACK_STATUS:
                     raise _refused(error.status, error.message, self.url, error.reason) from None
-        return await self._note(False, self._guard(called))
+        return await self._note(False, guarded(called, self.url))
 
     async def _note(self, signs: bool, answer: Awaitable[T]) -> T:
         """Remember which way led to an answer, so that the other is not tried again."""
@@ -288,7 +289,7 @@ class S3Source(PinnedSource):
             signature = self._sign_like_others() if refused is None else None
             is_fresh = signature is None
             if signature is None:
-                text = await self._guard(self._presign)
+                text = await guarded(self._presign, self.url)
                 if text is None:
                     self._signs = False
                     return None, True
@@ -375,24 +376,26 @@ class S3Source(PinnedSource):
         self._pin.set(int(match[3]), answer.get("ETag", ""))
         return int(match[1]), int(match[3]), data
 
-    async def _guard(self, call: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await call()
-        except SourceError:
-            raise
-        except NoCredentialsError as error:
-            raise not_permitted(self.url, NO_CREDENTIALS) from error
-        except ParamValidationError as error:
-            raise parameter_refused(error, self.url) from None
-        except Exception as error:
-            status = _status(error)
-            if status is None:
-                raise translate_error(error, self.url) from error
-            raise _refused(status, str(error), self.url, _reason(error)) from error
-
     def _short(self, wanted: ByteRange, stop: int) -> ShortRead:
         text = f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}"
         return ShortRead(text, url=self.url, file_offset=wanted.start)
+
+
+async def guarded(call: Callable[[], Awaitable[T]], url: str) -> T:
+    """What a call through s3fs answers; its failures as those of `ByteSource`."""
+    try:
+        return await call()
+    except SourceError:
+        raise
+    except NoCredentialsError as error:
+        raise not_permitted(url, NO_CREDENTIALS) from error
+    except ParamValidationError as error:
+        raise parameter_refused(error, url) from None
+    except Exception as error:
+        status = _status(error)
+        if status is None:
+            raise translate_error(error, url) from error
+        raise _refused(status, str(error), url, _reason(error)) from error
 
 
 def _prefer_v4(signature_version: str, **_: object) -> str | None:

@@ -156,7 +156,10 @@ class HdfsStore:
 
     async def _is_committed(self, file: HdfsFile) -> bool:
         seen = await self._hdfs.status_or_none(file.path)
-        return seen is not None and seen.version == file.version
+        if seen is None or seen.version != file.version:
+            return False
+        # Without ids, another file may have the same length and time.
+        return bool(seen.file_id) or await self._hdfs.status_or_none(file.temporary) is None
 
 
 class _Upload:

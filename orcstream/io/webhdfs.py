@@ -30,6 +30,7 @@ __all__ = ["WebHdfs"]
 PREFIX: Final = "/webhdfs/v1"
 # A page of a listing is 1,000 names unless the server was told otherwise; the rest are smaller.
 LISTING_BYTES = 64 << 20
+LONGEST: Final = (1 << 63) - 1
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -129,6 +130,8 @@ class WebHdfs:
             if not isinstance(page, list):
                 raise self._senseless("a listing that is none")
             found += [self._status(one) for one in page]
+            if any(one.is_folder and not one.name for one in found[-len(page) :]):
+                raise self._senseless("a folder without a name")  # who went into it would never come back
             if not page or not self._number(member(listing, "remainingEntries")):
                 return found
             # The NameNode knows the first only, HttpFS the second.
@@ -240,7 +243,7 @@ class WebHdfs:
         )
 
     def _number(self, value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONGEST:
             raise self._senseless("a number that is none")
         return value
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from orcstream.batch import Batch
@@ -24,7 +25,8 @@ from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.statistics import statistics_of
 from orcstream.codec.structure import StripeInformation
 from orcstream.column_statistics import ColumnStatistics, Trust, merge
-from orcstream.errors import FormatError, OrcError, Unsupported
+from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
+from orcstream.io.threads import run_in_thread
 from orcstream.reader.pruning import trust_in
 from orcstream.schema import Kind, Type
 
@@ -103,6 +105,10 @@ async def verify_file(
     is told how many rows were looked at, now and then. Raises `SourceError` where the store fails; what is
     wrong with the file itself is in the answer.
     """
+    count = len(file.stripes)
+    for number in (min(stripes), max(stripes)) if stripes else ():
+        if not 0 <= number < count:
+            raise UsageError(f"no stripe {number}: the file has {count}", url=file.url)
     return await _Verifier(file, stripes, on_rows or (lambda _: None)).run()
 
 
@@ -173,9 +179,9 @@ class _Verifier:
             async for batch in stream:
                 fields = stream.batch_schema.fields
                 for start, stop in groups.cut(row, batch.num_rows):
-                    group = _merged(
-                        group, _statistics(self._file.schema.root, fields, batch.slice(start, stop))
-                    )
+                    piece = partial(_statistics, self._file.schema.root, fields, batch.slice(start, stop))
+                    # Of many columns it takes longer than a loop may be held up.
+                    group = _merged(group, await run_in_thread(piece))
                     if groups.ends_at(row + stop) or row + stop == stripe.row_count:
                         self._group(groups, (row + stop - 1) // groups.stride, group, place)
                         found, group = _merged(found, group), {}

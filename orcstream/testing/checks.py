@@ -97,9 +97,11 @@ async def _with_store(check: Callable[[Any], Any], make_store: Callable[[], _Clo
 async def _run(name: str, check: Callable[[], Any], timeout_s: float) -> CheckResult:
     # A task of its own: one that cannot be cancelled must not hold up the others.
     task = asyncio.create_task(check())
-    await asyncio.wait([task], timeout=timeout_s)
-    if not task.done():
+    try:
+        await asyncio.wait([task], timeout=timeout_s)
+    finally:  # also where the run itself is cancelled
         task.cancel()
+    if not task.done():
         return CheckResult(name, "failed", f"no end within {timeout_s:g} s", TimeoutError())
     if task.cancelled():
         return CheckResult(name, "failed", "it was cancelled", asyncio.CancelledError())

@@ -445,7 +445,14 @@ async def test_results_are_told_and_not_raised() -> None:
 
         async def helper(self) -> None: ...
 
-    results = await run_contract(Own(), OwnSourceStore, timeout_s=0.05)
+    names = Own().checks()
+    results = [
+        one
+        for name in names
+        for one in await run_contract(
+            Own(), OwnSourceStore, checks=[name], timeout_s=0.05 if name == "test_endless" else 60
+        )
+    ]
     assert [(one.check, one.outcome) for one in results] == [
         ("test_good", "passed"),
         ("test_bad", "failed"),
@@ -454,3 +461,23 @@ async def test_results_are_told_and_not_raised() -> None:
     ]
     assert isinstance(results[1].error, ZeroDivisionError)
     assert "0.05 s" in results[2].reason
+
+
+async def test_a_run_that_is_cancelled_leaves_no_check() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    class Own(Contract):
+        async def test_endless(self, store: SourceStore) -> None:
+            try:
+                began.set()
+                await asyncio.sleep(3600)
+            finally:
+                ended.set()
+
+    run = asyncio.create_task(run_contract(Own(), OwnSourceStore))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    async with asyncio.timeout(60):
+        await ended.wait()

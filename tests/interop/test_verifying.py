@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
@@ -15,6 +16,8 @@ import pytest
 
 import orcstream
 from orcstream import cli
+from orcstream.codec.statistics import statistics_of
+from orcstream.reader import verifying
 from orcstream.reader.verifying import Verification
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_written
@@ -216,6 +219,46 @@ async def test_some_stripes_only() -> None:
         found = await file.verify(stripes=range(1, 3), on_rows=seen.append)
     assert (found.stripe_count, found.row_count, found.faults) == (2, 200, ())
     assert seen[-1] == 200
+
+
+@pytest.mark.parametrize("stripes", [range(2, 4), range(-1, 1), range(3, 2, -1)])
+async def test_stripes_that_are_not_there(stripes: range) -> None:
+    async with orcstream.open(three_stripes()) as file:
+        with pytest.raises(orcstream.UsageError, match=r"no stripe (3|-1): the file has 3"):
+            await file.verify(stripes=stripes)
+        assert (await file.verify(stripes=range(3, 3))).is_sound
+
+
+async def test_values_are_looked_at_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many columns that takes longer than a loop may be held up."""
+    threads = set()
+
+    def seen(*arguments: Any) -> Any:
+        threads.add(threading.get_ident())
+        return statistics_of(*arguments)
+
+    monkeypatch.setattr(verifying, "statistics_of", seen)
+    assert (await verified(three_stripes())).is_sound
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+def test_the_command_line_shows_no_passwords_and_obeys_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["--json"]):
+        assert cli.main(["verify", *more, "memory://me:hunter2@there/none.orc"]) == 1
+        assert "hunter2" not in capsys.readouterr().out
+    type_ = T("struct", (T("bigint"),), ("a\x1b[2Jb\nc.orc: sound",))
+    rows = [(n,) for n in range(10)]
+    false = lie(without_largest, "bigint")
+    path = tmp_path / "bad.orc"
+    path.write_bytes(make_file(type_, rows, Encoder(index=Index(300, false)), Options(stride=300)))
+    assert cli.main(["verify", str(path)]) == 1
+    first, *others = capsys.readouterr().out.splitlines()
+    assert "not sound" in first
+    assert others
+    assert all(r", a\x1b[2Jb\nc.orc: sound: " in line for line in others)
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

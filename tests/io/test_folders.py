@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.spec import AbstractFileSystem
 
 import orcstream
-from orcstream.errors import Unsupported
+from orcstream.errors import Unsupported, UsageError
 from orcstream.io import folder_s3
 from orcstream.io.clients import leased_clients
 from orcstream.io.folders import list_files, remove_files
+from orcstream.io.retry import RetryPolicy
 from tests.support.s3_proxy import S3_KINDS
 from tests.support.sink_stores import SinkStore, make_store
 
@@ -121,3 +128,82 @@ async def test_where_nothing_can_be_listed(url: str) -> None:
     with pytest.raises(Unsupported) as caught:
         await list_files(url)
     assert caught.value.reason == "no_listing"
+
+
+@pytest.mark.parametrize("which", ["t", "t/inner"])
+async def test_a_folder_that_may_not_be_looked_into_is_an_error(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not a listing without its files."""
+    (tmp_path / "t" / "inner").mkdir(parents=True)
+    (tmp_path / "t" / "a.orc").write_bytes(b"one")
+    scan = os.scandir
+
+    def guarded(path: Any) -> Any:
+        if Path(path) == tmp_path / which:
+            raise PermissionError(errno.EACCES, "no", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    with pytest.raises(PermissionError):
+        await list_files(tmp_path / "t")
+
+
+@pytest.mark.parametrize("error", [PermissionError, ConnectionResetError, FileNotFoundError])
+async def test_a_folder_of_fsspec_that_cannot_be_listed(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is an error, and asked again first where that may help; but one that was removed is none."""
+    asked: list[str] = []
+    is_guarded = False
+
+    class Guarded(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+        protocol = "guarded"
+        find = AbstractFileSystem.find
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            stripped: str = super()._strip_protocol(path.removeprefix("guarded://"))
+            return stripped
+
+        def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+            if is_guarded and path.endswith("inner"):
+                asked.append(path)
+                if len(asked) == 1 or error is PermissionError:
+                    raise error("no")
+            return super().ls(path, detail=detail, **options)
+
+    fsspec.register_implementation("guarded", Guarded, clobber=True)
+    monkeypatch.setattr(RetryPolicy, "_wait_s", lambda *_: 0.0)
+    Guarded().pipe({"/t/a.orc": b"one", "/t/inner/b.orc": b"two"})
+    is_guarded = True
+    if error is PermissionError:
+        with pytest.raises(PermissionError):
+            await list_files("guarded:///t")
+        return
+    found = [one.path for one in await list_files("guarded:///t")]
+    assert found == (["a.orc"] if error is FileNotFoundError else ["a.orc", "inner/b.orc"])
+
+
+async def test_the_reason_why_s3_does_not_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is that of reading and writing: who may not is a `PermissionError`, and no value is shown."""
+    store = make_store("moto", tmp_path)
+    url, options = store.url_of("t"), dict(store.options or {})
+    with pytest.raises(UsageError, match="ExpectedBucketOwner") as caught:
+        await list_files(
+            url, storage_options=options | {"s3_additional_kwargs": {"ExpectedBucketOwner": 471_147}}
+        )
+    assert "471147" not in str(caught.value)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    nobody = {"endpoint_url": options["endpoint_url"]}
+    with pytest.raises(PermissionError, match="no credentials were found"):
+        await list_files(url, storage_options=nobody)
+    with pytest.raises(PermissionError, match="no credentials were found"):
+        await remove_files(url, ["a"], storage_options=nobody)
+    assert leased_clients() == 0

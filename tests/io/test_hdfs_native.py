@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import hdfs_native
 import pytest
@@ -22,7 +25,7 @@ from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.hdfs import HdfsRefusal, StandBy, place_of
 from orcstream.io.hdfs_native import HdfsNative, NativeConnection, lease_hdfs_native
-from orcstream.io.sink import cleanup, open_sink
+from orcstream.io.sink import cleanup, commit, open_sink
 from orcstream.io.source import open_source
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
 from tests.support.hdfs import HdfsServer, hdfs_server, native_hdfs
@@ -208,6 +211,33 @@ async def test_past_the_end_and_after_a_change(native_hdfs: HdfsServer, folder: 
     await lease.aclose()
 
 
+async def test_a_file_that_grew_is_opened_anew(native_hdfs: HdfsServer, folder: str) -> None:
+    path = f"{folder}/a"
+    native_hdfs.put(path, b"0123456789")
+    hdfs, lease = await _calls(native_hdfs, path)
+    assert bytes(await hdfs.read(path, 8, 2)) == b"89"
+    await hdfs.append(path, b"abc")
+    assert bytes(await hdfs.read(path, 8, 5)) == b"89abc"
+    await lease.aclose()
+
+
+async def test_a_file_of_the_same_length_and_time_is_replaced(native_hdfs: HdfsServer, folder: str) -> None:
+    """hdfs-native tells no ids, so these two say little of which file is there."""
+    path = f"{folder}/a"
+    native_hdfs.put(path, b"earlier")
+    sink = await open_sink(native_hdfs.native_url(path))
+    await sink.write(b"written")
+    prepared = await sink.prepare()
+    await sink.aclose()
+    (temporary,) = [name for name in native_hdfs.names(folder) if name != "a"]
+    modified = native_hdfs.status(f"{folder}/{temporary}")["modificationTime"]
+    native_hdfs.call("PUT", "SETTIMES", path, modificationtime=str(modified))
+    for _ in range(2):
+        await commit(prepared)
+        assert native_hdfs.get(path) == b"written"
+        assert native_hdfs.names(folder) == ["a"]
+
+
 async def _calls(server: HdfsServer, path: str) -> tuple[HdfsNative, Any]:
     url = server.native_url(path)
     lease = await lease_hdfs_native(place_of(url, url), {}, url)
@@ -232,52 +262,92 @@ async def test_an_append_that_broke_off_is_closed(native_hdfs: HdfsServer, folde
     await lease.aclose()
 
 
+@dataclass
+class Hanging:
+    """One of the client's calls waits for `go_on`."""
+
+    hangs: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        make, slow = module._imported, self._slow
+
+        class Slow:
+            def __init__(self, client: Any) -> None:
+                self._client = client
+
+            def __getattr__(self, name: str) -> Any:
+                method = getattr(self._client, name)
+                return slow(method) if name == call else method
+
+        class Package:
+            WriteOptions = make().WriteOptions
+
+            @staticmethod
+            def Client(*arguments: Any, **options: Any) -> Slow:  # noqa: N802 - of hdfs-native
+                return Slow(make().Client(*arguments, **options))
+
+        monkeypatch.setattr(module, "_imported", lambda: Package)
+
+    def _slow(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            self.hangs.set()
+            self.go_on.wait(60)
+            try:
+                return method(*arguments)
+            finally:
+                self.ended.set()
+
+        return run
+
+
+@pytest.mark.parametrize("native_cancel", [True, False])
+async def test_a_growing_file_that_is_cancelled_while_it_is_made(
+    native_cancel: bool, native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = Hanging()
+    hanging.begin("create", monkeypatch)
+    scope = anyio.CancelScope()
+
+    async def make() -> None:
+        with scope:
+            await orcstream.create(native_hdfs.native_url(f"{folder}/a.orc"), SCHEMA, growing=True)
+
+    making = asyncio.create_task(make())
+    await anyio.to_thread.run_sync(hanging.hangs.wait, 60)
+    if native_cancel:
+        making.cancel()
+    else:
+        scope.cancel()
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+    hanging.go_on.set()
+    await asyncio.wait([making])
+    await anyio.to_thread.run_sync(hanging.ended.wait, 60)
+    assert native_hdfs.names(folder) == []
+    assert making.cancelled() == native_cancel
+    assert leased_clients() == 0
+
+
 @pytest.mark.parametrize("call", ["append", "create"])
 async def test_cancelled_while_a_call_hangs(
     call: str, native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever waits is let go at once, the call finishes by itself, and nothing is left of the file."""
-    hangs, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-    make = module._imported
-
-    class Slow:
-        def __init__(self, client: Any) -> None:
-            self._client = client
-
-        def __getattr__(self, name: str) -> Any:
-            method = getattr(self._client, name)
-            return self._slow(method) if name == call else method
-
-        def _slow(self, method: Callable[..., Any]) -> Callable[..., Any]:
-            def run(*arguments: Any) -> Any:
-                hangs.set()
-                go_on.wait(60)
-                try:
-                    return method(*arguments)
-                finally:
-                    ended.set()
-
-            return run
-
-    class Package:
-        WriteOptions = make().WriteOptions
-
-        @staticmethod
-        def Client(*arguments: Any, **options: Any) -> Slow:  # noqa: N802 - of hdfs-native
-            return Slow(make().Client(*arguments, **options))
-
-    monkeypatch.setattr(module, "_imported", lambda: Package)
+    hanging = Hanging()
+    hanging.begin(call, monkeypatch)
     sink = await open_sink(
         native_hdfs.native_url(f"{folder}/a"),
         sink_options={"part_bytes": 10, "retries": 0, "abort_timeout_s": 20},
     )
     await sink.write(b"x" * 10)
-    await anyio.to_thread.run_sync(hangs.wait, 60)
+    await anyio.to_thread.run_sync(hanging.hangs.wait, 60)
     if call == "create":
-        go_on.set()  # a creation is waited for: what is made after a writer gave up would stay
+        hanging.go_on.set()  # a creation is waited for: what is made after a writer gave up would stay
     await sink.abort()
-    go_on.set()
-    await anyio.to_thread.run_sync(ended.wait, 60)
+    hanging.go_on.set()
+    await anyio.to_thread.run_sync(hanging.ended.wait, 60)
     assert native_hdfs.names(folder) == []
     url = native_hdfs.native_url(f"{folder}/a")
     assert await cleanup(url, older_than_s=0) == []

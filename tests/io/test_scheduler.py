@@ -187,6 +187,15 @@ def test_errors_of_this_package_are_not_taken_for_timeouts() -> None:
     assert not is_transient(UsageError("wrong"))
 
 
+async def test_limits_of_long_parts_are_told_in_seconds() -> None:
+    async def late() -> None:
+        raise TimeoutError
+
+    policy = RetryPolicy(retries=0, timeout_s=60.0)
+    with pytest.raises(RetriesExhausted, match=r"no answer within 2,108 s"):
+        await policy.run(late, url="s3://b/a", byte_count=128 << 20)
+
+
 async def test_an_attempt_that_takes_too_long_is_a_failure() -> None:
     gated = GatedSource(memory())
     async with anyio.create_task_group() as group:

@@ -33,6 +33,7 @@ from orcstream.errors import (
 from orcstream.io import filesystem, sink_filesystem
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
+from orcstream.io.folders import list_files
 from orcstream.io.hdfs import FileStatus, HdfsRefusal, StandBy, place_of
 from orcstream.io.sink import open_sink
 from orcstream.io.source import cost_of, open_source
@@ -284,10 +285,20 @@ async def test_a_listing_is_read_page_by_page() -> None:
     async with serving(page(["a"], 1)) as fake, calling(fake) as hdfs:
         with pytest.raises(SourceError, match="does not go on"):
             await hdfs.list_folder("/d")
-    for name in ("..", "x/y", "\ud800"):
+    for name in ("..", "x/y", "\ud800", ""):
         async with serving(page([name], 0)) as fake, calling(fake) as hdfs:
             with pytest.raises(SourceError):
                 await hdfs.list_folder("/d")
+
+
+@pytest.mark.parametrize("name", ["length", "modificationTime", "fileId"])
+async def test_numbers_that_no_clock_or_file_has(name: str) -> None:
+    status = {"FileStatus": STATUS["FileStatus"] | {name: 10**400}}
+    async with serving(said(status)) as fake:
+        with pytest.raises(SourceError, match="a number that is none"):
+            await list_files(fake.url)
+        with pytest.raises(SourceError, match="a number that is none"):
+            await orcstream.open(fake.url)
 
 
 CALLS: list[Callable[[WebHdfs], Any]] = [
