@@ -79,6 +79,12 @@ def _encrypted(*, quick: bool) -> list[Figure]:
     return encrypted.measure(quick=quick)
 
 
+def _spark(*, quick: bool) -> list[Figure]:
+    from bench import spark
+
+    return spark.measure(quick=quick)
+
+
 def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
     from bench import simulate
 
@@ -97,6 +103,7 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "write": _write,
     "upload": _upload,
     "encrypted": _encrypted,
+    "spark": _spark,
 }
 
 

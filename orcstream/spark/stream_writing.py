@@ -102,12 +102,12 @@ class OrcStreamWriter(DataSourceStreamArrowWriter):
         files = written.write_files(self._plan.files, iterator, stem, threads=threads)
         return BatchFiles(query, of_run, task.attemptNumber(), files)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         found = [one for one in messages if isinstance(one, BatchFiles)]
         if found:
             run(partial(commit_batch, self._plan, batchId, found))
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Spark repeats the batch. What is not in the messages is swept when the query is started again."""
         files = [file for one in messages if isinstance(one, BatchFiles) for file in one.files]
         queries = {one.query for one in messages if isinstance(one, BatchFiles)}

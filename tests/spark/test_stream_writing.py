@@ -57,7 +57,7 @@ class Dying(OrcStreamDataSource):
     def name(cls) -> str:
         return "dying"
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from orcstream.spark.stream_writing import OrcStreamWriter, stream_writer_of
 
         at, marker = self.options["dies"], Path(self.options["marker"])
@@ -69,13 +69,13 @@ class Dying(OrcStreamDataSource):
             def write(self, iterator: Any) -> WriterCommitMessage:
                 return writer.write(iterator)
 
-            def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+            def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
                 if batchId == 1 and not marker.exists():
                     marker.touch()
                     die_at(at)
                 writer.commit(messages, batchId)
 
-            def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+            def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
                 writer.abort(messages, batchId)
 
         return DyingWriter()
