@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +80,22 @@ def test_writers_and_readers_that_are_killed(folder: Path, killer: Killer, seed:
     assert sorted(query.ids) == ids_of(6)
 
 
+def forget_merges(folder: Path) -> None:
+    """As the writer does after a hundred of them."""
+    log = folder / "_orcstream_log" / "q1"
+    records = [path for path in log.iterdir() if re.search("compact|merged", path.name)]
+    assert len(records) == 3
+    for path in records:
+        path.unlink()
+
+
 def test_merged_files_whose_record_is_gone(folder: Path) -> None:
     """A stream that has begun cannot know what they hold; one that begins takes them as they are."""
     writer, query, other = Writer(folder), Query(folder), Query(folder)
     writer.write()
     query.run()
     writer.write()
-    for record in (folder / "_orcstream_log" / "q1").glob("*compact*"):
-        record.unlink()
-    for record in (folder / "_orcstream_log" / "q1").glob("*merged*"):
-        record.unlink()
+    forget_merges(folder)
     with pytest.raises(UsageError, match=r"part-compact.*merged from others.*new checkpoint"):
         query.run()
     other.run()
@@ -96,6 +103,21 @@ def test_merged_files_whose_record_is_gone(folder: Path) -> None:
     writer.write()
     other.run()
     assert sorted(other.ids) == ids_of(3)
+
+
+def test_merged_files_that_were_read_need_no_record_any_more(folder: Path) -> None:
+    writer, query = Writer(folder), Query(folder)
+    for _ in range(2):
+        writer.write()
+        query.run()
+    writer.write()
+    query.run()
+    assert list(folder.glob("part-compact-*"))
+    forget_merges(folder)
+    query.run()
+    writer.write()
+    query.run()
+    assert sorted(query.ids) == ids_of(4)
 
 
 def test_an_age_is_not_for_merged_files(folder: Path) -> None:
