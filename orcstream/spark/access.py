@@ -5,6 +5,7 @@ Knows that every process opens for itself, from values that can be pickled. Must
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 from orcstream.blocking_loop import the_loop
 from orcstream.errors import UsageError
-from orcstream.io.clients import keep_clients
+from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.keys import KeyProvider, open_keys
 from orcstream.spark.options import Options
 
@@ -20,7 +21,7 @@ __all__ = ["Access", "run"]
 
 T = TypeVar("T")
 
-_kept: list[Any] = []  # what keeps the clients of this process's loop
+_kept: list[asyncio.Task[None]] = []  # what keeps the clients of this process's loop
 _keys: dict[str, KeyProvider] = {}
 
 
@@ -70,10 +71,18 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
     async def kept() -> T:
         if not _kept:
-            _kept.append(keep_clients())
+            _kept.append(asyncio.create_task(_keep(keep_clients()), name="orcstream clients of Spark"))
         return await work()
 
     return the_loop().run(kept)
+
+
+async def _keep(clients: Lease[Client]) -> None:
+    """Hold them as long as the loop lasts, which cancels this at its end."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await clients.aclose()
 
 
 def _forget() -> None:

@@ -171,7 +171,7 @@ async def _plain(path: str, choice: FileChoice, options: Mapping[str, Any] | Non
     return [
         _Candidate(file, *_based(path, file.path.split("/")[:-1], choice))
         for file in listed
-        if not _is_hidden(file.path)
+        if not globs.is_hidden(file.path)
     ]
 
 
@@ -198,7 +198,7 @@ def _matched(
     if not all(m.fullmatch(name) for m, name in zip(matchers, names, strict=False)):
         return None
     below = names[len(matchers) :]
-    if _is_hidden("/".join(below)) or _is_hidden(names[len(matchers) - 1]):
+    if globs.is_hidden(file.path):
         return None
     is_file = not below
     place = posixpath.join(root, *(names[:-1] if is_file else names[: len(matchers)]))
@@ -214,13 +214,6 @@ def _based(root: str, folders: list[str], choice: FileChoice) -> tuple[str, list
     if whole != above and not whole.startswith(above + "/"):
         raise UsageError(f"the path {root!r} is not below basePath, {base!r}")
     return above, [name for name in whole[len(above) :].split("/") if name] + folders
-
-
-def _is_hidden(path: str) -> bool:
-    return any(
-        name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
-        for name in path.split("/")
-    )
 
 
 def _is_wanted(one: _Candidate, choice: FileChoice) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from orcstream.errors import UsageError
 
-__all__ = ["expanded", "is_pattern", "name_matcher", "split_pattern"]
+__all__ = ["expanded", "is_hidden", "is_pattern", "name_matcher", "split_pattern"]
 
 _SPECIAL = re.compile(r"[{}\[\]*?\\]")
 
@@ -108,3 +108,11 @@ def _closing(pattern: str, open_at: int) -> tuple[int, list[int]]:
                 return at, commas
         at += 1
     raise UsageError(f"the pattern {pattern!r} has no }} for its {{")
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file is left out, as Spark does: by names of folders or its own that are not for readers."""
+    return any(
+        name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+        for name in path.split("/")
+    )

@@ -17,7 +17,7 @@ import orcstream
 from orcstream import CommitUnknown, IngestedFile, Prepared, SinkError
 from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
-from orcstream.spark import small_files
+from orcstream.spark import globs, small_files
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
 from orcstream.spark.target import Target
@@ -31,7 +31,6 @@ __all__ = [
     "check_plan",
     "commit_files",
     "discard_files",
-    "is_hidden",
     "put",
     "remove_paths",
     "sweep",
@@ -201,12 +200,7 @@ async def visible_files(plan: Target) -> list[ListedFile]:
         found = await list_files(plan.url, storage_options=plan.storage_options)
     except FileNotFoundError:
         return []
-    return [file for file in found if not is_hidden(file.path)]
-
-
-def is_hidden(path: str) -> bool:
-    """Whether readers leave a file out: as Spark does, by names that begin with a dot or an underscore."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+    return [file for file in found if not globs.is_hidden(file.path)]
 
 
 async def remove_paths(plan: Target, paths: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ import pytest
 import orcstream
 from orcstream.blocking_loop import the_loop
 from orcstream.io.keys import open_keys
-from orcstream.spark import written
+from orcstream.spark import globs, written
 from orcstream.spark.access import Access
 from orcstream.spark.commit_log import LOG_FOLDER
 from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
@@ -66,7 +66,7 @@ def target_of(url: Path | str, **storage_options: Any) -> Folder:
 
 def visible(folder: Path) -> list[Path]:
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return [folder / path for path in sorted(found) if not written.is_hidden(path.as_posix())]
+    return [folder / path for path in sorted(found) if not globs.is_hidden(path.as_posix())]
 
 
 def ids_of(files: Sequence[Path]) -> list[int]:

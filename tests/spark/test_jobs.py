@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import orcstream
-from orcstream.spark import jobs, written
+from orcstream.spark import globs, jobs
 
 # Spark takes long to begin where others are at work.
 pytestmark = pytest.mark.timeout(300)
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 
 def data_files(folder: Path) -> list[Path]:
     found = (path.relative_to(folder) for path in folder.rglob("*.orc") if path.is_file())
-    return [folder / path for path in sorted(found) if not written.is_hidden(path.as_posix())]
+    return [folder / path for path in sorted(found) if not globs.is_hidden(path.as_posix())]
 
 
 def ids(folder: Path) -> list[int]:

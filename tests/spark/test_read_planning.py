@@ -85,6 +85,15 @@ def test_small_files_are_read_together(tmp_path: Path) -> None:
     assert read(options)["id"].to_pylist() == list(range(20))
 
 
+def test_patterns_do_not_match_what_is_hidden(tmp_path: Path) -> None:
+    for folder in ("a", "_orcstream_log", ".staging", "_kind=x"):
+        (tmp_path / folder / "q").mkdir(parents=True)
+        write(tmp_path / folder / "q" / "x.orc", "struct<id:int>", [(1,)])
+    assert read({"path": f"{tmp_path}/*/*/*"}).num_rows == 2
+    assert read({"path": f"{tmp_path}/*/*"}).num_rows == 2
+    assert read({"path": str(tmp_path / "_orcstream_log" / "q" / "*")}).num_rows == 1
+
+
 def test_pieces_are_packed_in_their_order() -> None:
     pieces = [Piece(str(weight), None, "", weight) for weight in (5, 50, 100, 1, 1, 1, 300, 2)]
     tasks = packed(pieces, 100, 10)

@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import orcstream
 from orcstream.blocking_loop import the_loop
-from orcstream.spark import commit_log, stream_compaction, written
+from orcstream.spark import commit_log, globs, stream_compaction, written
 from orcstream.spark.commit_log import CommitLog
 from orcstream.spark.options import Options
 from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
@@ -69,7 +69,7 @@ def commit(plan: StreamPlan, batch: int, messages: list[BatchFiles] | None = Non
 def data_files(folder: Path) -> list[Path]:
     """As any reader of folders finds them."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return [folder / path for path in sorted(found) if not written.is_hidden(path.as_posix())]
+    return [folder / path for path in sorted(found) if not globs.is_hidden(path.as_posix())]
 
 
 def ids_of(files: list[Path]) -> list[int]:

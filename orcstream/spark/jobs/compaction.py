@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from orcstream.errors import UsageError
 from orcstream.io.folders import ListedFile, list_files
-from orcstream.spark import written
+from orcstream.spark import globs, written
 from orcstream.spark.access import run
 from orcstream.spark.commit_log import claimed_paths
 from orcstream.spark.jobs.compacting import GroupWork, How, Looked, look_at, settle
@@ -154,9 +154,7 @@ def _planned(
     small = [
         one.path
         for one in listed
-        if 0 < one.length < options.small_bytes
-        and not written.is_hidden(one.path)
-        and one.path not in claimed
+        if 0 < one.length < options.small_bytes and not globs.is_hidden(one.path) and one.path not in claimed
     ]
     chunks = [small[at : at + _LOOKED_AT_ONCE] for at in range(0, len(small), _LOOKED_AT_ONCE)]
     looked = [
