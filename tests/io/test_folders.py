@@ -19,8 +19,8 @@ from orcstream.io import folder_s3
 from orcstream.io.clients import leased_clients
 from orcstream.io.folders import list_files, remove_files
 from orcstream.io.retry import RetryPolicy
-from tests.support.s3_proxy import S3_KINDS
-from tests.support.sink_stores import SinkStore, make_store
+from tests.support.s3_proxy import S3_KINDS, start_s3
+from tests.support.sink_stores import SinkStore, make_store, s3_store
 
 NAMES = [
     "t/a.orc",
@@ -110,7 +110,7 @@ async def test_files_are_removed_once(store: SinkStore) -> None:
 
 
 async def test_more_files_than_one_answer_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = make_store("moto", tmp_path)
+    store = s3_store(start_s3("moto"), tmp_path.name)
     names = [f"{number:02}" for number in range(10)]
     for name in names:
         store.put(f"t/{name}", b"")
@@ -189,7 +189,7 @@ async def test_a_folder_of_fsspec_that_cannot_be_listed(
 
 async def test_the_reason_why_s3_does_not_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Is that of reading and writing: who may not is a `PermissionError`, and no value is shown."""
-    store = make_store("moto", tmp_path)
+    store = s3_store(start_s3("moto"), tmp_path.name)
     url, options = store.url_of("t"), dict(store.options or {})
     with pytest.raises(UsageError, match="ExpectedBucketOwner") as caught:
         await list_files(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.client
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -169,7 +170,13 @@ def start_versitygw() -> MotoServer:
     return MotoServer(f"http://127.0.0.1:{port}")
 
 
-S3_KINDS = ("moto", "versitygw")
+# One server that people run is enough for most runs; `make test-all` asks the other one, too. Where it is not
+# built, its tests are to name themselves.
+S3_KINDS = (
+    ("versitygw",)
+    if versitygw_path() and os.environ.get("ORCSTREAM_ALL_SERVERS") != "1"
+    else ("moto", "versitygw")
+)
 
 
 def start_s3(kind: str) -> MotoServer:
