@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -146,8 +147,9 @@ def session() -> Iterator[SparkSession]:
     """The session that there is, or one that ends with this program."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    earlier = SparkSession.getActiveSession()
-    spark = earlier or (
+    # A session is active in the thread that made it only; its context is the process's.
+    is_ours = SparkContext._active_spark_context is None  # noqa: SLF001
+    spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
@@ -160,7 +162,7 @@ def session() -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        if earlier is None:
+        if is_ours:
             spark.stop()
 
 

@@ -147,6 +147,7 @@ async def _run(work: Callable[..., int], options: argparse.Namespace) -> int:
 def _session(options: argparse.Namespace) -> Iterator[Any]:
     """The session that there is, or one that ends with the job."""
     try:
+        from pyspark import SparkContext
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -154,7 +155,8 @@ def _session(options: argparse.Namespace) -> Iterator[Any]:
             f"jobs need Spark, which is not there ({error}): pip install 'orcstream[spark]'"
         ) from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    is_ours = SparkSession.getActiveSession() is None
+    # A session is active in the thread that made it only; its context is the process's.
+    is_ours = SparkContext._active_spark_context is None  # noqa: SLF001
     builder = SparkSession.builder.appName("orcstream job")
     if options.master:
         builder = builder.master(options.master)

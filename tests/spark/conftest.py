@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +13,20 @@ from pyspark.sql import SparkSession
 from orcstream.spark import OrcStreamDataSource
 
 ZONE = "Europe/Berlin"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that begin a session of Spark take as long as all others: `make test-all` runs them."""
+    if os.environ.get("ORCSTREAM_ALL_SERVERS") == "1":
+        return
+    folder = Path(__file__).parent
+    begin = [item for item in items if item.path.is_relative_to(folder) and _begins_session(item)]
+    config.hook.pytest_deselected(items=begin)
+    items[:] = [item for item in items if item not in set(begin)]
+
+
+def _begins_session(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ()) or item.path.stem in ("test_jobs_killed",)
 
 
 @pytest.fixture(scope="session")
