@@ -20,7 +20,7 @@ __all__ = ["prepared_from_json", "prepared_to_json"]
 _STATES: Final = {
     "local": ("orcstream.io.sink_local", "LocalFile"),
     "s3": ("orcstream.io.sink_s3", "S3Upload"),
-    "webhdfs": ("orcstream.io.sink_webhdfs", "HdfsFile"),
+    "hdfs": ("orcstream.io.sink_hdfs", "HdfsFile"),
     "fsspec": ("orcstream.io.sink_filesystem", "StoredFile"),
 }
 
