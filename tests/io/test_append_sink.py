@@ -297,7 +297,7 @@ async def test_a_beginning_that_fails_halfway_leaves_nothing_on_hdfs(
 
     calls: Any = hdfs
     opened = OpenedHdfs(calls, Lease(calls, give_back), "/a")
-    file = HdfsFile(opened, "_flush_length", "webhdfs://h/a", SinkOptions())
+    file = HdfsFile(opened, "_flush_length", "webhdfs://h/a", SinkOptions(timeout_s=0.5))
     beginning = asyncio.create_task(file.begin())
     await hdfs.is_asked.wait()
     if failure is None:

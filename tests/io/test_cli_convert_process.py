@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from pyarrow import orc
+from pyarrow import csv, orc, parquet
 
 from orcstream.cli import main
 from tests.meta.tree import ROOT
@@ -162,11 +163,12 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with 100 MB of CSV, random, so that nothing becomes small, and a tiny file of the same."""
     folder = tmp_path_factory.mktemp("large")
     random = np.random.default_rng(5)
-    with (folder / "in.csv").open("w") as file:
-        file.write("n,real,text\n")
-        for _ in range(16):
-            rows = random.integers(0, 1 << 62, (COUNT // 16, 3)).tolist()
-            file.writelines(f"{n},{real / 7:.3f},{text:032x}\n" for n, real, text in rows)
+    numbers, reals = random.integers(0, 1 << 62, (2, COUNT))
+    digits = pa.py_buffer(random.bytes(16 * COUNT).hex().encode())
+    ends = pa.py_buffer(np.arange(0, 32 * COUNT + 1, 32, np.int32))
+    texts = pa.StringArray.from_buffers(COUNT, ends, digits)
+    table = pa.table({"n": numbers, "real": reals / 7, "text": texts})
+    csv.write_csv(table, folder / "in.csv", csv.WriteOptions(quoting_style="none"))
     (folder / "tiny.csv").write_text("n,real,text\n1,2.5,x\n")
     assert (folder / "in.csv").stat().st_size > 100_000_000
     return folder
@@ -184,8 +186,6 @@ def test_a_large_file_takes_little_memory(large: Path, ending: str) -> None:
 
 
 def _another(source: Path, target: Path) -> None:
-    from pyarrow import csv, parquet
-
     table = csv.read_csv(source)
     if target.suffix == ".parquet":
         parquet.write_table(table, target, row_group_size=200_000)

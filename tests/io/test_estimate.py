@@ -273,7 +273,7 @@ async def test_when_both_fail_it_is_told() -> None:
 
 async def test_hedging_has_to_be_asked_for() -> None:
     source = far({30: None})
-    with anyio.move_on_after(2) as scope:
+    with anyio.move_on_after(1) as scope:
         await fetch_all(source, 40, hedge=False)
     assert scope.cancelled_caught
     assert len(source.asked) == 31
@@ -281,7 +281,7 @@ async def test_hedging_has_to_be_asked_for() -> None:
 
 async def test_near_sources_are_never_hedged() -> None:
     source = SlowSource(BytesSource(DATA, CostModel.local()), {30: None})
-    with anyio.move_on_after(2) as scope:
+    with anyio.move_on_after(1) as scope:
         await fetch_all(source, 40, hedge=True)
     assert scope.cancelled_caught
     assert len(source.asked) == 31

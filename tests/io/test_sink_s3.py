@@ -121,7 +121,7 @@ async def test_an_abort_tries_again(proxied: tuple[SinkStore, S3Proxy]) -> None:
 
 async def test_an_abort_whose_request_hangs_tries_again(proxied: tuple[SinkStore, S3Proxy]) -> None:
     store, proxy = proxied
-    sink = await store.open("a.orc", abort_timeout_s=12)
+    sink = await store.open("a.orc", abort_timeout_s=6)
     await write_all(sink)
     first = len(proxy.asked)
     proxy.fault = lambda at, _: "stall" if at == first else None

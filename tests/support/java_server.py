@@ -43,7 +43,7 @@ def start_java_server(
         not_here(problem)
     folder = tempfile.mkdtemp(prefix=f"orcstream-{name}")
     process = subprocess.Popen(
-        [*JAVA, *options, "-cp", f"{CACHE / name}/*", str(program), folder, *arguments],
+        [*JAVA, *options, "-cp", f"{folder}:{CACHE / name}/*", str(program), folder, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
