@@ -25,6 +25,7 @@ __all__ = ["HadoopConfiguration", "configuration_folder"]
 
 FILES: Final = ("core-site.xml", "hdfs-site.xml")
 REFERENCE: Final = re.compile(r"\$\{([^${}\s]+)\}")
+RPC_PORT: Final = 8020
 # As often as Hadoop itself.
 MOST_SUBSTITUTIONS = 20
 LONGEST_FILE_BYTES = 16 << 20
@@ -101,16 +102,21 @@ class HadoopConfiguration:
             return ""
         return rest.partition("/")[0]
 
-    def has_service(self, name: str) -> bool:
-        return name in _list_of(self.get("dfs.nameservices"))
+    @property
+    def services(self) -> list[str]:
+        """The name services."""
+        return _list_of(self.get("dfs.nameservices"))
+
+    def known_web_addresses(self, name: str, scheme: str) -> list[str]:
+        """``host:port`` or ``host`` of each NameNode of a name service; `scheme` is http or https."""
+        found = [address for suffix in self._suffixes(name) if (address := self._web_address(suffix, scheme))]
+        if not found and not _list_of(self.get(f"dfs.ha.namenodes.{name}")):
+            found = [address for address in [self.get(f"dfs.namenode.{scheme}-address")] if address]
+        return found
 
     def web_addresses(self, name: str, scheme: str) -> list[str]:
-        """``host:port`` or ``host`` of each NameNode of a name service; `scheme` is http or https."""
-        nodes = _list_of(self.get(f"dfs.ha.namenodes.{name}"))
-        suffixes = [f"{name}.{node}" for node in nodes] or [name]
-        found = [address for suffix in suffixes if (address := self._web_address(suffix, scheme))]
-        if not found and not nodes:
-            found = [address for address in [self.get(f"dfs.namenode.{scheme}-address")] if address]
+        """The same, which must be there."""
+        found = self.known_web_addresses(name, scheme)
         if not found:
             raise UsageError(
                 f"{self.folder} has no dfs.namenode.{scheme}-address for the name service {name}"
@@ -128,6 +134,24 @@ class HadoopConfiguration:
         if not address:
             return host
         return address.replace("0.0.0.0", host, 1) if address.startswith("0.0.0.0") else address  # noqa: S104
+
+    def rpc_addresses(self, name: str) -> list[str]:
+        """``host:port`` of each NameNode of a name service, where its RPC address is known."""
+        named = [self.get(f"dfs.namenode.rpc-address.{suffix}") for suffix in self._suffixes(name)]
+        return [f"{_host_of(one)}:{_port_of(one) or RPC_PORT}" for one in named if one]
+
+    def rpc_address_of(self, host: str) -> str:
+        """``host:port`` of the NameNode of a host: with Hadoop's port, unless there is another one here."""
+        default = (
+            "" if self.get("fs.defaultFS").startswith(("webhdfs:", "swebhdfs:")) else self.default_authority()
+        )
+        named = [default, self.get("dfs.namenode.rpc-address")]
+        ports = [_port_of(one) for one in named if _host_of(one) == host]
+        return f"{host}:{next(filter(None, ports), RPC_PORT)}"
+
+    def _suffixes(self, name: str) -> list[str]:
+        """What properties of its NameNodes end with."""
+        return [f"{name}.{node}" for node in _list_of(self.get(f"dfs.ha.namenodes.{name}"))] or [name]
 
     def _web_address(self, suffix: str, scheme: str) -> str:
         address = self.get(f"dfs.namenode.{scheme}-address.{suffix}")
@@ -174,3 +198,10 @@ def _host_of(authority: str) -> str:
     except ValueError:
         return ""
     return f"[{host}]" if ":" in host else host
+
+
+def _port_of(authority: str) -> int | None:
+    try:
+        return yarl.URL(f"//{authority}").explicit_port
+    except ValueError:
+        return None

@@ -1,12 +1,17 @@
 """The delegation tokens that Hadoop hands to its jobs in a file, and which of them is for a cluster.
 
 Knows both forms of the file (``HADOOP_TOKEN_FILE_LOCATION``): Hadoop's own writables, version 0, and protocol
-buffers, version 1. Must not know what asks for a token. `UsageError` for what is no such file.
+buffers, version 1; and how Hadoop names whom a token is for. Must not know what asks for a token: that says
+how its cluster is named. `UsageError` for what is no such file.
+
+A token is as good as a password: whoever has it is its user. So it is for the cluster it names alone.
 """
 
 from __future__ import annotations
 
 import base64
+import ipaddress
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +19,7 @@ from typing import Final
 
 from orcstream.errors import UsageError
 
-__all__ = ["HadoopToken", "read_tokens", "token_for"]
+__all__ = ["HadoopToken", "read_tokens", "services_of", "token_for"]
 
 MAGIC: Final = b"HDTS"
 LONGEST_FILE_BYTES = 16 << 20
@@ -62,17 +67,55 @@ def _tokens(data: bytes) -> list[HadoopToken]:
 
 
 def token_for(tokens: Iterable[HadoopToken], services: Iterable[str]) -> HadoopToken | None:
-    """The token for one of `services`, or the only one there is for HDFS; `UsageError` where that is open."""
-    wanted = set(services)
+    """The first token for HDFS and one of `services`; None where there are only those for others.
+
+    A service is a name, or ``host:port``: of such, Hadoop names the IP address or the host, as it is
+    configured where the token is from. May ask for the addresses of the hosts of `services` (DNS).
+    """
+    wanted = {service.lower() if _address(service) else service for service in services}
     usable = [token for token in tokens if token.kind in KINDS]
-    exact = [token for token in usable if token.service in wanted]
-    if exact or len(usable) <= 1:
-        return next(iter(exact or usable), None)
-    names = ", ".join(sorted({token.service for token in usable}))
-    raise UsageError(
-        "HADOOP_TOKEN_FILE_LOCATION: of its tokens none is for this cluster by name, but for "
-        f"{names}; give token= in storage_options"
-    )
+    named = next((token for token in usable if token.service in wanted), None)
+    if named is not None or not usable:
+        return named
+    known = {pair for service in wanted for pair in _addresses(service)}
+    return next((token for token in usable if not known.isdisjoint(_literal(token.service))), None)
+
+
+def services_of(tokens: Iterable[HadoopToken]) -> list[str]:
+    """Whom there are tokens for, among those for HDFS."""
+    return sorted({token.service for token in tokens if token.kind in KINDS})
+
+
+_Address = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
+
+
+def _address(service: str) -> tuple[str, int] | None:
+    """Host and port; None where it is something else."""
+    host, _, port = service.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5
+    return (host, int(port)) if host and is_port else None
+
+
+def _literal(service: str) -> list[_Address]:
+    """The address of a service that is named by one."""
+    pair = _address(service)
+    try:
+        return [(ipaddress.ip_address(pair[0]), pair[1])] if pair else []
+    except ValueError:
+        return []
+
+
+def _addresses(service: str) -> list[_Address]:
+    """All addresses of its host."""
+    pair = _address(service)
+    if pair is None:
+        return []
+    try:
+        found = socket.getaddrinfo(pair[0], None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [(ipaddress.ip_address(one[4][0]), pair[1]) for one in found]
 
 
 class _Bytes:

@@ -123,6 +123,7 @@ class WebHdfs:
         """What is in a folder, a page at a time; for a file, its status without a name."""
         found: list[FileStatus] = []
         after: dict[str, str] = {}
+        seen = {""}
         while True:
             reply = await self._ask("GET", "LISTSTATUS_BATCH", path, after, LISTING_BYTES)
             listing = member(self._json(reply), "DirectoryListing")
@@ -132,13 +133,13 @@ class WebHdfs:
             found += [self._status(one) for one in page]
             if any(one.is_folder and not one.name for one in found[-len(page) :]):
                 raise self._senseless("a folder without a name")  # who went into it would never come back
-            if not page or not self._number(member(listing, "remainingEntries")):
+            if not self._number(member(listing, "remainingEntries")):
                 return found
             # The NameNode knows the first only, HttpFS the second.
-            following = dict.fromkeys(("startafter", "startAfter"), found[-1].name)
-            if following == after:
+            if not page or found[-1].name in seen:
                 raise self._senseless("a listing that does not go on")
-            after = following
+            seen.add(found[-1].name)
+            after = dict.fromkeys(("startafter", "startAfter"), found[-1].name)
 
     async def _send(
         self, method: str, op: str, path: str, data: BytesLike, options: Mapping[str, str]
@@ -212,10 +213,10 @@ class WebHdfs:
         """What a refusal means. Statuses alone are not believed to say that a file is missing."""
         kind, reason = reply.refusal()
         error = error_of(kind, reason, self._url)
+        if isinstance(error, PermissionError) or (not kind and reply.status in (401, 403, 407)):
+            return not_permitted(self._url, self._connection.note)
         if error is not None:
             return error
-        if not kind and reply.status in (401, 403, 407):
-            return not_permitted(self._url)
         if reply.status in TRANSIENT_STATUS:
             return Transient(reason, url=self._url, retry_after_s=reply.retry_after_s)
         return HdfsRefusal(reason, kind, url=self._url)

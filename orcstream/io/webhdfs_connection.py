@@ -20,7 +20,7 @@ from orcstream.errors import UsageError
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.hadoop_configuration import HadoopConfiguration, configuration_folder
 from orcstream.io.hadoop_rest import new_session
-from orcstream.io.hadoop_tokens import read_tokens, token_for
+from orcstream.io.hadoop_tokens import read_tokens, services_of, token_for
 from orcstream.io.threads import run_in_thread
 from orcstream.io.tls import tls_of
 
@@ -32,6 +32,7 @@ OPTIONS: Final = frozenset(
     | {"hadoop_conf_dir"}
     | {"kerberos"}  # which is not asked for, where this module is
 )
+LONGEST_NOTE = 300
 # What Hadoop's own clients take from the environment.
 ENVIRONMENT: Final = ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_TOKEN_FILE_LOCATION")
 
@@ -47,6 +48,8 @@ class HdfsConnection:
     password: Mapping[str, str]
     """The header that holds it, where there is one."""
     data_proxy: Callable[[str], str]
+    note: str = ""
+    """Why no token goes with the requests, although there are some; for errors."""
 
     def pass_over(self, origin: yarl.URL) -> None:
         """Ask another NameNode from now on, unless somebody has turned to one already."""
@@ -78,7 +81,7 @@ async def lease_webhdfs(options: Mapping[str, Any], shown: str) -> Lease[HdfsCon
 async def _connect(options: Mapping[str, Any], environment: Mapping[str, str], shown: str) -> HdfsConnection:
     data_proxy = _data_proxy(options.get("data_proxy"), shown)
     try:
-        name_nodes, identity = await run_in_thread(lambda: _settle(options, environment))
+        name_nodes, identity, note = await run_in_thread(lambda: _settle(options, environment))
     except UsageError as error:
         raise error.locate(url=shown) from None
     password: dict[str, str] = {}
@@ -90,14 +93,16 @@ async def _connect(options: Mapping[str, Any], environment: Mapping[str, str], s
         tls = await tls_of(verify)
     except OSError as error:
         raise UsageError(f"session_verify: no certificates in {verify}: {error}", url=shown) from error
-    return HdfsConnection(new_session(tls), name_nodes, identity, password, data_proxy)
+    return HdfsConnection(new_session(tls), name_nodes, identity, password, data_proxy, note)
 
 
 Identity = tuple[tuple[str, str], ...]
 
 
-def _settle(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[list[yarl.URL], Identity]:
-    """The NameNodes, and who asks them. Reads files."""
+def _settle(
+    options: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[list[yarl.URL], Identity, str]:
+    """The NameNodes, who asks them, and why no token does. Reads files."""
     folder = configuration_folder(options.get("hadoop_conf_dir"), environment)
     configuration = HadoopConfiguration.read(folder)
     scheme = "https" if options.get("use_https") or configuration.is_https_only else "http"
@@ -109,39 +114,59 @@ def _settle(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple
             raise UsageError(
                 "no NameNode is named: webhdfs://host:port/path, or fs.defaultFS in HADOOP_CONF_DIR"
             )
-    if port is None and configuration.has_service(service):
+    if port is None and service in configuration.services:
         addresses = configuration.web_addresses(service, scheme)
     elif host:
         addresses = [f"[{host}]" if ":" in host else host]
     else:
         addresses = [configuration.default_web_address(scheme)]
     name_nodes = [_origin(scheme, address, port) for address in addresses]
-    return name_nodes, _identity(options, environment, configuration, service, name_nodes)
+    return name_nodes, *_identity(options, environment, configuration, name_nodes)
 
 
 def _identity(
     options: Mapping[str, Any],
     environment: Mapping[str, str],
     configuration: HadoopConfiguration,
-    service: str,
     name_nodes: list[yarl.URL],
-) -> Identity:
-    user, token = options.get("user"), options.get("token")
+) -> tuple[Identity, str]:
+    user, token, note = options.get("user"), options.get("token"), ""
     tokens_path = environment.get("HADOOP_TOKEN_FILE_LOCATION")
     if not user and not token and tokens_path and not configuration.is_simple:
-        services = [f"ha-{scheme}:{service}" for scheme in ("webhdfs", "swebhdfs", "hdfs")]
-        services += [service, *(f"{origin.host}:{origin.port}" for origin in name_nodes)]
-        found = token_for(read_tokens(tokens_path), services)
-        token = found.url_text if found else None
+        tokens = read_tokens(tokens_path)
+        found = token_for(tokens, _token_services(configuration, name_nodes))
+        token, others = found.url_text if found else None, ", ".join(services_of(tokens))
+        if not token and others:
+            note = f"HADOOP_TOKEN_FILE_LOCATION has tokens for {others[:LONGEST_NOTE]} only"
     if not user and not token:
         if configuration.wants_kerberos:
             raise UsageError(
                 "the cluster believes no names (hadoop.security.authentication is kerberos): give token= or "
-                "HADOOP_TOKEN_FILE_LOCATION, or kerberos=True"
+                f"HADOOP_TOKEN_FILE_LOCATION, or kerberos=True{note and f'; {note}'}"
             )
         user = environment.get("HADOOP_USER_NAME")
     named = [("user.name", user), ("delegation", token), ("doas", options.get("proxy_to"))]
-    return tuple((name, str(value)) for name, value in named if value)
+    return tuple((name, str(value)) for name, value in named if value), note
+
+
+def _token_services(configuration: HadoopConfiguration, name_nodes: list[yarl.URL]) -> list[str]:
+    """How tokens for these NameNodes may name them: by name service, or by address for HTTP or RPC."""
+    found = [f"{origin.host}:{origin.port}" for origin in name_nodes]
+    scheme = name_nodes[0].scheme
+    names = [
+        name
+        for name in configuration.services
+        if any(
+            _origin(scheme, one, None) in name_nodes
+            for one in configuration.known_web_addresses(name, scheme)
+        )
+    ]
+    for name in names:
+        found += [f"ha-{scheme}:{name}" for scheme in ("webhdfs", "swebhdfs", "hdfs")]
+        found += configuration.rpc_addresses(name)
+    if not names:
+        found += [configuration.rpc_address_of(origin.host or "") for origin in name_nodes]
+    return found
 
 
 def _origin(scheme: str, address: str, port: object) -> yarl.URL:

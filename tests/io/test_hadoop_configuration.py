@@ -117,6 +117,8 @@ async def test_as_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     identity = (await asked("webhdfs://nn:1/t", hadoop_conf_dir=tmp_path))[1]
     assert base64.urlsafe_b64decode(identity["delegation"] + "==") == b"\1i\1p\x15HDFS_DELEGATION_TOKEN\4nn:1"
     assert (await asked("webhdfs://me@nn/t", hadoop_conf_dir=tmp_path))[1] == {"user.name": "me"}
+    with pytest.raises(UsageError, match=r"believes no names.*has tokens for nn:1 only"):
+        await asked("webhdfs://nn:2/t", hadoop_conf_dir=tmp_path)
     write_configuration(tmp_path, {"hadoop.security.authentication": "simple"})
     assert (await asked("webhdfs://nn/t", hadoop_conf_dir=tmp_path))[1] == {"user.name": "etl"}
 
@@ -187,10 +189,73 @@ def test_which_token() -> None:
 
     key_server = token("nn:9600", "kms-dt")
     assert token_for([key_server], ["nn:9600"]) is None
-    assert token_for([key_server, token("10.0.0.1:8020")], ["nn:9870"]) == token("10.0.0.1:8020")
     assert token_for([token("a"), token("b")], ["b"]) == token("b")
-    with pytest.raises(UsageError, match="for a, b"):
-        token_for([token("a"), token("b")], ["c"])
+    assert token_for([token("a"), token("b")], ["c"]) is None
+    # By IP address, as Hadoop names services unless it is told otherwise; by host else.
+    for service in ("127.0.0.1:8020", "localhost:8020"):
+        found = token_for([key_server, token("10.0.0.1:8020"), token(service)], ["LOCALHOST:8020"])
+        assert found == token(service)
+    assert token_for([token("0:0:0:0:0:0:0:1:8020")], ["[::1]:8020"]) == token("0:0:0:0:0:0:0:1:8020")
+    # For somebody else: another port or host, and what is no address.
+    for service in (
+        "127.0.0.1:8021",
+        "10.0.0.1:8020",
+        "127.0.0.1",
+        "ha-hdfs:localhost",
+        "localhost:",
+        ":8020",
+        "",
+    ):
+        assert token_for([token(service)], ["localhost:8020"]) is None
+    assert token_for([token("10.0.0.1:8020")], ["no host:8020", "nowhere.invalid:8020"]) is None
+
+
+LAKES = {
+    "dfs.nameservices": "lake,sea",
+    "dfs.ha.namenodes.lake": "nn1,nn2",
+    "dfs.namenode.http-address.lake.nn1": "127.0.0.1:50070",
+    "dfs.namenode.rpc-address.lake.nn1": "127.0.0.1:9000",
+    "dfs.namenode.rpc-address.lake.nn2": "127.0.0.2",
+    "dfs.namenode.rpc-address.sea": "127.0.0.3:9001",
+    "fs.defaultFS": "hdfs://127.0.0.9:9009",
+}
+IS_FOR = [
+    ("webhdfs://lake/t", "ha-hdfs:lake", True),
+    ("webhdfs://lake/t", "ha-webhdfs:lake", True),
+    ("webhdfs://lake/t", "127.0.0.1:9000", True),
+    ("webhdfs://lake/t", "127.0.0.1:50070", True),
+    ("webhdfs://lake/t", "127.0.0.2:8020", True),
+    ("webhdfs://lake/t", "127.0.0.1:8020", False),
+    ("webhdfs://lake/t", "ha-hdfs:sea", False),
+    ("webhdfs://lake/t", "127.0.0.3:9001", False),
+    ("webhdfs://sea/t", "127.0.0.3:9001", True),
+    # One NameNode of a name service, by its address.
+    ("webhdfs://127.0.0.1:50070/t", "ha-hdfs:lake", True),
+    ("webhdfs://127.0.0.1:50070/t", "127.0.0.1:9000", True),
+    ("webhdfs://127.0.0.1:50071/t", "ha-hdfs:lake", False),
+    # The cluster of fs.defaultFS, and one that nothing is known of.
+    ("webhdfs:///t", "127.0.0.9:9009", True),
+    ("webhdfs://127.0.0.9/t", "127.0.0.9:9009", True),
+    ("webhdfs://localhost/t", "127.0.0.1:8020", True),
+    ("webhdfs://localhost/t", "127.0.0.1:9870", True),
+    ("webhdfs://localhost/t", "127.0.0.9:9009", False),
+    ("webhdfs://evil.invalid/t", "127.0.0.1:8020", False),
+    ("webhdfs://evil.invalid/t", "ha-hdfs:lake", False),
+]
+
+
+@pytest.mark.parametrize(("url", "service", "is_sent"), IS_FOR)
+async def test_a_token_goes_only_to_whom_it_is_for(
+    url: str, service: str, is_sent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_configuration(tmp_path, LAKES)
+    tokens = tmp_path / "tokens"
+    fields = (b"i", b"p", b"HDFS_DELEGATION_TOKEN", service.encode())
+    tokens.write_bytes(
+        b"HDTS\0" + b"\1" + b"\1a" + b"".join(bytes([len(one)]) + one for one in fields) + b"\0"
+    )
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tokens))
+    assert ("delegation" in (await asked(url, hadoop_conf_dir=tmp_path))[1]) is is_sent
 
 
 @pytest.mark.parametrize("count", [0, 127, 128, 255, 256, 70_000])

@@ -57,6 +57,18 @@ async def test_written_and_read_with_a_token_of_a_file(
     assert leased_clients() == 0
 
 
+async def test_tokens_for_others_stay_here(cluster: GuardedHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the configuration an address is of the name service; without it, it is a stranger's."""
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(cluster.tokens / "tokens-protobuf"))
+    url = f"webhdfs://127.0.0.1:{cluster.active.port}/none.orc"
+    with pytest.raises(FileNotFoundError):
+        await orcstream.open(url)
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    with pytest.raises(PermissionError, match="has tokens for ha-hdfs:minidfs-ns, ha-hdfs:other only"):
+        await orcstream.open(url)
+    assert leased_clients() == 0
+
+
 async def test_a_token_by_hand(cluster: GuardedHdfs) -> None:
     options = {"token": token_of(cluster)}
     url = "webhdfs://minidfs-ns/by hand.orc"

@@ -282,9 +282,10 @@ async def test_a_listing_is_read_page_by_page() -> None:
         assert [one.name for one in found] == ["a", "b", "c"]
         assert all(one.is_folder for one in found)
         assert [query.get("startAfter") for _, _, query, _ in fake.asked] == [None, "b"]
-    async with serving(page(["a"], 1)) as fake, calling(fake) as hdfs:
-        with pytest.raises(SourceError, match="does not go on"):
-            await hdfs.list_folder("/d")
+    for pages in ([page(["a"], 1)], [page(["a"], 1), page(["b"], 1), page(["a"], 1)], [page([], 1)]):
+        async with serving(*pages) as fake, calling(fake) as hdfs:
+            with pytest.raises(SourceError, match="does not go on"):
+                await hdfs.list_folder("/d")
     for name in ("..", "x/y", "\ud800", ""):
         async with serving(page([name], 0)) as fake, calling(fake) as hdfs:
             with pytest.raises(SourceError):
