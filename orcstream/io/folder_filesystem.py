@@ -72,7 +72,7 @@ class FilesystemFolder:
             found: Mapping[str, Any] = self._filesystem.find(self._path, detail=True)
             return found
         # fsspec's own walk leaves out a folder that cannot be listed, for whatever reason.
-        files, folders = {}, [self._path]
+        files, folders, seen = {}, [self._path], {self._path.rstrip("/")}
         while folders:
             folder = folders.pop()
             try:
@@ -83,7 +83,8 @@ class FilesystemFolder:
                 name = info["name"].rstrip("/")
                 if info["type"] != "directory":
                     files[name] = info
-                elif name != folder.rstrip("/"):
+                elif name not in seen:
+                    seen.add(name)
                     folders.append(name)
         return files
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import datetime
 import posixpath
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from orcstream.errors import SourceError
-from orcstream.io.byte_source import no_such_file, not_permitted
+from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
 from orcstream.io.folder import ListedFile, below, retried
-from orcstream.io.s3 import S3Client, find_place, guarded
+from orcstream.io.s3 import TRANSIENT_CODES, S3Client, find_place, guarded
 from orcstream.io.urls import strip_credentials
 
 __all__ = ["S3Folder", "open_s3_folder"]
@@ -53,16 +54,31 @@ class S3Folder:
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         for first in range(0, len(paths), REMOVED_AT_ONCE):
-            keys = [{"Key": self._prefix + path} for path in paths[first : first + REMOVED_AT_ONCE]]
-            answer = await self._call("delete_objects", Delete={"Objects": keys, "Quiet": True})
-            for failure in answer.get("Errors") or ():
-                text = f"{failure.get('Key')} was not removed: {failure.get('Code')}"
-                if failure.get("Code") == "AccessDenied":
-                    raise not_permitted(self._shown, text)
-                raise SourceError(text, url=self._shown)
+            await self._remove([self._prefix + path for path in paths[first : first + REMOVED_AT_ONCE]])
 
     async def aclose(self) -> None:
         await self._lease.aclose()
+
+    async def _remove(self, keys: list[str]) -> None:
+        """Those that the store had no time for are asked for again, and only these."""
+
+        async def attempt() -> None:
+            objects = [{"Key": key} for key in keys]
+            answer = await self._ask("delete_objects", Delete={"Objects": objects, "Quiet": True})
+            busy = {}
+            for failure in answer.get("Errors") or ():
+                key, code = failure.get("Key"), failure.get("Code")
+                text = f"{key} was not removed: {code}"
+                if code == "AccessDenied":
+                    raise not_permitted(self._shown, text)
+                if key not in keys or code not in TRANSIENT_CODES:
+                    raise SourceError(text, url=self._shown)
+                busy[key] = text
+            if busy:
+                keys[:] = busy
+                raise Transient(next(iter(busy.values())), url=self._shown)
+
+        await retried(attempt, self._shown)
 
     async def _itself(self) -> Mapping[str, Any] | None:
         """The key as a file: it comes first of those that begin like it."""
@@ -74,21 +90,29 @@ class S3Folder:
 
     async def _objects(self, prefix: str) -> AsyncIterator[Mapping[str, Any]]:
         after: dict[str, str] = {}
+        seen: set[object] = {None, ""}
         while True:
-            page = await self._call("list_objects_v2", Prefix=prefix, **after)
+            ask = partial(self._ask, "list_objects_v2", Prefix=prefix, **after)
+            page = await retried(ask, self._shown)
             for one in page.get("Contents") or ():
+                key, size = one.get("Key"), one.get("Size")
+                if not isinstance(key, str) or not isinstance(size, int) or size < 0:
+                    raise SourceError("the store lists an object without its key or size", url=self._shown)
                 yield one
-            token = page.get("NextContinuationToken")
-            if not page.get("IsTruncated") or not token or after.get("ContinuationToken") == token:
+            if not page.get("IsTruncated"):
                 return
+            token = page.get("NextContinuationToken")
+            if token in seen:
+                raise SourceError("the store's listing has more pages and does not go on", url=self._shown)
+            seen.add(token)
             after = {"ContinuationToken": token}
 
-    async def _call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+    async def _ask(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         async def ask() -> Mapping[str, Any]:
             answer = await self._filesystem._call_s3(operation, Bucket=self._bucket, **arguments)
             return cast("Mapping[str, Any]", answer)
 
-        return await retried(lambda: guarded(ask, self._shown), self._shown)
+        return await guarded(ask, self._shown)
 
     @staticmethod
     def _of(one: Mapping[str, Any], url: str, path: str) -> ListedFile:

@@ -23,7 +23,7 @@ import anyio.to_thread
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
-from orcstream.io.byte_sink import already_there
+from orcstream.io.byte_sink import already_there, is_temporary_of
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.hadoop_configuration import configuration_folder
@@ -37,7 +37,7 @@ T = TypeVar("T")
 OPTIONS: Final = ("hadoop_conf_dir", "kerberos_principal", "kerberos_keytab", "kerberos_cache")
 # Attempts are counted, and waited for, by whoever calls; the client is to find the active NameNode.
 DEFAULTS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.failover.sleep.base.millis": "100"}
-# Closing a file that an append has left open: waits after each time it was asked for.
+# Until a file that somebody has open is closed, or what an append has left open: waits after each look.
 LEASE_WAITS_S: Final = (0.1, 0.4, 1.0, 2.0)
 # What the client reads by itself, when it is made.
 ENVIRONMENT: Final = (
@@ -114,18 +114,27 @@ class HdfsNative:
         await self._run(work)
 
     def _open_end(self, path: str) -> Any:
-        """A writer behind the last byte; what an append that broke off has left open is closed before."""
+        """A writer behind the last byte; what an append that broke off has left open is closed before.
+
+        Only a temporary is taken from whoever has it open, since nobody else knows its name: that can only be
+        a broken append of our own. At any other name it may be somebody who is still writing.
+        """
+        is_ours = is_temporary_of(posixpath.basename(path), None)
         for wait_s in LEASE_WAITS_S:
             try:
                 return self._client.append(path)
             except FileExistsError:
-                # Nobody else knows the name, so nobody else is shut out. The cluster takes its time for it.
-                self._client.recover_lease(path)
+                if is_ours:
+                    self._client.recover_lease(path)  # the cluster takes its time for it
                 time.sleep(wait_s)
         try:
             return self._client.append(path)
         except FileExistsError as error:
-            raise Transient("somebody has the file open", url=self._url) from error
+            raise Transient(
+                f"somebody has the file open ({_short(error)}): end that writer, or, if it is dead, wait a "
+                f"minute or run `hdfs debug recoverLease -path {path}`",
+                url=self._url,
+            ) from error
 
     async def truncate(self, path: str, length: int) -> None:  # noqa: ARG002 - of the contract
         raise Unsupported(

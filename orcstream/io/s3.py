@@ -45,6 +45,7 @@ from orcstream.io.tls import tls_of
 __all__ = [
     "CREDENTIAL_CODES",
     "NO_CREDENTIALS",
+    "TRANSIENT_CODES",
     "S3Client",
     "S3Place",
     "S3Source",
@@ -66,6 +67,10 @@ CONNECTION_CAP = 256
 # What a signed URL is refused with that botocore may still get answered: it follows buckets to their
 # region, signs afresh and knows more ways to sign.
 FALL_BACK_STATUS = frozenset({301, 307, 400, 403})
+# Refusals that another attempt may not meet.
+TRANSIENT_CODES = frozenset(
+    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "OperationAborted"}
+)
 # What S3 says of credentials with status 400.
 CREDENTIAL_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import io
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -45,7 +46,7 @@ from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.s3 import CREDENTIAL_CODES, NO_CREDENTIALS, S3Client, find_place
+from orcstream.io.s3 import CREDENTIAL_CODES, NO_CREDENTIALS, TRANSIENT_CODES, S3Client, find_place
 from orcstream.io.s3_options import object_of, parameter_refused
 from orcstream.io.urls import protocol_of, strip_credentials
 
@@ -66,11 +67,8 @@ UNSETTLED_LOOKS = 2
 # The share of the time for an abort that the answers to such parts are waited for.
 ANSWER_SHARE = 1 / 3
 LOOK_TIMEOUT_S = 30.0
-# Refusals that another attempt may not meet.
-TRANSIENT_CODES = frozenset(
-    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "OperationAborted"}
-    | {"BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody"}
-)
+# Refusals of what arrived damaged, which another attempt may not meet.
+DAMAGED_CODES = frozenset({"BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +156,35 @@ class _Calls:
     async def uploads(self, prefix: str) -> AsyncIterator[Mapping[str, Any]]:
         """The unfinished uploads to keys with this prefix."""
         markers: dict[str, str] = {}
+        seen: set[tuple[str, str]] = set()
         while True:
             answer = await self.call("list_multipart_uploads", Prefix=prefix, **markers)
             for upload in answer.get("Uploads") or ():
+                if not isinstance(upload.get("Initiated"), datetime.datetime):
+                    raise SinkError("the store lists an upload and not when it was begun", url=self.url)
+                self.text_of(upload, "Key")
+                self.text_of(upload, "UploadId")
                 yield upload
+            if not answer.get("IsTruncated"):
+                return
             following = {
                 "KeyMarker": answer.get("NextKeyMarker") or "",
                 "UploadIdMarker": answer.get("NextUploadIdMarker") or "",
             }
-            if not answer.get("IsTruncated") or following == markers or not following["KeyMarker"]:
-                return
+            place = following["KeyMarker"], following["UploadIdMarker"]
+            if not following["KeyMarker"] or place in seen:
+                raise SinkError(
+                    "the store's listing of uploads has more pages and does not go on", url=self.url
+                )
+            seen.add(place)
             markers = following
+
+    def text_of(self, answer: Mapping[str, Any], name: str) -> str:
+        """A member of an answer that each has."""
+        found = answer.get(name)
+        if not isinstance(found, str) or not found:
+            raise SinkError(f"not an answer of S3: it has no {name}", url=self.url)
+        return found
 
     async def head(self) -> Mapping[str, Any] | None:
         """What is visible under the key now; None for nothing."""
@@ -190,7 +206,7 @@ class _Calls:
         text = f"{code}: {answer.get('Error', {}).get('Message', '')}"
         if code == "NoSuchBucket":
             return no_such_file(self.url, text)
-        if status in TRANSIENT_STATUS or code in TRANSIENT_CODES:
+        if status in TRANSIENT_STATUS or code in TRANSIENT_CODES | DAMAGED_CODES:
             return Transient(text, url=self.url)
         if status in (401, 403) or code in CREDENTIAL_CODES:
             return not_permitted(self.url, text)
@@ -271,7 +287,7 @@ class _Upload:
             if not isinstance(error, Exception) or is_transient(error):
                 self._lost.append((started_s, time.time()))
             raise
-        self._upload_id = answer["UploadId"]
+        self._upload_id = self._calls.text_of(answer, "UploadId")
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
         body = _Body(data)
@@ -304,9 +320,9 @@ class _Upload:
         )
         # There are stores that ignore the condition.
         seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
-        if seen["ETag"] != fingerprint:
+        if seen.get("ETag") != fingerprint:
             raise SourceChanged("the object was replaced since it was opened", url=strip_credentials(source))
-        self._keep(number, answer["CopyPartResult"])
+        self._keep(number, answer.get("CopyPartResult") or {})
 
     async def fetch(self, source: str, range: ByteRange, fingerprint: str) -> bytes:
         wanted = f"bytes={range.start}-{range.stop - 1}"
@@ -347,7 +363,7 @@ class _Upload:
 
     def _keep(self, number: int, answer: Mapping[str, Any]) -> None:
         checksums = tuple((name, answer[name]) for name in answer if name.startswith("Checksum"))
-        self._parts[number] = S3Part(number, answer["ETag"], checksums)
+        self._parts[number] = S3Part(number, self._calls.text_of(answer, "ETag"), checksums)
 
     async def _answer_to(
         self,

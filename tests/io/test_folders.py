@@ -12,15 +12,19 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
+from s3fs import S3FileSystem
 
 import orcstream
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import RetriesExhausted, SourceError, Unsupported, UsageError
 from orcstream.io import folder_s3
 from orcstream.io.clients import leased_clients
 from orcstream.io.folders import list_files, remove_files
 from orcstream.io.retry import RetryPolicy
 from tests.support.s3_proxy import S3_KINDS, start_s3
+from tests.support.servers import RangeServer, range_server
 from tests.support.sink_stores import SinkStore, make_store, s3_store
+
+__all__ = ["range_server"]  # fixture
 
 NAMES = [
     "t/a.orc",
@@ -121,6 +125,87 @@ async def test_more_files_than_one_answer_has(tmp_path: Path, monkeypatch: pytes
     await remove_files(store.url_of("t"), names, storage_options=store.options)
     with pytest.raises(FileNotFoundError):
         await list_files(store.url_of("t"), storage_options=store.options)
+
+
+def _page(inner: str, name: str = "ListBucketResult") -> bytes:
+    return f'<?xml version="1.0"?><{name} xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{inner}</{name}>'.encode()
+
+
+ODD_PAGES = [
+    _page("<Contents><Size>1</Size></Contents>"),
+    _page("<Contents><Key>t/a</Key></Contents>"),
+    _page("<Contents><Key>t/a</Key><Size>-1</Size></Contents>"),
+    _page("<Contents><Key>t/a</Key><Size>many</Size></Contents>"),
+    _page("<Contents><Key>t/a</Key><Size>1</Size><LastModified>once</LastModified></Contents>"),
+    _page("<IsTruncated>true</IsTruncated>"),
+    _page("<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>"),
+    _page("", "Something"),
+    b"<html>",
+    b"<Contents",
+    b"",
+]
+
+
+@pytest.mark.parametrize("page", ODD_PAGES)
+async def test_a_listing_of_s3_that_is_none(page: bytes, range_server: RangeServer) -> None:
+    """Is an error, or empty; and the end of a listing is not taken for granted."""
+    range_server.refusal = page
+    range_server.statuses = [(200, {"Content-Type": "application/xml"})] * 20
+    options = {"key": "k", "secret": "s", "endpoint_url": range_server.url}
+    with pytest.raises((SourceError, FileNotFoundError)) as caught:
+        await list_files("s3://bucket/t", storage_options=options)
+    assert isinstance(caught.value, SourceError) or b"Contents" not in page
+    if isinstance(caught.value, SourceError):
+        assert caught.value.url == "s3://bucket/t"
+    assert leased_clients() == 0
+
+
+async def test_keys_that_s3_has_no_time_for_are_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = s3_store(start_s3("moto"), tmp_path.name)
+    names = [f"{number}" for number in range(5)]
+    for name in names:
+        store.put(f"t/{name}", b"")
+    asked: list[list[str]] = []
+    codes: list[dict[str, str]] = []  # for each request, of the keys that are refused
+    real = S3FileSystem._call_s3
+
+    async def call(self: S3FileSystem, operation: str, **arguments: Any) -> Any:
+        if operation != "delete_objects":
+            return await real(self, operation, **arguments)
+        keys = [one["Key"] for one in arguments["Delete"]["Objects"]]
+        asked.append([key.rpartition("/")[2] for key in keys])
+        refused = codes.pop(0) if codes else {}
+        kept = [key for key in keys if key.rpartition("/")[2] not in refused]
+        answer = {}
+        if kept:
+            objects = [{"Key": key} for key in kept]
+            answer = await real(self, operation, **{**arguments, "Delete": {"Objects": objects}})
+        errors = [{"Key": key, "Code": refused[key.rpartition("/")[2]]} for key in keys if key not in kept]
+        return {**answer, "Errors": errors}
+
+    monkeypatch.setattr(S3FileSystem, "_call_s3", call)
+    monkeypatch.setattr(RetryPolicy, "_wait_s", lambda *_: 0.0)
+    url = store.url_of("t")
+    codes[:] = [{"1": "SlowDown", "3": "InternalError", "4": "ServiceUnavailable"}, {"3": "InternalError"}]
+    await remove_files(url, names, storage_options=store.options)
+    assert asked == [names, ["1", "3", "4"], ["3"]]
+    with pytest.raises(FileNotFoundError):
+        await list_files(url, storage_options=store.options)
+    asked.clear()
+    codes[:] = [{"1": "SlowDown"}] * 100
+    with pytest.raises(RetriesExhausted, match="t/1 was not removed: SlowDown"):
+        await remove_files(url, names, storage_options=store.options)
+    assert asked == [names, *[["1"]] * (len(asked) - 1)]
+    assert len(asked) > 2
+    for code, expected in (("AccessDenied", PermissionError), ("NoSuchVersion", SourceError)):
+        asked.clear()
+        codes[:] = [{"1": "SlowDown", "2": code}]
+        with pytest.raises(expected, match=f"t/2 was not removed: {code}"):
+            await remove_files(url, names, storage_options=store.options)
+        assert len(asked) == 1
+    assert leased_clients() == 0
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/t/", "simplecache::memory://t"])

@@ -21,6 +21,7 @@ from orcstream import col
 from orcstream.byterange import ByteRange
 from orcstream.errors import RetriesExhausted, ShortRead, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io import hdfs_native as module
+from orcstream.io.byte_sink import temporary_name
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.hdfs import HdfsRefusal, StandBy, place_of
@@ -246,7 +247,7 @@ async def _calls(server: HdfsServer, path: str) -> tuple[HdfsNative, Any]:
 
 async def test_an_append_that_broke_off_is_closed(native_hdfs: HdfsServer, folder: str) -> None:
     """As after a killed writer: its lease is taken from it, and the file goes on from what had arrived."""
-    path = f"{folder}/a"
+    path = f"{folder}/{temporary_name('a')}"
     hdfs, lease = await _calls(native_hdfs, path)
     await hdfs.create(path)
     writer = await anyio.to_thread.run_sync(lease.client.client.append, path)
@@ -259,6 +260,25 @@ async def test_an_append_that_broke_off_is_closed(native_hdfs: HdfsServer, folde
             continue
         break
     assert native_hdfs.get(path) == b"x" * 100_000 + b"y"
+    await lease.aclose()
+
+
+async def test_who_writes_a_file_of_a_known_name_is_left_alone(
+    native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{folder}/a"
+    hdfs, lease = await _calls(native_hdfs, path)
+    await hdfs.create(path)
+    writer = await anyio.to_thread.run_sync(lease.client.client.append, path)
+    await anyio.to_thread.run_sync(writer.write, b"x")
+    await anyio.to_thread.run_sync(writer.hsync)
+    monkeypatch.setattr(module, "LEASE_WAITS_S", (0.01,))
+    with pytest.raises(Transient, match="somebody has the file open.*recoverLease"):
+        await hdfs.append(path, b"y")
+    await anyio.to_thread.run_sync(writer.write, b"x" * 100)
+    await anyio.to_thread.run_sync(writer.close)
+    await hdfs.append(path, b"y")
+    assert native_hdfs.get(path) == b"x" * 101 + b"y"
     await lease.aclose()
 
 

@@ -21,10 +21,10 @@ from orcstream.io.s3 import lease_s3
 from orcstream.io.sink import cleanup, open_sink
 from orcstream.io.sink_s3 import PART_CAP, TOKEN, _Body
 from tests.support.s3_proxy import Asked, Fault, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer
+from tests.support.servers import MotoServer, RangeServer, range_server
 from tests.support.sink_stores import BUCKET, SinkStore, memory_store, s3_store
 
-__all__ = ["s3_proxies"]  # a fixture
+__all__ = ["range_server", "s3_proxies"]  # fixtures
 
 MIB = 1 << 20
 DATA = os.urandom(5 * MIB + 1000)
@@ -355,6 +355,29 @@ async def test_without_overwrite_a_lost_answer_is_found_out(proxied: tuple[SinkS
     proxy.fault = lambda _, asked: "lose" if is_complete(asked) else None
     await store.commit(prepared, retries=1)
     assert store.seen("a.orc") == DATA
+
+
+ODD_UPLOADS = [
+    "<Upload><UploadId>u</UploadId><Initiated>2024-01-01T00:00:00Z</Initiated></Upload>",
+    "<Upload><Key>a</Key><Initiated>2024-01-01T00:00:00Z</Initiated></Upload>",
+    "<Upload><Key>a</Key><UploadId>u</UploadId></Upload>",
+    "<Upload><Key>a</Key><UploadId>u</UploadId><Initiated>once</Initiated></Upload>",
+    "<IsTruncated>true</IsTruncated>",
+    "<IsTruncated>true</IsTruncated><NextKeyMarker>a</NextKeyMarker>",
+    "<IsTruncated>perhaps</IsTruncated><Upload/>",
+]
+
+
+@pytest.mark.parametrize("inner", ODD_UPLOADS)
+async def test_a_listing_of_uploads_that_is_none(inner: str, range_server: RangeServer) -> None:
+    name = "ListMultipartUploadsResult"
+    range_server.refusal = f'<?xml version="1.0"?><{name}>{inner}</{name}>'.encode()
+    range_server.statuses = [(200, {"Content-Type": "application/xml"})] * 20
+    options = {"key": "k", "secret": "s", "endpoint_url": range_server.url}
+    with pytest.raises(SinkError) as caught:
+        await cleanup("s3://bucket/a", storage_options=options, older_than_s=0, remove=False)
+    assert caught.value.url == "s3://bucket/a"
+    assert leased_clients() == 0
 
 
 async def test_a_bucket_that_is_not_there(proxied: tuple[SinkStore, S3Proxy]) -> None:
