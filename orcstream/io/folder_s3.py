@@ -90,7 +90,7 @@ class S3Folder:
 
     async def _objects(self, prefix: str) -> AsyncIterator[Mapping[str, Any]]:
         after: dict[str, str] = {}
-        seen: set[object] = {None, ""}
+        seen = {""}
         while True:
             ask = partial(self._ask, "list_objects_v2", Prefix=prefix, **after)
             page = await retried(ask, self._shown)
@@ -102,7 +102,7 @@ class S3Folder:
             if not page.get("IsTruncated"):
                 return
             token = page.get("NextContinuationToken")
-            if token in seen:
+            if not isinstance(token, str) or token in seen:
                 raise SourceError("the store's listing has more pages and does not go on", url=self._shown)
             seen.add(token)
             after = {"ContinuationToken": token}

@@ -165,7 +165,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(5)
     numbers, reals = random.integers(0, 1 << 62, (2, COUNT))
     digits = pa.py_buffer(random.bytes(16 * COUNT).hex().encode())
-    ends = pa.py_buffer(np.arange(0, 32 * COUNT + 1, 32, np.int32))
+    ends = pa.py_buffer(np.arange(0, 32 * COUNT + 1, 32, dtype=np.int32))
     texts = pa.StringArray.from_buffers(COUNT, ends, digits)
     table = pa.table({"n": numbers, "real": reals / 7, "text": texts})
     csv.write_csv(table, folder / "in.csv", csv.WriteOptions(quoting_style="none"))

@@ -273,7 +273,7 @@ async def test_who_writes_a_file_of_a_known_name_is_left_alone(
     await anyio.to_thread.run_sync(writer.write, b"x")
     await anyio.to_thread.run_sync(writer.hsync)
     monkeypatch.setattr(module, "LEASE_WAITS_S", (0.01,))
-    with pytest.raises(Transient, match="somebody has the file open.*recoverLease"):
+    with pytest.raises(Transient, match=r"somebody has the file open.*recoverLease"):
         await hdfs.append(path, b"y")
     await anyio.to_thread.run_sync(writer.write, b"x" * 100)
     await anyio.to_thread.run_sync(writer.close)
