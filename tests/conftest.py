@@ -2,6 +2,7 @@
 
 ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped; where it is set
 and wrong, they fail. A run ends with what did not run and why; ORCSTREAM_REQUIRE_SERVERS=1 makes that fail.
+ORCSTREAM_TEST_ALL=1 tries all of what `make test` tries a share of (`effort`).
 ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from random seeds.
 """
 
@@ -16,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.support import corpus, java_orc
+from tests.support.effort import share
 from tests.support.needs import not_here, not_run_lines
 
 # Failures are not shrunk by default: a run must end in time, and the seed is in the report. "long" shrinks.
@@ -25,7 +27,7 @@ hypothesis.settings.register_profile(
     derandomize=True,
     phases=_PHASES,
     print_blob=True,
-    max_examples=50,
+    max_examples=share(50, 2),
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
