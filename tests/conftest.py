@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 from tests.support import corpus, java_orc
-from tests.support.effort import share
+from tests.support.effort import is_in_sample, share
 from tests.support.needs import not_here, not_run_lines
 
 # Failures are not shrunk by default: a run must end in time, and the seed is in the report. "long" shrinks.
@@ -46,10 +46,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "corpus: needs the corpus of foreign files (ORCSTREAM_CORPUS)")
+    config.addinivalue_line("markers", "sampled: `make test` runs a third of its cases, `make test-all` all")
     config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = {item for item in items if item.get_closest_marker("sampled") and not is_in_sample(item.name)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))

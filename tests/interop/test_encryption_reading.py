@@ -71,6 +71,7 @@ def test_any_schema(
     judging.run(path, table.type_, masked, keys=reading.provider(some))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", ["0.11", "0.12"])
 @pytest.mark.parametrize("compression", java_orc.COMPRESSIONS)
 async def test_compressions_and_versions(tmp_path: Path, compression: str, form: str) -> None:

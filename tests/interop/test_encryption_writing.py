@@ -136,6 +136,7 @@ TYPES = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mask", encrypted_columns.MASKS)
 @pytest.mark.parametrize("text", TYPES)
 def test_types_and_masks(tmp_path: Path, text: str, mask: str) -> None:
@@ -157,6 +158,7 @@ RICH_ROWS: list[Any] = strategies.make_table(RICH, 1_100, 21, strategies.Limits(
 NULLIFIED = [replace(root, mask="nullify") for root in RICH_ROOTS]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", ["0.11", "0.12", "UNSTABLE-PRE-2.0"])
 @pytest.mark.parametrize("compression", writing.COMPRESSIONS)
 def test_compressions_and_versions(tmp_path: Path, compression: str, version: str) -> None:

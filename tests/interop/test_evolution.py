@@ -112,6 +112,7 @@ def assert_same(source: str, target: T, actual: list[object], wanted: list[objec
         compare.assert_same_rows(target, actual, wanted)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("threshold", ["0", "1"], ids=["direct", "dictionary"])
 @pytest.mark.parametrize("source", POOLS)
 def test_every_pair(tmp_path: Path, source: str, threshold: str) -> None:

@@ -390,6 +390,7 @@ def test_all_null_and_none_null(tmp_path: Path) -> None:
     assert Outcome.NULL in groups[2]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("writer", ["pyorc", "pyarrow"])
 @pytest.mark.parametrize("text", ["tinyint", "smallint", "int", "bigint", "float", "double"])
 def test_every_value_is_found_under_cpp_s_filters(tmp_path: Path, writer: str, text: str) -> None:
