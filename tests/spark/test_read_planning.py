@@ -76,6 +76,31 @@ def test_a_large_file_is_shared_out_by_stripes(tmp_path: Path) -> None:
     assert read(options)["id"].to_pylist() == list(range(9 * STRIPE_ROWS))
 
 
+def test_stripes_larger_than_a_task_are_shared_out_by_row_groups(tmp_path: Path) -> None:
+    """Two stripes, of three quarters and a quarter of the rows: four tasks are as good as equal."""
+    url, rows = str(tmp_path / "t.orc"), 8000
+    with orcstream.blocking.create(
+        url, "struct<id:bigint,text:string>", compression="none", row_index_stride=100
+    ) as out:
+        for first, stop in ((0, rows * 3 // 4), (rows * 3 // 4, rows)):
+            out.write([(row, f"{row:>20}") for row in range(first, stop)])
+            out.end_stripe()
+    options = {"path": url, "min_partitions": "4", "open_cost_bytes": "1k"}
+    pieces = pieces_in(reader_of(schema_of(options), options).partitions())
+    assert len(pieces) == 4
+    for piece in pieces:
+        assert piece.rows is not None
+        assert piece.rows[0] % 100 == 0
+        assert piece.rows[1] - piece.rows[0] == pytest.approx(rows / 4, rel=0.2)
+    assert read(options)["id"].to_pylist() == list(range(rows))
+    # Of a part, the option's rows are read.
+    assert read({**options, "rows": "1900:2150"})["id"].to_pylist() == list(range(1900, 2150))
+    # Where there is no index, a part would cost the rows before it.
+    write(url, "struct<id:bigint>", [(row,) for row in range(rows)], row_index_stride=0, compression="none")
+    (piece,) = pieces_in(reader_of(schema_of(options), options).partitions())
+    assert piece.rows in (None, (0, rows))
+
+
 def test_small_files_are_read_together(tmp_path: Path) -> None:
     for number in range(20):
         write(tmp_path / f"{number:02}.orc", "struct<id:bigint>", [(number,)])
