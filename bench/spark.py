@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # How many times as long as the null source a scan may take, and ten times the files as ten times one.
 OVER_NULL = 1.2
 OVER_TEN_TIMES = 1.2
+KIB_OF_A_FILE = 2
 COLUMNS = ",".join(lineitem.THREE_COLUMNS)
 _AGGREGATE = ("sum(l_partkey)", "sum(l_extendedprice)", "sum(length(l_shipmode))")
 
@@ -178,6 +179,8 @@ def _many(spark: SparkSession, *, quick: bool) -> list[Figure]:
             "memory that each file more takes while a read is planned",
             (peaks[10 * few] - peaks[few]) / (9 * few) / 1024,
             unit="KiB",
+            floor=KIB_OF_A_FILE,
+            at_most=True,
         ),
     ]
 
