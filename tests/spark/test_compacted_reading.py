@@ -248,6 +248,24 @@ def test_a_job_after_a_streams_writer(folder: Path, killer: Killer, seed: int) -
     assert sorted(query.ids) == batch_ids(folder) == ids_of(writer.batch)
 
 
+def test_a_merged_file_that_was_merged_again_and_is_still_there(folder: Path, killer: Killer) -> None:
+    """A stream is told of the one that stays, whatever their names are."""
+    writer = Writer(folder, every=1)
+    writer.write()
+    writer.write()
+    before = {path.name for path in folder.glob("part-compact-q1-*")}
+    steps = 0
+    while not list((folder / JOBS_FOLDER).rglob("*.merged.json")):
+        assert dies(partial(compacted, folder), killer, steps)
+        steps += 1
+    assert before <= set(files_in(folder))
+    query = Query(folder)
+    query.between = partial(compacted, folder)
+    query.run()
+    assert sorted(query.ids) == ids_of(2)
+    assert not before & set(files_in(folder))
+
+
 # --- records that are gone ---------------------------------------------------------------------------
 
 
@@ -274,6 +292,26 @@ def test_a_stream_that_was_behind_for_too_long(folder: Path, monkeypatch: pytest
         query.run()
         assert sorted(query.ids) == [0, *wanted]
     assert stream_ids(folder) == batch_ids(folder) == [0, *wanted]
+
+
+def test_what_nobody_knows_any_more_is_not_known_in_another_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a stream take it for new that has read some of it."""
+    monkeypatch.setattr(compaction_journal, "KEPT", 1)
+    query = Query(folder)
+    add(folder, "day=1/0.orc", [0])
+    query.run()
+    for number in range(1, 6):
+        add(folder, f"day={(1, 2, 2, 1, 1)[number - 1]}/{number}.orc", [number])
+        if number in (1, 3, 5):
+            compacted(folder)
+    (group,) = json.loads((folder / JOBS_FOLDER / "compact-00000003" / "plan.json").read_text())["groups"]
+    assert len(group["replaces"]) == 3
+    assert "holds" not in str(group), "it was forgotten what the first job had merged"
+    with pytest.raises(UsageError, match=r"part-compact-00000003.*merged from others"):
+        query.run()
+    assert stream_ids(folder) == batch_ids(folder) == list(range(6))
 
 
 def test_files_of_a_plan_whose_records_were_removed(folder: Path, killer: Killer) -> None:
