@@ -239,9 +239,8 @@ class StreamFeed:
         if id_ is not None and state.batch > 0 and id_.batch > state.whole.get(id_.query, -1):
             raise UsageError(
                 "this file was merged from others, and there is no record any more of which: the stream has "
-                "been behind for too long, or does not read the folder that its writer, or the job that "
-                "compacted it, was given; "
-                "start it with a new checkpoint",
+                "been behind for too long, or does not read the folder that was given to the writer or the "
+                "job that merged them; start it with a new checkpoint",
                 url=place.file.url,
             )
 
