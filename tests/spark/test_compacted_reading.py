@@ -109,7 +109,8 @@ def test_each_step_of_a_job(folder: Path, killer: Killer) -> None:
     assert doubled > 2, "files were there with what replaces them"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(15))
 def test_whatever_comes_between(folder: Path, killer: Killer, seed: int) -> None:
     """Files come, streams read, jobs die and go on, in any order."""
     chance = random.Random(seed)
@@ -222,7 +223,8 @@ def test_a_bucket(moto_server: MotoServer, tmp_path: Path, killer: Killer) -> No
 # --- a stream's writer, and a job after it -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(12))
 def test_a_job_after_a_streams_writer(folder: Path, killer: Killer, seed: int) -> None:
     """Either may have been killed; the writer waits until a job is over."""
     chance = random.Random(seed)
