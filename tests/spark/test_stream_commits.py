@@ -20,6 +20,8 @@ import orcstream
 from orcstream.blocking_loop import the_loop
 from orcstream.spark import commit_log, globs, stream_compaction, written
 from orcstream.spark.commit_log import CommitLog
+from orcstream.spark.files import FileChoice
+from orcstream.spark.merged_files import find_counted
 from orcstream.spark.options import Options
 from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write_options import write_plan
@@ -76,14 +78,10 @@ def ids_of(files: list[Path]) -> list[int]:
     return sorted(one for file in files for one in pyarrow.orc.read_table(file)["id"].to_pylist())
 
 
-def counted_files(plan: StreamPlan, folder: Path) -> list[Path]:
-    """As a reader that knows the log finds them."""
-
-    async def look() -> set[str]:
-        return await (await CommitLog.open(plan.files, QUERY)).uncounted()
-
-    uncounted = the_loop().run(look)
-    return [one for one in data_files(folder) if one.relative_to(folder).as_posix() not in uncounted]
+def counted_files(folder: Path) -> list[Path]:
+    """As our readers find them."""
+    choice = FileChoice((str(folder),), recursive=True)
+    return [Path(one.url) for one in the_loop().run(lambda: find_counted(choice, {})).files]
 
 
 def temporaries(folder: Path) -> list[Path]:
@@ -126,7 +124,7 @@ def test_a_compaction_goes_on_wherever_the_driver_dies(tmp_path: Path, killer: K
         plan = plan_of(str(folder), compact_every="2")
         commit(plan, 0)
         survived = not killed(plan, 1, killer, steps)
-        seen = ids_of(counted_files(plan, folder))
+        seen = ids_of(counted_files(folder))
         assert len(seen) == len(set(seen)), steps
         assert set(range(10)) <= set(seen)
         commit(plan, 1)
