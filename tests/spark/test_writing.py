@@ -13,8 +13,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StructField, StructType
 
 import orcstream
+from orcstream import Prepared
+from orcstream.errors import UsageError
+from orcstream.io.sink_filesystem import StoredFile
+from orcstream.spark.writing import replaced_paths, writer_of
+from orcstream.spark.written import WrittenFile
 from tests.spark.conftest import ZONE
 from tests.support.servers import MotoServer, moto_server
 
@@ -270,3 +276,30 @@ def test_options_that_cannot_be(
 ) -> None:
     with pytest.raises(PySparkException, match=message):
         save(spark.range(3).toDF("id"), tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encrypt": '[{"key": "pii", "columns": "id"}]'}, "option encrypt is a JSON list"),
+        ({"encrypt": '[{"key": "pii", "columns": 5}]'}, "option encrypt is a JSON list"),
+        ({"partition_by": "id,ID"}, "names a column twice"),
+    ],
+)
+def test_lists_of_columns(options: dict[str, str], message: str) -> None:
+    schema = StructType([StructField("id", LongType())])
+    with pytest.raises(UsageError, match=message):
+        writer_of(schema, {"path": "/nowhere", **options}, overwrite=False)
+
+
+def test_partitions_that_go_are_those_of_the_values_written() -> None:
+    earlier = "p=a/1 p=a%2Fb/2 p=ab/3 p=a/q=1/4 5 p=%C3%A4/6 p=ä/7".split()
+
+    def gone(path: str) -> list[str]:
+        state = StoredFile(path, path)
+        prepared = Prepared(url=f"/t/{path}", length=1, overwrite=True, state=state)
+        return replaced_paths(earlier, [WrittenFile(path, 1, prepared)], "partitions")
+
+    assert gone("p=a/x") == ["p=a/1", "p=a/q=1/4"]
+    assert gone("p=a%2Fb/x") == ["p=a%2Fb/2"]
+    assert gone("p=ä/x") == ["p=%C3%A4/6", "p=ä/7"]
