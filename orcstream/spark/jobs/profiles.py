@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orcstream.spark.access import Access
@@ -102,8 +101,9 @@ def profile_with(
 ) -> ProfileResult:
     """As `profile`, on anything that does units of work."""
     pieces = found_pieces(distribute, paths, access, piece_bytes=piece_bytes)
-    look = partial(profile_piece, access)
-    found = looked_at(distribute, "profiling", pieces, look, piece_bytes=piece_bytes, journal=journal)
+    found = looked_at(
+        distribute, "profiling", pieces, profile_piece, access, piece_bytes=piece_bytes, journal=journal
+    )
     lengths = {piece.url: piece.length for piece in pieces}
     return ProfileResult(
         len(lengths),

@@ -20,6 +20,7 @@ import orcstream
 from orcstream import OrcFile
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import SourceChanged
+from orcstream.io.urls import strip_credentials
 from orcstream.schema import Kind, Type
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.looking import Piece
@@ -88,14 +89,14 @@ class ColumnProfile:
 def profile_piece(access: Access, piece: Piece) -> Mapping[str, Any]:
     """What the metadata of some stripes says, as values of JSON. Raises what `open` raises."""
     if piece.error:
-        raise orcstream.FormatError(piece.error, url=piece.url)
+        raise orcstream.FormatError(piece.error, url=strip_credentials(piece.url))
     return run(partial(_profile, access, piece))
 
 
 async def _profile(access: Access, piece: Piece) -> Mapping[str, Any]:
     async with orcstream.open(piece.url, **await access.open_options()) as file:
         if piece.fingerprint and file.tail.fingerprint not in ("", piece.fingerprint):
-            raise SourceChanged("the file was replaced while it was looked at", url=piece.url)
+            raise SourceChanged("the file was replaced while it was looked at", url=file.url)
         numbers = range(len(file.stripes)) if piece.stripes is None else range(*piece.stripes)
         columns = {int(type_.column_id): _Column(path, type_) for path, type_ in file.schema.walk() if path}
         below = _below_repeated(file.schema.root)
