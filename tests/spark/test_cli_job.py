@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import orcstream
+from orcstream import cli_job
 from orcstream.cli import main
+from orcstream.spark import jobs
 from tests.spark.test_jobs import data_files, ids, lines
 
 # Spark takes long to begin where others are at work.
@@ -96,3 +100,26 @@ sys.exit(main(["job", "verify", sys.argv[1]]))
     )
     assert done.returncode == 2
     assert "pip install 'orcstream[spark]'" in done.stderr
+
+
+def test_texts_of_files_give_a_terminal_no_orders(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    finding = jobs.Finding("a\x1b[2J.orc", None, None, "na\nme", "minimum", "\x7f", "b", known=False)
+    result = jobs.VerifyResult(1, 1, 1, 1, 1, (finding,))
+    monkeypatch.setattr(jobs, "verify", lambda *_, **__: result)
+    given: dict[str, Any] = {
+        "paths": [],
+        "report": None,
+        "journal": None,
+        "storage_options": None,
+        "keys": None,
+    }
+    for as_json in (False, True):
+        assert cli_job._verify(None, argparse.Namespace(**given, json=as_json), None) == 1
+        printed = capsysbinary.readouterr().out.decode()
+        if as_json:
+            assert json.loads(printed)["findings"][0]["recorded"] == "\x7f"
+        else:
+            assert len(printed.splitlines()) == 2
+            assert all(one.isprintable() for one in printed.splitlines())
