@@ -11,7 +11,12 @@ from orcstream.spark.access import Access
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["distinct_counts", "write_table"]
+__all__ = ["distinct_counts", "quoted", "write_table"]
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark parses it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _registered(spark: SparkSession) -> None:
@@ -43,6 +48,6 @@ def distinct_counts(spark: SparkSession, paths: Sequence[str], access: Access) -
     names = [field.name for field in df.schema.fields if not isinstance(field.dataType, compound)]
     if not names:
         return {}
-    counted: list[Any] = [f.approx_count_distinct(df[f"`{name}`"]) for name in names]
+    counted: list[Any] = [f.approx_count_distinct(df[quoted(name)]) for name in names]
     (row,) = df.agg(*counted).collect()
     return dict(zip(names, row, strict=True))
