@@ -214,6 +214,7 @@ async def test_a_length_alone_is_no_version() -> None:
         """Says nothing of files but how long they are."""
 
         protocol = "silent"
+        find = AbstractFileSystem.find
         store: ClassVar[dict[str, Any]] = {}
         pseudo_dirs: ClassVar[list[str]] = [""]
 
