@@ -17,7 +17,7 @@ import orcstream
 from orcstream import IngestedFile, Prepared, SinkError
 from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
-from orcstream.spark import globs, small_files
+from orcstream.spark import globs, small_files, sweeping
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
 from orcstream.spark.target import Target
@@ -175,12 +175,7 @@ async def discard_files(plan: Target, files: Sequence[WrittenFile]) -> None:
 
 async def sweep(plan: Target, job: str) -> None:
     """Remove what tasks of a job left that nobody has heard of; what is visible stays."""
-    try:
-        await orcstream.cleanup(
-            plan.url, older_than_s=0, containing=job, storage_options=plan.storage_options
-        )
-    except FileNotFoundError:
-        return
+    await sweeping.sweep(plan.url, containing=job, storage_options=plan.storage_options)
 
 
 async def visible_files(plan: Target) -> list[ListedFile]:

@@ -293,3 +293,16 @@ def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(json.loads(one.read_text())["replaces"] for one in tmp_path.rglob("*.merged.json"))
     paths = [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*") if one.is_file()]
     assert the_loop().run(partial(commit_log.claimed_paths, plan.files, paths)) == set()
+
+
+def test_a_stream_that_may_not_look_for_what_was_left_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError("you may not list uploads")
+
+    monkeypatch.setattr(orcstream, "cleanup", refused)
+    plan = plan_of(str(tmp_path))
+    for batch in range(2):
+        commit(plan, batch)
+    assert ids_of(data_files(tmp_path)) == list(range(20))

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 from pyspark.sql.types import StringType, StructField, StructType
 
+import orcstream
 from orcstream.errors import FormatError, OrcError, SourceChanged, UsageError
 from orcstream.spark import small_files
 from orcstream.spark.seen_files import SeenFiles, name_key, version_key
@@ -476,3 +477,15 @@ def test_a_stream_of_a_bucket(moto_server: MotoServer, tmp_path: Path, killer: K
     assert sorted(query.ids) == [0, 1, 2]
     names = [one["Key"] for one in client.list_objects_v2(Bucket="growing")["Contents"]]
     assert len([name for name in names if LOG in name]) >= 3
+
+
+def test_a_log_whose_leavings_may_not_be_looked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError("you may not list uploads")
+
+    monkeypatch.setattr(orcstream, "cleanup", refused)
+    query = Query(folder, maxFilesPerTrigger="1", log_snapshot_every="1")
+    for number in range(4):
+        add(folder, f"{number}.orc", [number])
+    query.run()
+    assert query.ids == [0, 1, 2, 3]

@@ -19,7 +19,10 @@ import orcstream
 from orcstream import Prepared
 from orcstream.errors import UsageError
 from orcstream.io.sink_filesystem import StoredFile
-from orcstream.spark.writing import replaced_paths, writer_of
+from orcstream.spark import written
+from orcstream.spark.options import Options
+from orcstream.spark.write_options import write_plan
+from orcstream.spark.writing import TaskFiles, replaced_paths, writer_of
 from orcstream.spark.written import WrittenFile
 from tests.spark.conftest import ZONE
 from tests.support.servers import MotoServer, moto_server
@@ -303,3 +306,23 @@ def test_partitions_that_go_are_those_of_the_values_written() -> None:
     assert gone("p=a/x") == ["p=a/1", "p=a/q=1/4"]
     assert gone("p=a%2Fb/x") == ["p=a%2Fb/2"]
     assert gone("p=ä/x") == ["p=%C3%A4/6", "p=ä/7"]
+
+
+async def refused(*_: object, **__: object) -> None:
+    raise PermissionError("you may not list uploads")
+
+
+def test_a_job_that_may_not_look_for_what_was_left_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is a right of its own on S3; and the rows are visible by then."""
+    schema = StructType([StructField("id", LongType())])
+    options = {"path": str(tmp_path), "compression": "none"}
+    plan = write_plan(schema, Options(options))
+    files = written.write_files(plan, [pa.record_batch({"id": [1, 2]})], "part-00000-job-1", threads=1)
+    monkeypatch.setattr(orcstream, "cleanup", refused)
+    writer = writer_of(schema, options, overwrite=True)
+    writer.commit([TaskFiles(files)])
+    assert ids(tmp_path) == [1, 2]
+    assert left_behind(tmp_path) == [tmp_path / "_SUCCESS"]
+    assert "you may not list uploads; orcstream cleanup" in caplog.text
