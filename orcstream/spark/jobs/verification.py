@@ -17,6 +17,7 @@ from orcstream.io.urls import strip_credentials
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 from orcstream.spark.jobs.looking import Piece, found_pieces, looked_at
+from orcstream.spark.jobs.tables import check_report, write_table
 from orcstream.spark.target import Folder
 
 if TYPE_CHECKING:
@@ -82,22 +83,23 @@ def verify(
 
     Files larger than `piece_bytes` are shared out by their stripes; of those, what the footer says of the
     whole file is not compared. `report` is a folder that gets the findings as a table of ORC files, in place
-    of an earlier one. With `journal`, a folder, what was looked at is recorded there: a job that was killed
-    and is started again with it goes on, and files that are the same as then are not looked at again.
+    of an earlier one; it is one of its own (`UsageError`). With `journal`, a folder, what was looked at is
+    recorded there: a job that was killed and is started again with it goes on, and files that are the same as
+    then, and read with the same key store, are not looked at again.
 
     Raises what stores raise; what is wrong with files is in the answer.
     """
     access = Access(storage_options or {}, keys)
+    listed = [paths] if isinstance(paths, str) else list(paths)
+    check_report(report, listed)
     found = verify_with(
         SparkTasks(spark, progress),
-        [paths] if isinstance(paths, str) else paths,
+        listed,
         access,
         piece_bytes=piece_bytes,
         journal=None if journal is None else Folder(journal, access),
     )
     if report is not None:
-        from orcstream.spark.jobs.tables import write_table
-
         write_table(found.to_df(spark), report, access)
     return found
 
