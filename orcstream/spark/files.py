@@ -256,12 +256,7 @@ def _paths(options: Options) -> tuple[str, ...]:
     paths = [*([one] if one is not None else []), *(several or ())]
     if not paths:
         raise UsageError("what is to be read? load(path), or load([path, path])")
-    return tuple(_hadoop_url(path) for path in paths)
-
-
-def _hadoop_url(path: str) -> str:
-    """Hadoop writes ``file:/x`` for ``file:///x``."""
-    return f"file://{path[5:]}" if path.startswith("file:/") and not path.startswith("file://") else path
+    return tuple(paths)
 
 
 def _time(options: Options, name: str, timezone: str) -> float | None:

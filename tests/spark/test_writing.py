@@ -326,3 +326,14 @@ def test_a_job_that_may_not_look_for_what_was_left_is_committed(
     assert ids(tmp_path) == [1, 2]
     assert left_behind(tmp_path) == [tmp_path / "_SUCCESS"]
     assert "you may not list uploads; orcstream cleanup" in caplog.text
+
+
+def test_local_paths_as_hadoop_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    schema = StructType([StructField("id", LongType())])
+    options = {"path": f"file:{tmp_path}/t"}
+    plan = write_plan(schema, Options(options))
+    files = written.write_files(plan, [pa.record_batch({"id": [1, 2]})], "part-00000-job-1", threads=1)
+    writer_of(schema, options, overwrite=False).commit([TaskFiles(files)])
+    assert ids(tmp_path / "t") == [1, 2]
+    assert [one.name for one in tmp_path.iterdir()] == ["t"]
