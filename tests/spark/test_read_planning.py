@@ -18,6 +18,7 @@ from orcstream.errors import (
     CorruptStream,
     KeyUnavailable,
     NotOrcFile,
+    OrcError,
     SchemaMismatch,
     SourceChanged,
     UsageError,
@@ -292,3 +293,28 @@ def test_secrets_are_in_no_text_of_a_plan() -> None:
     plan = read_plan(ReadOptions.of(options), columns("id:int"), ())
     assert "hush" not in repr(plan) + str(plan)
     assert plan.access.storage_options == {"secret": "hush"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "options", "text"),
+    [
+        ("array<int>", {}, "the root of this file is none"),
+        ("struct<a:int,u:uniontype<int,string>>", {}, "choose the columns without u"),
+        ("struct<a:int>", {"columns": "b"}, "no column 'b'"),
+        ("struct<a:int>", {"columns": "a.b", "mergeSchema": "true"}, "no file has a column 'a.b'"),
+    ],
+)
+def test_schemas_that_cannot_be_name_their_file(
+    tmp_path: Path, stored: str, options: dict[str, str], text: str
+) -> None:
+    write(tmp_path / "t.orc", stored, [])
+    with pytest.raises(OrcError, match=rf"t\.orc: .*{text}" if "mergeSchema" not in options else text):
+        schema_of({"path": str(tmp_path), **options})
+
+
+def test_a_filter_on_a_column_that_is_not_read_is_handed_back(tmp_path: Path) -> None:
+    url = write(tmp_path / "t.orc", "struct<a:int>", [(1,)])
+    asked = [EqualTo(("b",), 1), EqualTo(("a", "b"), 1)]
+    reader = reader_of(columns("a:int"), {"path": url, "pushdown": "true"})
+    assert list(reader.pushFilters(asked)) == asked
+    assert len(pieces_in(reader.partitions())) == 1
