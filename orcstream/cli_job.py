@@ -35,6 +35,8 @@ the same arguments, and goes on.
   orcstream job profile s3://bucket/logs/ --no-distinct"""
 # So many findings and columns are shown; the others are counted.
 _SHOWN = 20
+# Of a bound, so many characters.
+_LONGEST = 40
 
 
 def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
@@ -276,7 +278,7 @@ def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         if one.distinct is not None:
             facts.append(f"about {one.distinct:,} values")
         if one.minimum is not None:
-            facts.append(f"{one.minimum} to {one.maximum}")
+            facts.append(f"{_short(one.minimum)} to {_short(one.maximum or '')}")
         if one.null_count:
             facts.append(counted(one.null_count, "null"))
         if one.point_share is not None:
@@ -284,6 +286,10 @@ def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         lines.append(f"  {', '.join(facts)}")
     _say(options, dataclasses.asdict(result), lines)
     return 0
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _looking(options: argparse.Namespace) -> dict[str, Any]:

@@ -149,18 +149,6 @@ class CommitLog:
         """Nothing is left of what was merged."""
         await self._put(_name(batch, "compacted"), {}, overwrite=True)
 
-    async def uncounted(self) -> set[str]:
-        """Files that readers of the log leave out: merged ones that do not count yet, and replaced ones."""
-        found: set[str] = set()
-        for batch in self._batches("compaction"):
-            for number, group in enumerate(await self.groups_of(batch)):
-                merged = await self.merged(batch, number)
-                if merged is None:
-                    found.add(group.target)
-                else:
-                    found.update(one.path for one in merged.sources)
-        return found
-
     # --- length
 
     async def shorten(self, *, compacts: bool) -> None:

@@ -23,6 +23,12 @@ from tests.spark.test_jobs import data_files, ids, lines
 pytestmark = pytest.mark.timeout(300)
 
 
+# What `verify` and `profile` take, as the command line has it where nothing is given.
+LOOKING: dict[str, Any] = dict.fromkeys(("report", "journal", "storage_options", "keys"), None) | {
+    "paths": []
+}
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     status = main(["job", *map(str, arguments)])
     printed = capsys.readouterr()
@@ -116,10 +122,30 @@ def test_texts_of_files_give_a_terminal_no_orders(
         "keys": None,
     }
     for as_json in (False, True):
-        assert cli_job._verify(None, argparse.Namespace(**given, json=as_json), None) == 1
+        assert cli_job._verify(None, argparse.Namespace(**LOOKING, json=as_json), None) == 1
         printed = capsysbinary.readouterr().out.decode()
         if as_json:
             assert json.loads(printed)["findings"][0]["recorded"] == "\x7f"
         else:
             assert len(printed.splitlines()) == 2
             assert all(one.isprintable() for one in printed.splitlines())
+
+
+def test_long_bounds_are_cut(monkeypatch: pytest.MonkeyPatch, capsysbinary: Any) -> None:
+    sizes: dict[str, Any] = {"stored_bytes": 1, "plain_bytes": 1, "stream_bytes": {}, "encodings": {}}
+    shares: dict[str, Any] = {"row_group_count": 1, "point_share": None, "range_share": None}
+    column = jobs.ColumnProfile("s", "string", 1, 0, "short", "x" * 1000, None, **sizes, **shares)
+    monkeypatch.setattr(jobs, "profile", lambda *_, **__: jobs.ProfileResult(1, 1, 1, (column,)))
+    given: dict[str, Any] = {
+        "paths": [],
+        "report": None,
+        "journal": None,
+        "storage_options": None,
+        "keys": None,
+    }
+    for as_json in (False, True):
+        options = argparse.Namespace(**LOOKING, json=as_json, no_distinct=True)
+        assert cli_job._profile(None, options, None) == 0
+        printed = capsysbinary.readouterr().out.decode()
+        assert ("x" * 1000 in printed) == as_json
+        assert as_json or f"short to {'x' * 39}…" in printed

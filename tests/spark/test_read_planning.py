@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, IsNotNull
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, IsNotNull
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 import orcstream
@@ -314,7 +314,7 @@ def test_schemas_that_cannot_be_name_their_file(
 
 def test_a_filter_on_a_column_that_is_not_read_is_handed_back(tmp_path: Path) -> None:
     url = write(tmp_path / "t.orc", "struct<a:int>", [(1,)])
-    asked = [EqualTo(("b",), 1), EqualTo(("a", "b"), 1)]
+    asked: list[Filter] = [EqualTo(("b",), 1), EqualTo(("a", "b"), 1)]
     reader = reader_of(columns("a:int"), {"path": url, "pushdown": "true"})
     assert list(reader.pushFilters(asked)) == asked
     assert len(pieces_in(reader.partitions())) == 1
