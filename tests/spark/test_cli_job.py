@@ -114,13 +114,6 @@ def test_texts_of_files_give_a_terminal_no_orders(
     finding = jobs.Finding("a\x1b[2J.orc", None, None, "na\nme", "minimum", "\x7f", "b", known=False)
     result = jobs.VerifyResult(1, 1, 1, 1, 1, (finding,))
     monkeypatch.setattr(jobs, "verify", lambda *_, **__: result)
-    given: dict[str, Any] = {
-        "paths": [],
-        "report": None,
-        "journal": None,
-        "storage_options": None,
-        "keys": None,
-    }
     for as_json in (False, True):
         assert cli_job._verify(None, argparse.Namespace(**LOOKING, json=as_json), None) == 1
         printed = capsysbinary.readouterr().out.decode()
@@ -136,13 +129,6 @@ def test_long_bounds_are_cut(monkeypatch: pytest.MonkeyPatch, capsysbinary: Any)
     shares: dict[str, Any] = {"row_group_count": 1, "point_share": None, "range_share": None}
     column = jobs.ColumnProfile("s", "string", 1, 0, "short", "x" * 1000, None, **sizes, **shares)
     monkeypatch.setattr(jobs, "profile", lambda *_, **__: jobs.ProfileResult(1, 1, 1, (column,)))
-    given: dict[str, Any] = {
-        "paths": [],
-        "report": None,
-        "journal": None,
-        "storage_options": None,
-        "keys": None,
-    }
     for as_json in (False, True):
         options = argparse.Namespace(**LOOKING, json=as_json, no_distinct=True)
         assert cli_job._profile(None, options, None) == 0

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, Final
 
@@ -238,15 +238,12 @@ def merged_columns(
 def _merged(name: str, found: Sequence[Mapping[str, Any]], distinct: Mapping[str, int]) -> ColumnProfile:
     streams: Counter[str] = Counter()
     encodings: Counter[str] = Counter()
-    bounds: Interval | None = None
     groups: list[Interval | None] = []
     for one in found:
         streams.update(one["stream_bytes"])
         encodings.update(one["encodings"])
         groups += [_interval_of(each) for each in one["groups"]]
-        bounds = _hull_of_types(bounds, _interval_of(one["bounds"]))
-    are_known = all(one["bounds"] is not None or not one["has_values"] for one in found)
-    low, high = (bounds if are_known else None) or (None, None)
+    low, high = _bounds(found) or (None, None)
     return ColumnProfile(
         name=name,
         type=found[0]["type"],
@@ -274,12 +271,14 @@ def _interval_of(one: Any) -> Interval | None:
     return None if one is None else (_of_json(one[0]), _of_json(one[1]))
 
 
-def _hull_of_types(one: Interval | None, other: Interval | None) -> Interval | None:
-    """Of files whose types differ, those bounds that can be compared."""
+def _bounds(found: Sequence[Mapping[str, Any]]) -> Interval | None:
+    """None where a file does not say, and of files whose types cannot be compared."""
+    if any(one["bounds"] is None and one["has_values"] for one in found):
+        return None
     try:
-        return _hull(one, other)
+        return reduce(_hull, (_interval_of(one["bounds"]) for one in found), None)
     except TypeError:
-        return one
+        return None
 
 
 def point_share(groups: Sequence[Interval | None]) -> float | None:
