@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import math
+import os
 import shutil
 import statistics
 import sys
@@ -64,7 +65,7 @@ class Cost:
 def measure(*, quick: bool) -> list[Figure]:
     path = lineitem.path_of("zstd", ROWS)
     figures: list[Figure] = []
-    for place_of in (_local, _s3, _nginx, _webhdfs):
+    for place_of in (_local, _s3, _nginx, _webhdfs, _hdfs):
         with place_of(path) as place:
             if place is not None:
                 figures += asyncio.run(_figures(place, rounds=1 if quick else 3))
@@ -128,6 +129,21 @@ def _webhdfs(path: Path) -> Iterator[Place | None]:
         name = f"/bench/{path.name}"
         url = f"webhdfs://127.0.0.1:{port}{name}"
         yield Place("WebHDFS", url, options, wrapped, name, (name_node, *data_nodes.values()))
+
+
+@contextlib.contextmanager
+def _hdfs(path: Path) -> Iterator[Place | None]:
+    """Its own protocol, which no proxy counts."""
+    problem = java_server.missing_jars("hdfs")
+    if problem is not None:
+        yield None
+        return
+    server = hdfs.start_hdfs()
+    name = f"/bench/{path.name}"
+    server.put(name, path.read_bytes())
+    os.environ["HADOOP_USER_NAME"] = hdfs.USER
+    url = server.native_url(name)
+    yield Place("HDFS (hdfs-native)", url, {}, _wrapped("hdfs", host="127.0.0.1", port=server.rpc_port), name)
 
 
 def _counted(port: int) -> contextlib.AbstractContextManager[servers.Distance]:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS: dict[str, tuple[str, ...]] = {
     "servers": ("servers",),
     "lint": ("lint",),
-    "test": ("test", "ORCSTREAM_ALL_SERVERS=1"),
+    "test": ("test", "ORCSTREAM_TEST_ALL=1"),
     "check-wheel": ("check-wheel",),
     "demo": ("demo",),
     "fuzz": ("fuzz", "FUZZ_SECONDS=60"),

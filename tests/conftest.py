@@ -2,6 +2,7 @@
 
 ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped; where it is set
 and wrong, they fail. A run ends with what did not run and why; ORCSTREAM_REQUIRE_SERVERS=1 makes that fail.
+ORCSTREAM_TEST_ALL=1 tries all of what `make test` tries a share of (`effort`).
 ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from random seeds.
 """
 
@@ -16,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.support import corpus, java_orc
+from tests.support.effort import is_in_sample, share
 from tests.support.needs import not_here, not_run_lines
 
 # Failures are not shrunk by default: a run must end in time, and the seed is in the report. "long" shrinks.
@@ -25,7 +27,7 @@ hypothesis.settings.register_profile(
     derandomize=True,
     phases=_PHASES,
     print_blob=True,
-    max_examples=50,
+    max_examples=share(50, 2),
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
@@ -44,10 +46,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "corpus: needs the corpus of foreign files (ORCSTREAM_CORPUS)")
+    config.addinivalue_line("markers", "sampled: `make test` runs a third of its cases, `make test-all` all")
     config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = {item for item in items if item.get_closest_marker("sampled") and not is_in_sample(item.name)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))

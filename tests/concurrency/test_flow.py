@@ -18,6 +18,7 @@ from pyarrow import orc
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.io.byte_source import OnBytes
 from orcstream.io.memory import BytesSource
+from tests.support.effort import share
 from tests.support.read_sources import (
     NEAR,
     SAMPLE,
@@ -66,7 +67,7 @@ async def read(source: ProbeSource, **options: object) -> pa.Table:
         return pa.table(await file.read(**options))  # type: ignore[arg-type]
 
 
-@settings(max_examples=25)
+@settings(max_examples=share(25))
 @given(
     seed=st.integers(0, 2**32),
     stripe_size=st.sampled_from([1 << 16, 1 << 18, 1 << 30]),

@@ -24,6 +24,7 @@ from orcstream.reader.fetching import _Fetch, _Wave
 from orcstream.reader.runs import StreamFeed, StreamPiece
 from orcstream.reader.stream import BatchStream
 from tests.concurrency.test_flow import LEAST_LIMIT, file_of, table
+from tests.support.effort import share
 from tests.support.read_sources import (
     URL,
     Leftovers,
@@ -96,7 +97,7 @@ async def test_rows_come_before_their_requests_have_ended() -> None:
     await left.check()
 
 
-@settings(max_examples=25)
+@settings(max_examples=share(25))
 @given(
     seed=st.integers(0, 2**32),
     stripe_size=st.sampled_from([1 << 16, 1 << 18, 1 << 30]),

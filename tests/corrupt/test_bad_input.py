@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import hostile, seeds
+from tests.support.effort import share
 
-FLIPS = 250
+FLIPS = share(250, 2)
 GROWTH_BYTES = 600 << 20
 
 

@@ -20,12 +20,14 @@ from orcstream.errors import CorruptStripe, CorruptTail, FormatError, KeyUnavail
 from orcstream.expr import Expr, col
 from orcstream.io.keys import InMemoryKeyProvider, KeyProvider
 from tests.support import hostile, java_orc, seeds
+from tests.support.effort import share
 from tests.support.encrypting import SECRETS, CountedKeys, written
 from tests.support.reference.encryption import FILE_STATISTICS, STRIPE_STATISTICS, Stream
 from tests.support.relocking import harmed, relocked
 
-FLIPS = 150
-GROWTH_BYTES = 300 << 20
+FLIPS = share(150, 6)
+# What the lies themselves take to be made is in it: some hold 40 MiB, several times.
+GROWTH_BYTES = 400 << 20
 WHERE = (col("who.ssn") == "ssn-3") | (col("pay") > 1500) | col("tags").is_null()
 
 

@@ -114,7 +114,7 @@ async def test_contents(corpus_folder: Path, path: str) -> None:
     expected = expected_rows(corpus_folder, path, row, type_)
     if expected is not None:
         compare.assert_same_rows(type_, rows, compare.arrow_shaped(type_, expected, unit))
-    if small_enough(corpus_folder, path):
+    elif small_enough(corpus_folder, path):
         _, own = reference_rows(data, row)
         compare.assert_same_rows(type_, rows, compare.arrow_shaped(type_, own, unit))
 

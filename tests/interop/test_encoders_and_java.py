@@ -22,6 +22,7 @@ from orcstream.codec.layout import positions_of
 from orcstream.codec.structure import EncodingKind
 from orcstream.schema import Kind
 from tests.support import java_orc
+from tests.support.effort import share
 from tests.support.encoding import encode, integers
 from tests.support.reference import reader as reference_reader
 from tests.support.reference.reader import DATA, LENGTH, SECONDARY
@@ -121,7 +122,7 @@ def test_integers_as_they_are_met(tmp_path: Path, texture: str, strategy: str) -
 
 
 @pytest.mark.parametrize("strategy", ["SPEED", "COMPRESSION"])
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(seed=SEEDS)
 def test_any_integers(tmp_path_factory: pytest.TempPathFactory, strategy: str, seed: int) -> None:
     rng = random.Random(seed)
@@ -131,7 +132,7 @@ def test_any_integers(tmp_path_factory: pytest.TempPathFactory, strategy: str, s
     judge(written, DATA, "rle_v2", values, signed=True, aligned=strategy == "SPEED")
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(seed=SEEDS)
 def test_integers_of_version_1(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     rng = random.Random(seed)
@@ -164,7 +165,7 @@ def test_unsigned_integers(tmp_path: Path, write_format: str, distinct: int, str
     judge(keyed, LENGTH, version, [len(word) for word in entries], groups=False, **how)
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(seed=SEEDS, share=st.sampled_from((0.0, 0.001, 0.1, 0.5, 1.0)))
 def test_booleans_and_bytes(tmp_path_factory: pytest.TempPathFactory, seed: int, share: float) -> None:
     rng = random.Random(seed)

@@ -18,6 +18,7 @@ import orcstream
 from orcstream.errors import KeyUnavailable, OrcError
 from tests.interop import judging
 from tests.support import compare, encrypted_columns, java_orc, reading, strategies
+from tests.support.effort import share
 from tests.support.encrypted_columns import KEYS, PII, RICH, RICH_ROOTS, SUBSETS, TOP, Root, name_of
 from tests.support.java_orc import Key
 from tests.support.reference.types import T, parse, struct
@@ -46,7 +47,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- rows ------------------------------------------------------------------------------------------
 
 
-@hypothesis.settings(max_examples=30)
+@hypothesis.settings(max_examples=share(30))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True)),
     options=strategies.java_options(),
@@ -70,6 +71,7 @@ def test_any_schema(
     judging.run(path, table.type_, masked, keys=reading.provider(some))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", ["0.11", "0.12"])
 @pytest.mark.parametrize("compression", java_orc.COMPRESSIONS)
 async def test_compressions_and_versions(tmp_path: Path, compression: str, form: str) -> None:

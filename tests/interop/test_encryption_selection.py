@@ -20,6 +20,7 @@ from orcstream import col
 from orcstream.column_statistics import ColumnStatistics
 from tests.interop import test_encryption_reading
 from tests.support import encrypted_columns, java_orc, reading, selecting, strategies
+from tests.support.effort import share
 from tests.support.encrypted_columns import KEYS, PII, RICH, SUBSETS, TOP, name_of
 from tests.support.java_orc import Key
 from tests.support.reference.types import struct
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 everything = test_encryption_reading.everything
 
 
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True, plain_names=True)),
     options=strategies.java_options(),

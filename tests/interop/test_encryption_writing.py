@@ -20,6 +20,7 @@ from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import KeyUnavailable
 from tests.interop import judging, test_written_statistics
 from tests.support import compare, encrypted_columns, java_orc, peers, reading, selecting, strategies, writing
+from tests.support.effort import share
 from tests.support.encrypted_columns import KEYS, PII, RICH, RICH_ROOTS, SUBSETS, TOP, Root
 from tests.support.java_orc import Key
 from tests.support.reference.types import T, Union, parse, struct
@@ -78,7 +79,7 @@ def nullified(type_: T, rows: Sequence[Any], roots: Sequence[Root], keys: Sequen
 # --- rows ------------------------------------------------------------------------------------------
 
 
-@hypothesis.settings(max_examples=20)
+@hypothesis.settings(max_examples=share(20))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True)),
     options=writing.options(),
@@ -104,7 +105,7 @@ def test_any_schema(
     selecting.run(path, type_, table.seed, keys=reading.provider(some))
 
 
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING)),
     options=writing.options([name for name in writing.COMPRESSIONS if name != "lzo"]),
@@ -135,6 +136,7 @@ TYPES = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mask", encrypted_columns.MASKS)
 @pytest.mark.parametrize("text", TYPES)
 def test_types_and_masks(tmp_path: Path, text: str, mask: str) -> None:
@@ -156,6 +158,7 @@ RICH_ROWS: list[Any] = strategies.make_table(RICH, 1_100, 21, strategies.Limits(
 NULLIFIED = [replace(root, mask="nullify") for root in RICH_ROOTS]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("version", ["0.11", "0.12", "UNSTABLE-PRE-2.0"])
 @pytest.mark.parametrize("compression", writing.COMPRESSIONS)
 def test_compressions_and_versions(tmp_path: Path, compression: str, version: str) -> None:

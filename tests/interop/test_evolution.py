@@ -26,6 +26,7 @@ from orcstream.schema import Schema
 from orcstream.zones import load_zone
 from tests.support import compare, evolving, java_orc
 from tests.support.conversion_values import DECIMALS, DOUBLES, NUMBERS, TEXTS, TIMES
+from tests.support.effort import share
 from tests.support.reference.types import T, Union, parse
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
@@ -111,6 +112,7 @@ def assert_same(source: str, target: T, actual: list[object], wanted: list[objec
         compare.assert_same_rows(target, actual, wanted)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("threshold", ["0", "1"], ids=["direct", "dictionary"])
 @pytest.mark.parametrize("source", POOLS)
 def test_every_pair(tmp_path: Path, source: str, threshold: str) -> None:
@@ -242,7 +244,7 @@ def number_texts(draw: st.DrawFn) -> str:
     return text + draw(st.sampled_from(["", "", " ", "x"]))
 
 
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(
     texts=st.lists(number_texts(), min_size=100, max_size=200),
     target=st.sampled_from(
@@ -253,7 +255,7 @@ def test_texts_of_numbers(tmp_path_factory: pytest.TempPathFactory, texts: list[
     check_values(tmp_path_factory.mktemp("texts") / "a.orc", "string", target, texts)
 
 
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(
     units=st.lists(
         st.integers(-(10**38) + 1, 10**38 - 1)
@@ -274,7 +276,7 @@ def test_decimals(
     check_values(path, f"decimal(38,{scale})", target, values)
 
 
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(
     doubles=st.lists(
         st.floats() | st.integers(-(2**60), 2**60).map(float) | near([2**k for k in range(64)]).map(float),
@@ -290,7 +292,7 @@ def test_doubles(tmp_path_factory: pytest.TempPathFactory, doubles: list[float],
     check_values(tmp_path_factory.mktemp("doubles") / "a.orc", "double", target, doubles)
 
 
-@hypothesis.settings(max_examples=10)
+@hypothesis.settings(max_examples=share(10))
 @hypothesis.given(
     numbers=st.lists(near([s * 2**k for s in (1, -1) for k in range(63)]), min_size=50, max_size=100),
     target=st.sampled_from(

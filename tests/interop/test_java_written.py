@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.interop import judging
 from tests.support import compare, java_orc, strategies
+from tests.support.effort import share
 from tests.support.reference import reader
 from tests.support.reference.types import struct
 
@@ -27,7 +28,7 @@ def write(path: Path, table: strategies.Table, options: dict[str, object], zone:
     java_orc.write(path, table.type_, table.rows, options=conf, zone=zone)
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=share(150))
 @hypothesis.given(table=strategies.tables(SCHEMAS), options=strategies.java_options())
 def test_any_schema(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, object]
@@ -40,7 +41,7 @@ def test_any_schema(
 
 
 @pytest.mark.parametrize("zone", strategies.ZONES)
-@hypothesis.settings(max_examples=5)
+@hypothesis.settings(max_examples=share(5))
 @hypothesis.given(seed=st.integers(0, 2**32))
 def test_wall_clocks_of_a_zone(tmp_path_factory: pytest.TempPathFactory, zone: str, seed: int) -> None:
     """Times that no clock there ever showed come back moved; Java itself and the bytes say where."""

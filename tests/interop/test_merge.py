@@ -21,6 +21,7 @@ from orcstream.codec.structure import Calendar
 from orcstream.column_statistics import merge as merged_statistics
 from tests.golden.corpus_table import TABLE
 from tests.support import compare, java_orc, peers, strategies
+from tests.support.effort import share
 from tests.support.merging import assert_java_agrees, assert_merged, merged, stripe_statistics, tail_of
 from tests.support.rebuilding import Parts, rebuilt
 from tests.support.reference.types import T, struct
@@ -45,7 +46,7 @@ def make_tables(type_: T, counts: list[int], seed: int, limits: strategies.Limit
     return [strategies.make_table(type_, count, seed + i, limits) for i, count in enumerate(counts)]
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(
     type_=strategies.schemas(strategies.EVERYTHING, unions=True),
     counts=COUNTS,
@@ -80,7 +81,7 @@ def test_java_written(
     assert tail_of(ours).footer.software_version == tail_of(files[0]).footer.software_version
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(
     type_=strategies.schemas(strategies.EVERYTHING),
     counts=COUNTS,

@@ -27,6 +27,7 @@ from orcstream.predicate import Negation, Op
 from orcstream.schema import FileColumn
 from tests.interop import pruning, test_pyarrow_written
 from tests.support import arrow, corpus, java_orc, peers, rebuilding, strategies
+from tests.support.effort import share
 from tests.support.reference.types import struct
 
 
@@ -51,7 +52,7 @@ UNITS = st.sampled_from(("us", "us", "ms", "s"))
 
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(
     table=tables(strategies.EVERYTHING),
     stride=st.sampled_from((1000, 10_000)),
@@ -79,7 +80,7 @@ def test_java(
     pruning.check_many(load(path, unit=unit, original_blooms=old), table.seed)
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(
     table=tables(strategies.EVERYTHING), stride=st.sampled_from((100, 1000)), unit=UNITS, blooms=st.booleans()
 )
@@ -94,7 +95,7 @@ def test_pyorc(
     pruning.check_many(load(path, unit=unit), table.seed)
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=share(40))
 @hypothesis.given(
     table=tables((*strategies.PLAIN, "timestamp with local time zone")),
     options=strategies.cpp_options(),
@@ -111,7 +112,7 @@ def test_pyarrow(
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("zone", [*strategies.ZONES, "Pacific/Apia", "America/New_York"])
-@hypothesis.settings(max_examples=4)
+@hypothesis.settings(max_examples=share(4))
 @hypothesis.given(seed=st.integers(0, 2**32), pyorc=st.booleans())
 def test_zones(tmp_path_factory: pytest.TempPathFactory, zone: str, seed: int, pyorc: bool) -> None:
     """Steps of minutes over whole years: statistics of every row group around a change of clocks."""
@@ -133,7 +134,7 @@ def test_zones(tmp_path_factory: pytest.TempPathFactory, zone: str, seed: int, p
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("writer", ["java", "pyorc", "pyarrow"])
-@hypothesis.settings(max_examples=6)
+@hypothesis.settings(max_examples=share(6))
 @hypothesis.given(seed=st.integers(0, 2**32))
 def test_around_1970(tmp_path_factory: pytest.TempPathFactory, writer: str, seed: int) -> None:
     """Writers cut toward zero there, each in its way: row groups of a second or less, on both sides."""
@@ -160,7 +161,7 @@ def test_around_1970(tmp_path_factory: pytest.TempPathFactory, writer: str, seed
 
 
 @pytest.mark.parametrize("writer", ["pyorc", "pyarrow"])
-@hypothesis.settings(max_examples=10)
+@hypothesis.settings(max_examples=share(10))
 @hypothesis.given(seed=st.integers(0, 2**32))
 def test_texts_with_nul(tmp_path_factory: pytest.TempPathFactory, writer: str, seed: int) -> None:
     """The C++ library's bounds take a text to end at its first NUL."""
@@ -389,6 +390,7 @@ def test_all_null_and_none_null(tmp_path: Path) -> None:
     assert Outcome.NULL in groups[2]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("writer", ["pyorc", "pyarrow"])
 @pytest.mark.parametrize("text", ["tinyint", "smallint", "int", "bigint", "float", "double"])
 def test_every_value_is_found_under_cpp_s_filters(tmp_path: Path, writer: str, text: str) -> None:

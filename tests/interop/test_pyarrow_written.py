@@ -17,6 +17,7 @@ from pyarrow import orc
 
 from tests.interop import judging
 from tests.support import arrow, compare, peers, strategies
+from tests.support.effort import share
 from tests.support.reference import reader
 from tests.support.reference.types import T
 
@@ -47,7 +48,7 @@ def write(path: Path, table: strategies.Table, options: dict[str, Any]) -> None:
     orc.write_table(arrow.table_of(table.type_, table.rows), path, **chosen)
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=share(150))
 @hypothesis.given(table=strategies.tables(SCHEMAS), options=strategies.cpp_options())
 def test_any_schema(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.interop import judging
 from tests.support import compare, java_orc, peers, strategies
+from tests.support.effort import share
 from tests.support.reference import reader
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
@@ -41,7 +42,7 @@ def write(path: Path, table: strategies.Table, options: dict[str, Any], zone: st
     peers.write_pyorc(path, table.type_, table.rows, timezone=zoneinfo.ZoneInfo(zone), **chosen)
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=share(150))
 @hypothesis.given(
     table=strategies.tables(SCHEMAS, LIMITS),
     options=strategies.cpp_options(),

@@ -20,6 +20,7 @@ from orcstream.codec.layout import positions_of
 from orcstream.codec.structure import EncodingKind
 from orcstream.schema import Kind
 from tests.support import compare, java_orc, peers, strategies
+from tests.support.effort import share
 from tests.support.reference import blooms, compression, positions, statistics, wire
 from tests.support.reference import reader as reference_reader
 from tests.support.reference.builder import Options
@@ -69,7 +70,7 @@ def places_to_seek(count: int, stride: int, seed: int) -> list[int]:
 
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(table=strategies.tables(SCHEMAS), index=INDEXES, form=FORMS, seed=st.integers(0, 99))
 def test_java_seeks_by_it(
     tmp_path_factory: pytest.TempPathFactory,
@@ -91,7 +92,7 @@ def test_java_seeks_by_it(
         compare.assert_same_rows(table.type_, found, table.rows[row : row + 30])
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, plain_names=True)),
     index=INDEXES,

@@ -16,6 +16,7 @@ from tests.golden import test_corpus
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_pyorc_written
 from tests.support import compare, java_orc, selecting, strategies
+from tests.support.effort import share, some
 from tests.support.predicates import Ask
 from tests.support.reference import reader
 from tests.support.selecting import API
@@ -35,7 +36,7 @@ SMALL = st.fixed_dictionaries(
 LIMITS = strategies.Limits(first_day=-141_427)
 
 
-@hypothesis.settings(max_examples=20)
+@hypothesis.settings(max_examples=share(20))
 @hypothesis.given(table=strategies.tables(test_pyarrow_written.SCHEMAS), options=SMALL, seed=SEEDS)
 def test_of_pyarrow(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any], seed: int
@@ -45,7 +46,7 @@ def test_of_pyarrow(
     selecting.run(path, table.type_, seed)
 
 
-@hypothesis.settings(max_examples=20)
+@hypothesis.settings(max_examples=share(20))
 @hypothesis.given(
     table=strategies.tables(test_pyorc_written.SCHEMAS, LIMITS),
     options=SMALL,
@@ -66,7 +67,7 @@ def test_of_pyorc(
 
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
-@hypothesis.settings(max_examples=20)
+@hypothesis.settings(max_examples=share(20))
 @hypothesis.given(
     table=strategies.tables(test_java_written.SCHEMAS),
     options=strategies.java_options(),
@@ -90,7 +91,7 @@ def test_of_java(
 
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(
     table=strategies.tables(test_java_written.SCHEMAS), options=strategies.java_options(), seed=SEEDS
 )
@@ -174,7 +175,7 @@ def fits(path: Path) -> bool:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("name", test_corpus.READABLE)
+@pytest.mark.parametrize("name", some(test_corpus.READABLE))
 def test_of_the_corpus(corpus_folder: Path, name: str) -> None:
     path = corpus_folder / name
     if fits(path):

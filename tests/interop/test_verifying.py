@@ -22,6 +22,7 @@ from orcstream.reader.verifying import Verification
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_written
 from tests.support import corpus, strategies, writing
+from tests.support.effort import share
 from tests.support.encrypting import CountedKeys
 from tests.support.reference.builder import FileBuilder, Options
 from tests.support.reference.columns import Encoder, add_stripe, make_file
@@ -60,7 +61,7 @@ async def test_files_of_the_corpus_are_sound(path: str) -> None:
 
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True)),
     options=strategies.java_options(),
@@ -73,7 +74,7 @@ def test_files_of_java_are_sound(
     assert_sound(path)
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(table=strategies.tables(test_pyarrow_written.SCHEMAS), options=strategies.cpp_options())
 def test_files_of_pyarrow_are_sound(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]
@@ -83,7 +84,7 @@ def test_files_of_pyarrow_are_sound(
     assert_sound(path)
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=share(40))
 @hypothesis.given(table=strategies.tables(test_written.SCHEMAS), options=writing.options())
 def test_our_files_are_sound(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]

@@ -25,6 +25,7 @@ from orcstream.codec.structure import StreamKind
 from orcstream.column_statistics import ColumnStatistics, merge
 from orcstream.schema import Kind
 from tests.support import compare, java_orc, strategies
+from tests.support.effort import share
 from tests.support.rebuilding import BLOOMS, Parts, Stripe, rebuilt
 from tests.support.reference.types import T, Union, struct
 
@@ -136,7 +137,7 @@ def assert_same_filters(builder: BloomBuilder, stripe: Stripe, group: int, cells
             assert stripe.footer.encodings[type_.column_id].bloom_encoding == BLOOM_ENCODING
 
 
-@hypothesis.settings(max_examples=80)
+@hypothesis.settings(max_examples=share(80))
 @hypothesis.given(table=strategies.tables(SCHEMAS), options=OPTIONS, dictionaries=st.booleans())
 def test_statistics_and_filters_are_those_of_java(
     tmp_path_factory: pytest.TempPathFactory,
@@ -216,7 +217,7 @@ def test_collections_are_counted_as_cpp_does(tmp_path: Path) -> None:
 # --- serialised metadata ---------------------------------------------------------------------------
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=share(40))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True)),
     options=OPTIONS,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.interop import judging
 from tests.support import compare, java_orc, peers, strategies, writing
+from tests.support.effort import share
 from tests.support.reference import reader
 from tests.support.reference.types import T, parse
 
@@ -43,7 +44,7 @@ def write(
     return path, type_, expected
 
 
-@hypothesis.settings(max_examples=120)
+@hypothesis.settings(max_examples=share(120))
 @hypothesis.given(table=strategies.tables(UNIONS), options=writing.options())
 def test_any_schema(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]
@@ -53,7 +54,7 @@ def test_any_schema(
     judging.run(path, type_, rows)
 
 
-@hypothesis.settings(max_examples=120)
+@hypothesis.settings(max_examples=share(120))
 @hypothesis.given(table=strategies.tables(SCHEMAS), options=CPP_OPTIONS)
 def test_any_schema_without_unions(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]
@@ -64,7 +65,7 @@ def test_any_schema_without_unions(
 
 
 @pytest.mark.parametrize("form", writing.FORMS)
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(table=strategies.tables(UNIONS))
 def test_every_form_of_data(
     tmp_path_factory: pytest.TempPathFactory, form: str, table: strategies.Table
@@ -72,7 +73,7 @@ def test_every_form_of_data(
     write(tmp_path_factory.mktemp("written"), table, {"row_index_stride": 100}, form)
 
 
-@hypothesis.settings(max_examples=20)
+@hypothesis.settings(max_examples=share(20))
 @hypothesis.given(table=strategies.tables(SCHEMAS), options=writing.options())
 def test_brotli(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]
@@ -90,7 +91,7 @@ TIMES = strategies.structs(st.sampled_from(("timestamp", "date", "timestamp with
 
 @pytest.mark.parametrize("calendar", ["proleptic", "hybrid"])
 @pytest.mark.parametrize("zone", writing.ZONES)
-@hypothesis.settings(max_examples=15)
+@hypothesis.settings(max_examples=share(15))
 @hypothesis.given(type_=TIMES, seed=st.integers(0, 1 << 32), count=st.sampled_from((10, 700)))
 def test_clocks(
     tmp_path_factory: pytest.TempPathFactory, zone: str, calendar: str, type_: T, seed: int, count: int

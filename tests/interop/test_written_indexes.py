@@ -20,6 +20,7 @@ import orcstream
 from orcstream.codec.structure import StreamKind
 from tests.interop import pruning
 from tests.support import compare, java_orc, peers, strategies, writing
+from tests.support.effort import share
 from tests.support.rebuilding import Parts
 from tests.support.reference import reader
 from tests.support.reference.types import T, struct
@@ -129,7 +130,7 @@ def test_java_knows_where_nulls_are(tmp_path: Path) -> None:
     assert found == rows[1000 : 1000 + STRIDE]
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, plain_names=True, depth=2)),
     options=writing.options(),
@@ -229,7 +230,7 @@ def some(rng: random.Random, starts: list[int]) -> list[int]:
     return sorted({*starts[:2], *starts[-2:], *rng.sample(starts, min(6, len(starts)))})
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(table=strategies.tables(UNIONS), options=SEEKABLE)
 def test_java_and_we_seek(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table, options: dict[str, Any]
@@ -255,7 +256,7 @@ def test_java_and_we_seek(
         compare.assert_same_rows(type_, java_orc.read_from(path, type_, start, 10), rows[start : start + 10])
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, plain_names=True)), options=SEEKABLE
 )

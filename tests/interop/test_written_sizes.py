@@ -44,6 +44,7 @@ def sizes(folder: Path, text: str, values: list[Any], compression: str) -> tuple
     return ours.stat().st_size, (folder / "java.orc").stat().st_size
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("compression", ["NONE", "ZSTD"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_no_larger_than_java(tmp_path: Path, name: str, compression: str) -> None:
@@ -55,6 +56,7 @@ def test_no_larger_than_java(tmp_path: Path, name: str, compression: str) -> Non
     assert ours <= 1.02 * java + 40, (ours, java)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "pattern", ["customer-{:06}", "{:x}.user@mail.example.org", "https://host.example/a/{}/index.html"]
 )

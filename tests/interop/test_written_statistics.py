@@ -18,6 +18,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support import java_orc, strategies, writing
+from tests.support.effort import share
 from tests.support.reference import reader
 from tests.support.reference.types import T
 from tests.support.reference.values import EXACT
@@ -160,7 +161,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@hypothesis.settings(max_examples=80)
+@hypothesis.settings(max_examples=share(80))
 @hypothesis.given(
     table=strategies.tables(UNIONS, strategies.Limits(zone=ZONE, first_day=-141_427)), options=OPTIONS
 )
@@ -190,7 +191,7 @@ def test_java_shows_what_the_values_say(
         first += count
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=share(40))
 @hypothesis.given(table=strategies.tables(strategies.schemas(strategies.PLAIN)))
 def test_cpp_shows_what_the_values_say(
     tmp_path_factory: pytest.TempPathFactory, table: strategies.Table

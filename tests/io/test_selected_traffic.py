@@ -22,6 +22,7 @@ from orcstream.codec.layout import stream_ranges
 from orcstream.io.memory import BytesSource
 from orcstream.reader.file import OrcFile
 from tests.io.test_traffic import record
+from tests.support.effort import share
 from tests.support.read_sources import indexed_sample, opened, sample, sample_rows
 from tests.support.recording import RecordingSource
 from tests.support.reference.builder import FileBuilder, Options
@@ -216,7 +217,7 @@ SELECTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=share(40))
 @given(
     selection=SELECTIONS,
     bound=st.sampled_from([None, -1, 1, 30_000, 59_990]),

@@ -23,6 +23,7 @@ from orcstream.codec.decoder import ColumnDecoder, Turn
 from orcstream.codec.structure import EncodingKind, StreamKind
 from orcstream.errors import CorruptStream, FormatError, OrcError, Unsupported
 from tests.support import compare, strategies
+from tests.support.effort import share
 from tests.support.kernels import Column, buffer_of, int64_buffer, rows_of
 from tests.support.reference import byte_rle, rle_v1, rle_v2
 from tests.support.reference.columns import Encoder
@@ -53,7 +54,7 @@ def nulled(table: strategies.Table, seed: int) -> list[Any]:
     return [None if rng.random() < share else row for row in table.rows]
 
 
-@hypothesis.settings(max_examples=120)
+@hypothesis.settings(max_examples=share(120))
 @hypothesis.given(
     table=strategies.tables(ALL), options=OPTIONS, seed=st.integers(0, 1 << 32), dictionaries=st.booleans()
 )
@@ -90,7 +91,7 @@ def test_steps_budgets_and_pieces(
     compare.assert_same_rows(table.type_, found, expected)
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(
     type_=strategies.leaves(strategies.EVERYTHING), seed=st.integers(0, 1 << 32), options=OPTIONS
 )
@@ -359,7 +360,7 @@ def test_text_is_judged_string_by_string(dictionary: bool) -> None:
         opened.decoder.take(opened.ready(2, 1 << 20))
 
 
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=share(300))
 @hypothesis.given(
     rows=st.lists(
         st.one_of(st.text(max_size=40).map(str.encode), st.binary(max_size=6), st.sampled_from(WELL_FORMED)),
@@ -478,7 +479,7 @@ def test_what_no_column_of_its_type_can_hold() -> None:
         assert (caught.value.column, caught.value.stream_kind) == (0, kind)
 
 
-@hypothesis.settings(max_examples=250)
+@hypothesis.settings(max_examples=share(250))
 @hypothesis.given(
     table=strategies.tables(ALL), options=OPTIONS, seed=st.integers(0, 1 << 32), dictionaries=st.booleans()
 )

@@ -18,6 +18,7 @@ from orcstream.codec._encode_rle_v2 import IntEncoder
 from orcstream.codec._out_stream import OutStream
 from orcstream.codec.compression import Compression
 from tests.golden.test_spec_examples import EXAMPLES
+from tests.support.effort import share
 from tests.support.encoding import EDGES, HIGH, LOW, Encoded, encode, encoder_of, integers, packed, split
 from tests.support.kernels import Fed
 from tests.support.reference import byte_rle, rle_v1, rle_v2, varint
@@ -77,7 +78,7 @@ def judge(encoding: str, values: list[int], *, signed: bool, aligned: bool = Tru
 
 
 @pytest.mark.parametrize("encoding", ALL)
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=share(150))
 @hypothesis.given(seed=SEEDS, count=st.integers(0, 4000), signed=st.booleans(), aligned=st.booleans())
 def test_what_is_written_is_read(encoding: str, seed: int, count: int, signed: bool, aligned: bool) -> None:
     rng = random.Random(seed)
@@ -91,7 +92,7 @@ def test_what_is_written_is_read(encoding: str, seed: int, count: int, signed: b
 
 
 @pytest.mark.parametrize("encoding", ALL)
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=share(150))
 @hypothesis.given(
     seed=SEEDS,
     count=st.integers(1, 3000),

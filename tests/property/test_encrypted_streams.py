@@ -20,6 +20,7 @@ from orcstream.codec.encryption import MAX_STRIPE_ID, StreamCipher, stream_ciphe
 from orcstream.codec.structure import StreamKind
 from orcstream.errors import CorruptStream
 from tests.support import chunks
+from tests.support.effort import share
 
 # More than is decrypted at a time.
 LONG = 700_000
@@ -91,7 +92,7 @@ def read_all(stream: InputStream, rng: random.Random, compressed: bool, pieces: 
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "zlib"])
 @pytest.mark.parametrize("key_bytes", [16, 32])
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(seed=st.integers(0, 1 << 32))
 def test_in_any_pieces_from_any_chunk(compressed: bool, key_bytes: int, seed: int) -> None:
     rng = random.Random(seed)

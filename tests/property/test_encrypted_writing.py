@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from orcstream import Encrypt, Mask
 from tests.support import compare, strategies, writing
+from tests.support.effort import share
 from tests.support.encrypted_columns import places
 from tests.support.encrypting import SECRETS, CountedKeys, written
 from tests.support.masks import masked
@@ -36,7 +37,7 @@ def encrypts(draw: st.DrawFn, type_: T) -> list[Encrypt]:
     return [Encrypt(draw(keys), [place.steps], draw(masks)) for place in taken[:count]]
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(table=strategies.tables(UNIONS), options=writing.options(), data=st.data())
 def test_who_has_the_keys_reads_the_rows(
     table: strategies.Table, options: dict[str, Any], data: st.DataObject
@@ -50,7 +51,7 @@ def test_who_has_the_keys_reads_the_rows(
     compare.assert_same_rows(table.type_, locked.rows(SECRETS), expected)
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=share(40))
 @hypothesis.given(
     table=strategies.tables(strategies.structs(strategies.leaves(strategies.EVERYTHING))),
     options=writing.options(),
@@ -72,7 +73,7 @@ def test_who_has_no_keys_reads_what_masks_leave(
     compare.assert_same_rows(type_, reader.read(file)[1], expected)
 
 
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=share(40))
 @hypothesis.given(
     types=st.tuples(*[strategies.schemas(strategies.EVERYTHING, unions=True)] * 2),
     count=st.sampled_from((0, 1, 10, 300, 1100)),

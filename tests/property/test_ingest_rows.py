@@ -23,6 +23,7 @@ from orcstream.codec.row_gathering import RowGatherer
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Schema
 from orcstream.writer.template import text_of
+from tests.support.effort import share
 
 SCHEMA = "struct<t:string,n:bigint,i:int,l:array<int>>"
 ARROW = pa.schema([("t", pa.string()), ("n", pa.int64()), ("i", pa.int32()), ("l", pa.list_(pa.int32()))])
@@ -53,7 +54,7 @@ def writes(draw: st.DrawFn) -> list[tuple[str, list[dict[str, Any]]]]:
     st.sampled_from([1, 500, 1 << 20]),
     st.integers(1, 6),
 )
-@settings(max_examples=20)
+@settings(max_examples=share(20))
 def test_every_row_once_and_in_order(
     written: list[tuple[str, list[dict[str, Any]]]],
     columns: list[str],
@@ -193,7 +194,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 @given(st.data(), st.sampled_from(sorted(_VALUES)))
-@settings(max_examples=150)
+@settings(max_examples=share(150))
 def test_rows_that_are_gathered_fit(data: st.DataObject, kind: str) -> None:
     """What is taken without a doubt is taken by the slow way, too, together with all the others."""
     schema = Schema.parse(f"struct<v:{kind},n:int>")

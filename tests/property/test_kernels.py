@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from orcstream.errors import CorruptStream
 from tests.support import chunks
+from tests.support.effort import share
 from tests.support.kernels import Fed, decode
 from tests.support.reference import byte_rle, rle_v1, rle_v2
 from tests.support.reference.errors import Malformed
@@ -296,7 +297,7 @@ def test_raw_values(width: int) -> None:
             Fed(f"raw{width}", [data[:-1]]).take(20)
 
 
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=share(300))
 @hypothesis.given(
     encoding=st.sampled_from(("rle_v1", "rle_v2", "byte", "boolean")),
     runs=st.lists(st.binary(min_size=1, max_size=40), max_size=8),

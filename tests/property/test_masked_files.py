@@ -19,6 +19,7 @@ from orcstream.codec.column import Field, Vector
 from orcstream.codec.mask import Masking
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
 from tests.support import strategies
+from tests.support.effort import share
 from tests.support.encrypting import CountedKeys, paths_of
 from tests.support.writing import pieces
 
@@ -35,7 +36,7 @@ async def written(schema: str, parts: list[object], **options: Any) -> list[obje
         return [row async for batch in file.batches(timestamp_unit="us") for row in batch.to_pylist()]
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=share(60))
 @hypothesis.given(
     table=strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True)), data=st.data()
 )

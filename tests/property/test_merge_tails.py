@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream.errors import FormatError, Unsupported, UsageError
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
+from tests.support.effort import share
 from tests.support.read_sources import indexed_sample
 from tests.support.reference import statistics
 from tests.support.reference.builder import FileBuilder, Options
@@ -52,7 +53,7 @@ def changed(data: bytes, changes: list[tuple[int, int]]) -> bytes:
     return bytes(out)
 
 
-@hypothesis.settings(max_examples=600)
+@hypothesis.settings(max_examples=share(600))
 @hypothesis.given(
     data=st.sampled_from(FILES),
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4),

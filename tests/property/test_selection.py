@@ -19,6 +19,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support import selecting, strategies
+from tests.support.effort import share
 from tests.support.predicates import Ask, Not, literal_of
 from tests.support.reference import compression, statistics
 from tests.support.reference.builder import FileBuilder, Options
@@ -100,7 +101,7 @@ def build(type_: T, rows: Sequence[Any], form: Form) -> bytes:
     return builder.build()
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=share(25))
 @hypothesis.given(
     table=strategies.tables(st.one_of(SCHEMAS, FLAT)),
     form=FORMS,
@@ -116,7 +117,7 @@ def test_any_selection(
         selecting.run(path, table.type_, seed)
 
 
-@hypothesis.settings(max_examples=12)
+@hypothesis.settings(max_examples=share(12))
 @hypothesis.given(
     kind=st.sampled_from(("int", "bigint", "string", "double", "date", "timestamp", "decimal(12,3)")),
     nulls=st.sampled_from(("none", "all", "by group", "by stripe", "some")),
@@ -155,7 +156,7 @@ def test_pruning_where_it_pays(
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])
-@hypothesis.settings(max_examples=10)
+@hypothesis.settings(max_examples=share(10))
 @hypothesis.given(form=FORMS, seed=st.integers(0, 2**32))
 def test_times_are_compared_as_delivered(
     tmp_path_factory: pytest.TempPathFactory, unit: str, form: Form, seed: int

@@ -20,6 +20,7 @@ from orcstream.codec._values import BoolValues, IntValues
 from orcstream.codec.compression import Compression, Decompressor
 from orcstream.errors import CorruptStream
 from tests.support import chunks
+from tests.support.effort import share
 from tests.support.kernels import Fed
 from tests.support.reference import byte_rle, compression, rle_v1, rle_v2
 from tests.support.reference.varint import write_signed
@@ -100,7 +101,7 @@ def fed_of(
     return Fed(runs.encoding, pieces, signed=True, compression=kind, block_size=block)
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=share(150))
 @hypothesis.given(runs=STREAMS, seed=st.integers(0, 1 << 32))
 def test_looking_taking_and_dropping(runs: Runs, seed: int) -> None:
     rng = random.Random(seed)
@@ -148,7 +149,7 @@ def test_chunk_edges(encoding: str, deflate: bool) -> None:
         assert fed_of(runs, [framed[:at], framed[at:]], Compression.ZLIB).take(len(values)) == values
 
 
-@hypothesis.settings(max_examples=200)
+@hypothesis.settings(max_examples=share(200))
 @hypothesis.given(runs=STREAMS, seed=st.integers(0, 1 << 32), stored=st.booleans(), compressed=st.booleans())
 def test_every_position(runs: Runs, seed: int, stored: bool, compressed: bool) -> None:
     rng = random.Random(seed)
@@ -247,7 +248,7 @@ def take_all(fed: Fed, rng: random.Random) -> None:
         fed.take(rng.choice((1, 5, 100)))
 
 
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=share(300))
 @hypothesis.given(
     encoding=st.sampled_from(ENCODINGS),
     data=st.binary(max_size=300),

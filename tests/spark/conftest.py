@@ -11,13 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orcstream.spark import OrcStreamDataSource
+from tests.support.effort import ALL
 
 ZONE = "Europe/Berlin"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that begin a session of Spark take as long as all others: `make test-all` runs them."""
-    if os.environ.get("ORCSTREAM_ALL_SERVERS") == "1":
+    if ALL:
         return
     folder = Path(__file__).parent
     begin = [item for item in items if item.path.is_relative_to(folder) and _begins_session(item)]

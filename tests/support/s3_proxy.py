@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import http.client
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Literal
 import pytest
 
 from orcstream.io import retry
+from tests.support.effort import ALL
 from tests.support.http_server import Handler, serving
 from tests.support.needs import CACHE, not_here
 from tests.support.processes import await_port, free_port, new_folder, start_process
@@ -172,11 +172,7 @@ def start_versitygw() -> MotoServer:
 
 # One server that people run is enough for most runs; `make test-all` asks the other one, too. Where it is not
 # built, its tests are to name themselves.
-S3_KINDS = (
-    ("versitygw",)
-    if versitygw_path() and os.environ.get("ORCSTREAM_ALL_SERVERS") != "1"
-    else ("moto", "versitygw")
-)
+S3_KINDS = ("versitygw",) if versitygw_path() and not ALL else ("moto", "versitygw")
 
 
 def start_s3(kind: str) -> MotoServer:
