@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "corpus: needs the corpus of foreign files (ORCSTREAM_CORPUS)")
-    config.addinivalue_line("markers", "sampled: `make test` runs a third of its cases, `make test-all` all")
+    config.addinivalue_line("markers", "sampled: `make test` runs a part of its cases, `make test-all` all")
     config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
 
 

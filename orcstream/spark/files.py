@@ -65,6 +65,14 @@ class FileChoice:
             timezone=timezone,
         )
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders below which files are, and may have been written by streams and merged by jobs."""
+        if self.base_path is not None:
+            return (self.base_path.rstrip("/"),)
+        patterns = [one for path in self.paths for one in globs.expanded(path)]
+        return tuple(dict.fromkeys(globs.split_pattern(one)[0].rstrip("/") for one in patterns))
+
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:

@@ -136,6 +136,11 @@ class PieceReader:
         coming = iter(pieces)
 
         def skip(url: Any, error: Exception) -> None:
+            if isinstance(error, FileNotFoundError) and not plan.faults.missing:
+                raise FileNotFoundError(
+                    f"{error}; it was there when the read was planned: others have removed it, or compacted "
+                    "the folder, and its rows are in another file now; start the query again"
+                ) from error
             plan.faults.on_error(url, error)
             next(coming)
 

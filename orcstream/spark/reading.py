@@ -19,7 +19,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter
 from orcstream import OrcFile, open_many
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError, located
 from orcstream.spark.access import Access, run
-from orcstream.spark.files import FileChoice, FoundFile, FoundFiles, find_files
+from orcstream.spark.files import FileChoice, FoundFile, FoundFiles
+from orcstream.spark.merged_files import find_counted
 from orcstream.spark.merging import merged
 from orcstream.spark.options import Options
 from orcstream.spark.pieces import Faults, PieceReader, ReadPlan
@@ -80,8 +81,8 @@ class ReadOptions:
         )
 
     def find(self) -> FoundFiles:
-        """The files, as they are now."""
-        return run(lambda: find_files(self.choice, self.access.storage_options))
+        """The files that count, as they are now."""
+        return run(lambda: find_counted(self.choice, self.access.storage_options))
 
 
 def _rows(text: str | None) -> range | None:

@@ -67,7 +67,7 @@ class StreamFeed:
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
-        self._merges = Merges(options.roots, options.read.access.storage_options)
+        self._merges = Merges(options.read.choice.roots, options.read.access.storage_options)
         self._stream = ""
         self._log: StreamLog | None = None
         self._state = StreamState()
@@ -159,7 +159,7 @@ class StreamFeed:
                     "a stream is of folders that can be listed, and this one cannot",
                     url=strip_credentials(file.url),
                 )
-        await self._merges.refresh()
+        await self._merges.refresh(file.url for file in found.files)
         return found
 
     async def _choose(self, limit: ReadLimit) -> StreamBatch | None:
@@ -208,7 +208,7 @@ class StreamFeed:
         name, file = name_key(place.name), place.file
         if place.rows is not None and options.max_age_s is not None:
             raise UsageError(
-                "option maxFileAge is not for folders whose writer merges files: how old those were is lost",
+                "option maxFileAge is not for folders whose files are merged: how old those were is lost",
                 url=strip_credentials(file.url),
             )
         before, modified = state.forgets_before, file.modified_s
@@ -241,8 +241,8 @@ class StreamFeed:
         if id_ is not None and state.batch > 0 and id_.batch > state.whole.get(id_.query, -1):
             raise UsageError(
                 "this file was merged from others, and there is no record any more of which: the stream has "
-                "been behind for too long, or does not read the folder that its writer was given; "
-                "start it with a new checkpoint",
+                "been behind for too long, or does not read the folder that was given to the writer or the "
+                "job that merged them; start it with a new checkpoint",
                 url=strip_credentials(place.file.url),
             )
 

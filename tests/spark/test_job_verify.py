@@ -151,7 +151,7 @@ def test_files_that_a_store_does_not_tell_apart_are_looked_at_again(
     async def listed(*_: Any) -> FoundFiles:
         return FoundFiles([FoundFile(url, Path(url).stat().st_size, "", (), clock)])
 
-    monkeypatch.setattr(looking, "find_files", listed)
+    monkeypatch.setattr(looking, "find_counted", listed)
     journal = Folder(str(tmp_path / "journal"))
     assert verify_with(here, [url], Access(), journal=journal).is_sound
     data = bytearray(Path(url).read_bytes())

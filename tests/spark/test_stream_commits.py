@@ -21,8 +21,8 @@ import orcstream
 from orcstream.blocking_loop import the_loop
 from orcstream.spark import commit_log, globs, stream_compaction, written
 from orcstream.spark.commit_log import CommitLog
-from orcstream.spark.files import FileChoice, find_files
-from orcstream.spark.merged_files import Merges, Place
+from orcstream.spark.files import FileChoice
+from orcstream.spark.merged_files import find_counted
 from orcstream.spark.options import Options
 from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write_options import write_plan
@@ -79,20 +79,10 @@ def ids_of(files: list[Path]) -> list[int]:
     return sorted(one for file in files for one in pyarrow.orc.read_table(file)["id"].to_pylist())
 
 
-def counted_ids(folder: Path) -> list[int]:
-    """As a reader that knows the log finds them."""
-
-    async def look() -> list[Place]:
-        found = await find_files(FileChoice((str(folder),), recursive=True))
-        merges = Merges((str(folder),), {})
-        await merges.refresh()
-        return list(merges.places(found.files))
-
-    found: list[int] = []
-    for place in the_loop().run(look):
-        ids = pyarrow.orc.read_table(place.file.url)["id"].to_pylist()
-        found += ids if place.rows is None else ids[slice(*place.rows)]
-    return sorted(found)
+def counted_files(folder: Path) -> list[Path]:
+    """As our readers find them."""
+    choice = FileChoice((str(folder),), recursive=True)
+    return [Path(one.url) for one in the_loop().run(lambda: find_counted(choice, {})).files]
 
 
 def temporaries(folder: Path) -> list[Path]:
@@ -135,7 +125,7 @@ def test_a_compaction_goes_on_wherever_the_driver_dies(tmp_path: Path, killer: K
         plan = plan_of(str(folder), compact_every="2")
         commit(plan, 0)
         survived = not killed(plan, 1, killer, steps)
-        seen = counted_ids(folder)
+        seen = ids_of(counted_files(folder))
         assert len(seen) == len(set(seen)), steps
         assert set(range(10)) <= set(seen)
         commit(plan, 1)
@@ -297,7 +287,7 @@ def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         except Killed:
             dies = False
     commit(plan, 3)
-    assert counted_ids(tmp_path) == list(range(40))
+    assert ids_of(counted_files(tmp_path)) == list(range(40))
     assert all(json.loads(one.read_text())["replaces"] for one in tmp_path.rglob("*.merged.json"))
     paths = [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*") if one.is_file()]
     assert the_loop().run(partial(commit_log.claimed_paths, plan.files, paths)) == set()

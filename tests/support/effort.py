@@ -18,12 +18,12 @@ A = TypeVar("A")
 ALL: Final = os.environ.get("ORCSTREAM_TEST_ALL") == "1"
 
 
-def share(count: int, part: int = 3) -> int:
+def share(count: int, part: int = 5) -> int:
     """How many tries, of as many as `make test-all` makes."""
     return count if ALL else max(3, count // part)
 
 
-def is_in_sample(name: str, part: int = 3) -> bool:
+def is_in_sample(name: str, part: int = 4) -> bool:
     """Whether one of many combinations is tried; always the same ones, spread over all settings."""
     return ALL or zlib.crc32(name.encode()) % part == 0
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from orcstream.errors import UsageError
 from orcstream.io.urls import protocol_of, strip_credentials
 from orcstream.spark.access import run
-from orcstream.spark.jobs.compaction_journal import JOBS_FOLDER
+from orcstream.spark.commit_records import JOBS_FOLDER
 from orcstream.spark.jobs.distributing import Progress
 from orcstream.spark.options import Options
 

@@ -18,8 +18,9 @@ from typing import Any, Final
 from orcstream import open_many
 from orcstream.errors import FormatError, OrcError, Unsupported
 from orcstream.spark.access import Access, run
-from orcstream.spark.files import FileChoice, find_files
+from orcstream.spark.files import FileChoice
 from orcstream.spark.jobs.distributing import Distribute
+from orcstream.spark.merged_files import find_counted
 from orcstream.spark.records import Records
 from orcstream.spark.target import Folder
 
@@ -53,9 +54,9 @@ class _Unit:
 def found_pieces(
     distribute: Distribute, paths: Sequence[str], access: Access, *, piece_bytes: int
 ) -> list[Piece]:
-    """All files of some paths, folders or patterns; those larger than `piece_bytes` by their stripes."""
+    """All files of some paths that count; those larger than `piece_bytes` by their stripes."""
     choice = FileChoice(tuple(paths), recursive=True)
-    found = run(partial(find_files, choice, access.storage_options)).files
+    found = run(partial(find_counted, choice, access.storage_options)).files
     pieces = [Piece(one.url, one.length or 0, one.version, modified_s=one.modified_s) for one in found]
     large = [one for one in pieces if one.length > piece_bytes or not one.length]
     chunks = [large[at : at + _FILES_AT_ONCE] for at in range(0, len(large), _FILES_AT_ONCE)]
