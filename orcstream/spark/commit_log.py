@@ -157,11 +157,11 @@ class CommitLog:
             batches = [batch for batch in batches if batch <= self.compacted]
         old = set(batches)
         merged = set(sorted(self._batches("compacted"))[:-KEPT])
-        # A plan without what came of it would be a compaction that is not over.
-        await self._remove([name for name in self.names if _is_of(name, ("compaction",), merged)])
-        gone = [name for name in self.names if _is_of(name, ("intent", "done"), old)]
-        gone += [name for name in self.names if _is_of(name, ("merged", "compacted"), merged)]
-        await self._remove(gone)
+        # What begins something goes before what ends it: else it would seem to be under way for ever.
+        for of_batches, of_merges in ((("intent",), ("compaction",)), (("done",), ("merged", "compacted"))):
+            gone = [name for name in self.names if _is_of(name, of_batches, old)]
+            gone += [name for name in self.names if _is_of(name, of_merges, merged)]
+            await self._remove(gone)
 
     # --- records
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from orcstream.errors import FormatError, Unsupported
+from orcstream.io.urls import strip_credentials
 from orcstream.spark import small_files
 
 __all__ = [
@@ -90,11 +91,11 @@ async def read_record(url: str, storage_options: Mapping[str, Any] | None) -> di
     try:
         record = dict(json.loads(data))
     except (ValueError, TypeError) as error:
-        raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
+        raise FormatError(f"this is no record of a commit log: {error}", url=strip_credentials(url)) from None
     if record.get("version") != 1:
         raise Unsupported(
             f"the record is of version {record.get('version')}; a later orcstream has written it",
             reason="log_version",
-            url=url,
+            url=strip_credentials(url),
         )
     return record

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -258,3 +259,48 @@ def test_groups_are_of_one_folder_and_no_larger_than_a_file(tmp_path: Path) -> N
     assert [len(one.sources) for one in groups] == [6, 6]
     assert [one.target.partition("/")[0] for one in groups] == ["p=p0", "p=p1"]
     assert stream_compaction.grouped(plan, "x", files, 1) == []
+
+
+@pytest.mark.parametrize("kinds", ["intent", "done", "compaction", "merged", "compacted"])
+def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> None:
+    """Of the records that go at once, a store removes any first."""
+    monkeypatch.setattr(commit_log, "KEPT", 1)
+    plan = plan_of(str(tmp_path), compact_every="1")
+    remove = written.remove_paths
+    dies = True
+
+    def goes_first(path: str) -> bool:
+        return re.search(rf"\.({kinds})\.json$", path) is not None
+
+    async def halfway(target: Any, paths: Any) -> None:
+        several = list(paths)
+        if dies and any(path.endswith(".json") for path in several):
+            await remove(target, filter(goes_first, several))
+            raise Killed
+        await remove(target, several)
+
+    monkeypatch.setattr(written, "remove_paths", halfway)
+    for batch in range(3):
+        messages = prepared(plan, batch)
+        try:
+            commit(plan, batch, messages)
+        except Killed:
+            dies = False
+    commit(plan, 3)
+    assert ids_of(counted_files(tmp_path)) == list(range(40))
+    assert all(json.loads(one.read_text())["replaces"] for one in tmp_path.rglob("*.merged.json"))
+    paths = [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*") if one.is_file()]
+    assert the_loop().run(partial(commit_log.claimed_paths, plan.files, paths)) == set()
+
+
+def test_a_stream_that_may_not_look_for_what_was_left_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError("you may not list uploads")
+
+    monkeypatch.setattr(orcstream, "cleanup", refused)
+    plan = plan_of(str(tmp_path))
+    for batch in range(2):
+        commit(plan, batch)
+    assert ids_of(data_files(tmp_path)) == list(range(20))
