@@ -23,6 +23,9 @@ HDFS_POM := tests/support/hdfs_server/pom.xml
 # Hadoop's key server, likewise.
 KMS := .cache/kms/.fetched
 KMS_POM := tests/support/kms_server/pom.xml
+# What Spark's own reader needs for S3, which is measured against.
+HADOOP_AWS := .cache/hadoop_aws/.fetched
+HADOOP_AWS_POM := bench/hadoop_aws/pom.xml
 # The web server, where the system has none: on PATH, or where Debian has it, which is not on that of users.
 HAS_NGINX := $(shell PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx)
 NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
@@ -125,9 +128,9 @@ $(TOXIPROXY):
 # All jars at once: those of another version must not stay beside them.
 $(HDFS): $(HDFS_POM)
 $(KMS): $(KMS_POM)
-$(HDFS) $(KMS):
-	@command -v mvn >/dev/null || { \
-		echo "The tests ask servers of Hadoop's, whose jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
+$(HADOOP_AWS): $(HADOOP_AWS_POM)
+$(HDFS) $(KMS) $(HADOOP_AWS):
+	@command -v mvn >/dev/null || { echo "Hadoop's jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
 	rm -rf $(@D)
 	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
@@ -137,6 +140,7 @@ $(HDFS) $(KMS):
 	bash scripts/fetch_nginx.sh $(CURDIR)/.cache/nginx
 
 bench: venv $(VERSITYGW) ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
+	@$(MAKE) $(HADOOP_AWS) || echo "Without hadoop-aws, Spark's own reader is not measured on S3." >&2
 	$(PY) -m bench.read $(ARGS)
 
 format: venv ## let ruff rewrite what it can

@@ -91,6 +91,12 @@ def _spark(*, quick: bool) -> list[Figure]:
     return spark.measure(quick=quick)
 
 
+def _spark_distant(*, quick: bool) -> list[Figure]:
+    from bench import spark_distant
+
+    return spark_distant.measure(quick=quick)
+
+
 def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
     from bench import simulate
 
@@ -111,6 +117,7 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "upload": _upload,
     "encrypted": _encrypted,
     "spark": _spark,
+    "spark-distant": _spark_distant,
 }
 
 

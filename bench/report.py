@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gc
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Figure", "Timing", "interleave", "markdown", "table"]
+__all__ = ["Figure", "Timing", "interleave", "leave_out", "markdown", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,11 @@ def interleave(
                 walls[name].append(wall)
                 cpus[name].append(cpu)
     return {name: Timing(statistics.median(walls[name]), statistics.median(cpus[name])) for name in measured}
+
+
+def leave_out(problem: str) -> None:
+    """Say that figures are not there, and why."""
+    print(f"left out: {problem}", file=sys.stderr)
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:

@@ -62,9 +62,9 @@ class Store:
             endpoint_override=f"127.0.0.1:{self.port}",
         )
 
-    def put(self, *paths: Path) -> None:
+    def put(self, *paths: Path, bucket: str = BUCKET) -> None:
         """Store the files under their names, where they are not there already."""
-        asyncio.run(_put(self, paths))
+        asyncio.run(_put(self, paths, bucket))
 
     def signed_url(self, name: str) -> str:
         url: str = asyncio.run(sign(self, name))
@@ -189,16 +189,16 @@ def _client(store: Store) -> Any:
     )
 
 
-async def _put(store: Store, paths: tuple[Path, ...]) -> None:
+async def _put(store: Store, paths: tuple[Path, ...], bucket: str) -> None:
     async with _client(store) as client:
-        if BUCKET not in {bucket["Name"] for bucket in (await client.list_buckets())["Buckets"]}:
-            await client.create_bucket(Bucket=BUCKET)
-        listed = await client.list_objects_v2(Bucket=BUCKET)
+        if bucket not in {bucket["Name"] for bucket in (await client.list_buckets())["Buckets"]}:
+            await client.create_bucket(Bucket=bucket)
+        listed = await client.list_objects_v2(Bucket=bucket)
         there = {entry["Key"]: entry["Size"] for entry in listed.get("Contents", [])}
         for path in paths:
             if there.get(path.name) != path.stat().st_size:
                 with path.open("rb") as body:
-                    await client.put_object(Bucket=BUCKET, Key=path.name, Body=body)
+                    await client.put_object(Bucket=bucket, Key=path.name, Body=body)
 
 
 async def sign(store: Store, name: str) -> Any:

@@ -6,13 +6,15 @@ small files, ten times as many, and what planning them takes of memory. Knows Py
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # How many times as long as the null source a scan may take, and ten times the files as ten times one.
 OVER_NULL = 1.2
 OVER_TEN_TIMES = 1.2
-_COLUMNS = ",".join(lineitem.THREE_COLUMNS)
+KIB_OF_A_FILE = 2
+COLUMNS = ",".join(lineitem.THREE_COLUMNS)
 _AGGREGATE = ("sum(l_partkey)", "sum(l_extendedprice)", "sum(length(l_shipmode))")
 
 
@@ -62,29 +65,32 @@ class NullDataSource(DataSource):
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    spark = _session()
+    spark = session()
     try:
         return [*_scan(spark, quick=quick), *_many(spark, quick=quick)]
     finally:
         spark.stop()
 
 
-def _session() -> SparkSession:
+def session(settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    """A session with both data sources."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)  # of the workers, which import this module
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
     )
-    session.sparkContext.setLogLevel("OFF")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
     for source in (OrcStreamDataSource, NullDataSource):
-        session.dataSource.register(source)
-    return session
+        spark.dataSource.register(source)
+    return spark
 
 
 # --- a scan ----------------------------------------------------------------------------------------
@@ -92,18 +98,15 @@ def _session() -> SparkSession:
 
 def _scan(spark: SparkSession, *, quick: bool) -> list[Figure]:
     path = lineitem.path_of("zstd", 1_000_000 if quick else lineitem.ROWS)
-    with tempfile.TemporaryDirectory() as folder:
-        ours = spark.read.format("orcstream").option("columns", _COLUMNS).load(str(path))
-        prebuilt = Path(folder) / "prebuilt.arrow"
-        _prebuild(path, ours.schema, prebuilt)
-        null = spark.read.format("prebuilt").schema(ours.schema).load(str(prebuilt))
+    ours = spark.read.format("orcstream").option("columns", COLUMNS).load(str(path))
+    with null_frame(spark, path, ours.schema) as null:
         native = spark.read.orc(str(path)).select(*lineitem.THREE_COLUMNS)
         frames = {"ours": ours, "null": null, "native": native}
-        answers = {name: _aggregated(frame) for name, frame in frames.items()}
+        answers = {name: aggregated(frame) for name, frame in frames.items()}
         assert len(set(answers.values())) == 1, answers
         times = interleave(
             3 if quick else 9,
-            **{name: lambda frame=frame: _aggregated(frame) for name, frame in frames.items()},
+            **{name: lambda frame=frame: aggregated(frame) for name, frame in frames.items()},
         )
     ours_s, null_s, native_s = (times[name].wall_s for name in ("ours", "null", "native"))
     beside = f"{ours_s:.2f} s; null source {null_s:.2f} s; Spark's own {native_s:.2f} s"
@@ -120,6 +123,15 @@ def _scan(spark: SparkSession, *, quick: bool) -> list[Figure]:
     ]
 
 
+@contextlib.contextmanager
+def null_frame(spark: SparkSession, path: Path, schema: StructType) -> Iterator[DataFrame]:
+    """The three columns of a file as prebuilt batches."""
+    with tempfile.TemporaryDirectory() as folder:
+        prebuilt = Path(folder) / "prebuilt.arrow"
+        _prebuild(path, schema, prebuilt)
+        yield spark.read.format("prebuilt").schema(schema).load(str(prebuilt))
+
+
 def _prebuild(path: Path, schema: StructType, target: Path) -> None:
     shape = to_arrow_schema(schema, timezone="UTC")
     with orcstream.blocking.open(path) as file, pa.OSFile(str(target), "wb") as sink:
@@ -129,7 +141,7 @@ def _prebuild(path: Path, schema: StructType, target: Path) -> None:
                 out.write_batch(pa.record_batch(batch).cast(shape))
 
 
-def _aggregated(frame: DataFrame) -> tuple[Any, ...]:
+def aggregated(frame: DataFrame) -> tuple[Any, ...]:
     return tuple(round(value) for value in frame.selectExpr(*_AGGREGATE).first() or ())
 
 
@@ -167,6 +179,8 @@ def _many(spark: SparkSession, *, quick: bool) -> list[Figure]:
             "memory that each file more takes while a read is planned",
             (peaks[10 * few] - peaks[few]) / (9 * few) / 1024,
             unit="KiB",
+            floor=KIB_OF_A_FILE,
+            at_most=True,
         ),
     ]
 

@@ -28,7 +28,7 @@ from pyarrow import compute, dataset, fs
 
 import orcstream
 from bench import lineitem, servers
-from bench.report import Figure
+from bench.report import Figure, leave_out
 from tests.support import hdfs, java_server, nginx
 
 ROWS = 1_000_000
@@ -99,7 +99,7 @@ def _s3(path: Path) -> Iterator[Place | None]:
 @contextlib.contextmanager
 def _nginx(path: Path) -> Iterator[Place | None]:
     if nginx.nginx_path() is None:
-        _leave_out("there is no nginx: make servers")
+        leave_out("there is no nginx: make servers")
         yield None
         return
     server = nginx.start_nginx()
@@ -113,7 +113,7 @@ def _nginx(path: Path) -> Iterator[Place | None]:
 def _webhdfs(path: Path) -> Iterator[Place | None]:
     problem = java_server.missing_jars("hdfs")
     if problem is not None:
-        _leave_out(problem)
+        leave_out(problem)
         yield None
         return
     server = hdfs.start_hdfs()
@@ -162,10 +162,6 @@ def _data_nodes(server: hdfs.HdfsServer) -> list[int]:
 def _wrapped(protocol: str, **options: Any) -> Any:
     handler = fs.FSSpecHandler(fsspec.filesystem(protocol, skip_instance_cache=True, **options))
     return fs.PyFileSystem(handler)
-
-
-def _leave_out(problem: str) -> None:
-    print(f"left out: {problem}", file=sys.stderr)
 
 
 # --- what is measured --------------------------------------------------------------------------------------

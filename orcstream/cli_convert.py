@@ -8,7 +8,6 @@ does not grow with the source; what was done is one line on standard error, wher
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -20,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 import orcstream
+from orcstream.cli_arguments import byte_size, pair
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
@@ -66,7 +66,6 @@ _FORMATS = {
 # What only some sources take, by the names of the options.
 _ONLY_CSV = ("delimiter", "no_header", "column_names", "null")
 _ONLY_ORC = ("columns", "where", "rows", "timestamp_unit")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DEFAULT_MEMORY = 512 << 20
 _LEAST_MEMORY = 32 << 20
 _LOCAL = ("file", "local")
@@ -127,7 +126,7 @@ def _add_writing(
     )
     target.add_argument("--compression-level", type=int, metavar="N", help="on the codec's own scale")
     target.add_argument(
-        "--stripe-bytes", type=_size, default=64 << 20, metavar="SIZE", help="(default: 64MB)"
+        "--stripe-bytes", type=byte_size, default=64 << 20, metavar="SIZE", help="(default: 64MB)"
     )
     target.add_argument(
         "--bloom", action="append", metavar="COLUMN", help="a column that gets bloom filters; repeatable"
@@ -139,13 +138,13 @@ def _add_writing(
         help="also take times of the last second before 1970, which readers give back as a second later",
     )
     target.add_argument(
-        "--meta", action="append", type=_pair, metavar="KEY=VALUE", help="user metadata; repeatable"
+        "--meta", action="append", type=pair, metavar="KEY=VALUE", help="user metadata; repeatable"
     )
     target.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
     add_encryption(target, columns)
     command.add_argument(
         "--memory-limit",
-        type=_size,
+        type=byte_size,
         default=_DEFAULT_MEMORY,
         metavar="SIZE",
         help="half for reading and half for writing (default: 512MB; the least is 32MB)",
@@ -158,13 +157,6 @@ def _add_writing(
     )
 
 
-def _size(text: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([kmgt]?)(?:i?b)?", text.strip().lower())
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 64MB or 1.5GB (units of 1024)")
-    return int(float(found[1]) * _UNITS[found[2]])
-
-
 def _delimiter(text: str) -> str:
     text = {"\\t": "\t", "tab": "\t"}.get(text, text)
     if len(text) != 1 or not text.isascii() or text in '"\r\n':
@@ -174,13 +166,6 @@ def _delimiter(text: str) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE")
-    return key, value
 
 
 def _check_target(target: str) -> None:

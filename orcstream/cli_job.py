@@ -19,7 +19,8 @@ from typing import Any
 import anyio
 
 import orcstream
-from orcstream.cli_progress import Progress, bytes_text, counted
+from orcstream.cli_arguments import byte_size, pair
+from orcstream.cli_progress import Progress, bytes_text, counted, printable
 
 __all__ = ["JOB_HELP", "add_job_options"]
 
@@ -34,7 +35,8 @@ the same arguments, and goes on.
   orcstream job profile s3://bucket/logs/ --no-distinct"""
 # So many findings and columns are shown; the others are counted.
 _SHOWN = 20
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# Of a bound, so many characters.
+_LONGEST = 40
 
 
 def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
@@ -47,12 +49,12 @@ def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str
     ingest.add_argument("--from", dest="format", metavar="FORMAT", help="csv, json, parquet, orc or text")
     ingest.add_argument("--schema", metavar="TEXT", help="as Spark writes it: 'id bigint, text string'")
     ingest.add_argument(
-        "--option", action="append", type=_pair, default=[], metavar="KEY=VALUE", help="of Spark's reader"
+        "--option", action="append", type=pair, default=[], metavar="KEY=VALUE", help="of Spark's reader"
     )
     ingest.add_argument(
         "--write-option",
         action="append",
-        type=_pair,
+        type=pair,
         default=[],
         metavar="KEY=VALUE",
         help="of our writer",
@@ -64,15 +66,17 @@ def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str
     ingest.add_argument("--partition-by", type=_names, default=(), metavar="a,b", help="columns as folders")
     ingest.add_argument("--partitions", type=int, metavar="N", help="tasks that write ordered rows")
     ingest.add_argument(
-        "--batch-size", type=_size, default=16 << 30, metavar="SIZE", help="what is committed at a time"
+        "--batch-size", type=byte_size, default=16 << 30, metavar="SIZE", help="what is committed at a time"
     )
     ingest.add_argument("--checkpoint", metavar="FOLDER", help="what says which files were taken")
     _add_common(ingest, _ingest, json_object)
 
     compact = jobs.add_parser("compact", help="few large files in place of many small ones")
     compact.add_argument("folder", metavar="FOLDER", help="a table, with the folders of its partitions")
-    compact.add_argument("--target-size", type=_size, default=256 << 20, metavar="SIZE", help="default: 256m")
-    compact.add_argument("--below", type=_size, metavar="SIZE", help="only smaller files: half of that")
+    compact.add_argument(
+        "--target-size", type=byte_size, default=256 << 20, metavar="SIZE", help="default: 256m"
+    )
+    compact.add_argument("--below", type=byte_size, metavar="SIZE", help="only smaller files: half of that")
     compact.add_argument("--how", choices=("auto", "copy", "rewrite"), default="auto")
     _add_common(compact, _compact, json_object)
 
@@ -97,7 +101,7 @@ def _add_common(
 ) -> None:
     command.add_argument("--master", metavar="URL", help="of Spark, such as local[4] or yarn")
     command.add_argument(
-        "--conf", action="append", type=_pair, default=[], metavar="KEY=VALUE", help="of Spark's session"
+        "--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="of Spark's session"
     )
     command.add_argument("--json", action="store_true", help="the result as one JSON object")
     command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
@@ -107,23 +111,8 @@ def _add_common(
     command.set_defaults(main=partial(_run, work))
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE")
-    return key, value
-
-
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _size(text: str) -> int:
-    number = text.lower().removesuffix("b").removesuffix("i")
-    digits, unit = number.rstrip("kmgt"), number.lstrip("0123456789")
-    if not digits.isdecimal() or unit not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 64m or 1GiB")
-    return int(digits) * _UNITS[unit]
 
 
 # --- Spark -----------------------------------------------------------------------------------------
@@ -182,9 +171,8 @@ def _cause(text: str) -> str:
 
 
 def _say(options: argparse.Namespace, result: Any, lines: Sequence[str]) -> None:
-    if options.json:
-        lines = [json.dumps(result, default=dict)]
-    sys.stdout.buffer.write("".join(line + "\n" for line in lines).encode())
+    shown = [json.dumps(result, default=dict)] if options.json else map(printable, lines)
+    sys.stdout.buffer.write("".join(line + "\n" for line in shown).encode())
     sys.stdout.buffer.flush()
 
 
@@ -290,7 +278,7 @@ def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         if one.distinct is not None:
             facts.append(f"about {one.distinct:,} values")
         if one.minimum is not None:
-            facts.append(f"{one.minimum} to {one.maximum}")
+            facts.append(f"{_short(one.minimum)} to {_short(one.maximum or '')}")
         if one.null_count:
             facts.append(counted(one.null_count, "null"))
         if one.point_share is not None:
@@ -298,6 +286,10 @@ def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         lines.append(f"  {', '.join(facts)}")
     _say(options, dataclasses.asdict(result), lines)
     return 0
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _looking(options: argparse.Namespace) -> dict[str, Any]:

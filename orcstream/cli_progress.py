@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-__all__ = ["Progress", "bytes_text", "counted"]
+__all__ = ["Progress", "bytes_text", "counted", "printable"]
 
 _AFTER_S = 1.0
 _EVERY_S = 0.2
@@ -65,3 +65,8 @@ def bytes_text(count: float) -> str:
 
 def counted(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def printable(line: str) -> str:
+    """Texts of a file may hold line ends, and orders for a terminal."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orcstream
 from orcstream.cli_keys import add_keys, opened, opened_keys
-from orcstream.cli_progress import Progress, counted
+from orcstream.cli_progress import Progress, counted, printable
 from orcstream.io.urls import strip_credentials
 
 __all__ = ["VERIFY_HELP", "add_verify_options", "verify"]
@@ -41,7 +41,7 @@ async def verify(options: argparse.Namespace) -> int:
             found = await _verified(options, url, keys, progress)
             status = status if found["sound"] else 1
             lines = [json.dumps(found)] if options.json else _lines(found, show_all=options.all)
-            sys.stdout.buffer.write("".join(_printable(line) + "\n" for line in lines).encode())
+            sys.stdout.buffer.write("".join(line + "\n" for line in lines).encode())
             sys.stdout.buffer.flush()
     return status
 
@@ -66,7 +66,7 @@ async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: 
 
 def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     if "error" in found:
-        return [f"{found['url']}: cannot be read: {found['error']}"]
+        return [printable(f"{found['url']}: cannot be read: {found['error']}")]
     faults = [one for one in found["faults"] if show_all or not one["is_known"]]
     looked_at = ", ".join(
         counted(found[f"{name}_count"], words)
@@ -82,9 +82,4 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines += [f"  {one['text']}" for one in shown]
     if len(faults) > len(shown):
         lines.append(f"  and {len(faults) - len(shown):,} more; --all shows them")
-    return lines
-
-
-def _printable(line: str) -> str:
-    """Texts of a file may hold line ends, and orders for a terminal."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+    return [printable(line) for line in lines]

@@ -18,6 +18,7 @@ from orcstream.io.filesystem import (
     lease_filesystem,
     modified_of,
     translate_error,
+    version_of,
 )
 from orcstream.io.folder import ListedFile, below, retried
 from orcstream.io.threads import run_in_thread
@@ -63,7 +64,8 @@ class FilesystemFolder:
             path = posixpath.basename(name) if whole else name.removeprefix(prefix)
             url = self._url if whole else below(self._url, path)
             size = int(info.get("size") or 0)
-            found.append(ListedFile(url, path, size, fingerprint_of(size, info), modified_of(info)))
+            version = fingerprint_of(size, info) if version_of(info) else ""
+            found.append(ListedFile(url, path, size, version, modified_of(info)))
         return found
 
     def _below(self) -> Mapping[str, Any]:

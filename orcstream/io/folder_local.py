@@ -41,12 +41,14 @@ class LocalFolder:
         if not stat.S_ISDIR(status.st_mode):
             yield _of_status(self._url, self._path.name, status)
             return
-        for folder, _, names in os.walk(self._path, onerror=_unless_removed):
+        root = os.fspath(self._path)
+        for folder, _, names in os.walk(root, onerror=_unless_removed):
+            inside = folder[len(root) :].strip("/")
             for name in names:
-                file = Path(folder) / name
-                path = file.relative_to(self._path).as_posix()
-                try:
-                    yield _of_status(below(self._url, path), path, file.stat())
+                path = f"{inside}/{name}" if inside else name
+                try:  # paths as objects would take longer than asking for the files
+                    status = os.stat(f"{folder}/{name}")  # noqa: PTH116
+                    yield _of_status(below(self._url, path), path, status)
                 except FileNotFoundError:
                     continue  # removed meanwhile
 

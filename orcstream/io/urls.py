@@ -45,11 +45,11 @@ def is_our_hdfs(protocol: str, options: Mapping[str, Any]) -> bool:
 
 
 def local_path(url: str) -> str:
-    """The path that a plain path or a ``file://`` or ``local://`` URL names."""
+    """The path that a plain path or a ``file://`` or ``local://`` URL names; Hadoop writes ``file:/x``."""
     for prefix in ("file://", "local://"):
         if url.lower().startswith(prefix):
             return url[len(prefix) :]
-    return url
+    return url[5:] if url.lower().startswith("file:/") else url
 
 
 def strip_credentials(url: str) -> str:

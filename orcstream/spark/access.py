@@ -29,8 +29,9 @@ _keys: dict[str, KeyProvider] = {}
 class Access:
     """What opening a file takes besides its URL. Values only: it goes to every executor."""
 
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
-    keys: str | None = None
+    # Both may hold secrets, which nobody is shown by chance.
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    keys: str | None = field(default=None, repr=False)
     require_keys: tuple[str, ...] | bool = False
 
     @classmethod

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from orcstream.spark.commit_records import LOG_FOLDER, Group, Source, group_of, record_of
+from orcstream.spark.commit_records import LOG_FOLDER, Group, Source, group_of, groups_of, record_of
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.records import Records
 from orcstream.spark.target import Target
@@ -31,7 +31,7 @@ __all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source", "claimed_path
 
 # Of so many batches, and of so many compactions, records are kept, whether they are needed or not.
 KEPT = 100
-_NAME = re.compile(r"(\d{20})(?:-(\d{3}))?\.(intent|done|compaction|merged|compacted)\.json")
+_NAME = re.compile(r"(\d{20})(?:-(\d{3,5}))?\.(intent|done|compaction|merged|compacted)\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,9 @@ class CommitLog:
         """Record what is going to be merged; `FileExistsError` where another driver was first."""
         await self._put(_name(batch, "compaction"), {"groups": [record_of(group) for group in groups]})
 
-    async def groups_of(self, batch: int) -> list[Group]:
+    async def groups_of(self, batch: int) -> Sequence[Group]:
         """What is to be merged."""
-        record = await self._get(_name(batch, "compaction"))
-        return [group_of(one) for one in record["groups"]]
+        return groups_of(await self._get(_name(batch, "compaction")))
 
     async def merged(self, batch: int, number: int) -> Group | None:
         """What became of a group: a merged file, and what it replaces."""
@@ -149,18 +148,6 @@ class CommitLog:
         """Nothing is left of what was merged."""
         await self._put(_name(batch, "compacted"), {}, overwrite=True)
 
-    async def uncounted(self) -> set[str]:
-        """Files that readers of the log leave out: merged ones that do not count yet, and replaced ones."""
-        found: set[str] = set()
-        for batch in self._batches("compaction"):
-            for number, group in enumerate(await self.groups_of(batch)):
-                merged = await self.merged(batch, number)
-                if merged is None:
-                    found.add(group.target)
-                else:
-                    found.update(one.path for one in merged.sources)
-        return found
-
     # --- length
 
     async def shorten(self, *, compacts: bool) -> None:
@@ -170,10 +157,11 @@ class CommitLog:
             batches = [batch for batch in batches if batch <= self.compacted]
         old = set(batches)
         merged = set(sorted(self._batches("compacted"))[:-KEPT])
-        gone = [name for name in self.names if _is_of(name, ("intent", "done"), old)]
-        gone += [name for name in self.names if _is_of(name, ("compaction", "merged", "compacted"), merged)]
-        await self._records.remove(gone)
-        self.names.difference_update(gone)
+        # What begins something goes before what ends it: else it would seem to be under way for ever.
+        for of_batches, of_merges in ((("intent",), ("compaction",)), (("done",), ("merged", "compacted"))):
+            gone = [name for name in self.names if _is_of(name, of_batches, old)]
+            gone += [name for name in self.names if _is_of(name, of_merges, merged)]
+            await self._remove(gone)
 
     # --- records
 
@@ -189,6 +177,10 @@ class CommitLog:
 
     async def _get(self, name: str) -> dict[str, Any]:
         return await self._records.get(name)
+
+    async def _remove(self, names: list[str]) -> None:
+        await self._records.remove(names)
+        self.names.difference_update(names)
 
 
 def _name(batch: int, kind: str, number: int | None = None) -> str:

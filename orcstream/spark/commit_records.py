@@ -1,7 +1,7 @@
-"""What the log of a stream's writer says of merged files, for the writer and for readers of its target.
+"""Which files became one, as records say it: those of a stream's writer, and those of the job `compact`.
 
 Knows the contents of one kind of record. Must not know how files are merged, nor which records there are
-(`commit_log`).
+(`commit_log`, `jobs.compaction_journal`).
 """
 
 from __future__ import annotations
@@ -9,22 +9,52 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from orcstream.errors import FormatError, Unsupported
+from orcstream.io.urls import strip_credentials
 from orcstream.spark import small_files
 
-__all__ = ["LOG_FOLDER", "Group", "Source", "group_of", "read_record", "record_of"]
+__all__ = [
+    "JOBS_FOLDER",
+    "LOG_FOLDER",
+    "Group",
+    "Source",
+    "group_of",
+    "groups_of",
+    "read_record",
+    "record_of",
+]
 
 LOG_FOLDER: Final = "_orcstream_log"
+JOBS_FOLDER: Final = "_orcstream_jobs"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that is merged into another."""
+    """A file that is merged into another.
+
+    `holds` are those that it was merged from itself, as far as that was known, in the order of their rows.
+    """
 
     path: str
     row_count: int
+    holds: tuple[Source, ...] = ()
+
+    @property
+    def originals(self) -> tuple[Source, ...]:
+        """The files that its rows were written to first."""
+        return self.holds or (self,)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `of_json` takes."""
+        holds = {"holds": [one.to_json() for one in self.holds]} if self.holds else {}
+        return {"path": self.path, "rows": self.row_count, **holds}
+
+    @classmethod
+    def of_json(cls, given: Mapping[str, Any]) -> Self:
+        """Others may have written more beside it."""
+        return cls(given["path"], given["rows"], tuple(Source.of_json(one) for one in given.get("holds", ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +64,25 @@ class Group:
     target: str
     sources: tuple[Source, ...]
 
+    @property
+    def originals(self) -> tuple[Source, ...]:
+        """The files that its rows were written to first, in the order of the rows."""
+        return tuple(original for one in self.sources for original in one.originals)
+
 
 def record_of(group: Group) -> dict[str, Any]:
     """A group as JSON."""
-    replaces = [{"path": one.path, "rows": one.row_count} for one in group.sources]
-    return {"target": group.target, "replaces": replaces}
+    return {"target": group.target, "replaces": [one.to_json() for one in group.sources]}
 
 
 def group_of(record: Mapping[str, Any]) -> Group:
     """The reverse."""
-    sources = tuple(Source(one["path"], one["rows"]) for one in record["replaces"])
-    return Group(record["target"], sources)
+    return Group(record["target"], tuple(Source.of_json(one) for one in record["replaces"]))
+
+
+def groups_of(record: Mapping[str, Any]) -> tuple[Group, ...]:
+    """The groups of a record of one, or of a plan of several."""
+    return tuple(group_of(one) for one in record.get("groups", (record,)))
 
 
 async def read_record(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -53,11 +91,11 @@ async def read_record(url: str, storage_options: Mapping[str, Any] | None) -> di
     try:
         record = dict(json.loads(data))
     except (ValueError, TypeError) as error:
-        raise FormatError(f"this is no record of a commit log: {error}", url=url) from None
+        raise FormatError(f"this is no record of a commit log: {error}", url=strip_credentials(url)) from None
     if record.get("version") != 1:
         raise Unsupported(
             f"the record is of version {record.get('version')}; a later orcstream has written it",
             reason="log_version",
-            url=url,
+            url=strip_credentials(url),
         )
     return record

@@ -15,13 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import anyio
 from pyspark.sql import types as spark
 
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.folders import ListedFile, list_files
+from orcstream.io.urls import strip_credentials
 from orcstream.spark import globs
 from orcstream.spark.options import Options
 from orcstream.spark.partitions import (
@@ -29,7 +29,7 @@ from orcstream.spark.partitions import (
     common_columns,
     inferred_type,
     parse_folders,
-    typed_value,
+    zone_named,
 )
 
 __all__ = ["FileChoice", "FoundFile", "FoundFiles", "find_files"]
@@ -65,6 +65,14 @@ class FileChoice:
             timezone=timezone,
         )
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders below which files are, and may have been written by streams and merged by jobs."""
+        if self.base_path is not None:
+            return (self.base_path.rstrip("/"),)
+        patterns = [one for path in self.paths for one in globs.expanded(path)]
+        return tuple(dict.fromkeys(globs.split_pattern(one)[0].rstrip("/") for one in patterns))
+
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
@@ -87,7 +95,6 @@ class FoundFiles:
 
     files: Sequence[FoundFile]
     partition_names: tuple[str, ...] = ()
-    timezone: str = "UTC"
 
     def partition_fields(self) -> list[spark.StructField]:
         """The columns with the types that the folders' texts have in common."""
@@ -97,13 +104,6 @@ class FoundFiles:
                 seen.add(text)
         named = zip(self.partition_names, distinct, strict=True)
         return [spark.StructField(name, inferred_type(seen)) for name, seen in named]
-
-    def values(self, file: FoundFile, types: Sequence[spark.DataType]) -> tuple[Any, ...]:
-        """What the folders of a file say, as values of these types."""
-        return tuple(
-            typed_value(text, type_, self.timezone, file.url)
-            for text, type_ in zip(file.texts, types, strict=True)
-        )
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ async def _below(path: str, choice: FileChoice, options: Mapping[str, Any] | Non
             found = [one for file in listed if (one := _matched(root, file, matchers, choice)) is not None]
         candidates.update((one.listed.url, one) for one in found)
     if not candidates and not choice.ignore_missing:
-        raise FileNotFoundError(f"nothing matches {path!r}")
+        raise FileNotFoundError(f"nothing matches {strip_credentials(path)!r}")
     return list(candidates.values())
 
 
@@ -212,7 +212,8 @@ def _based(root: str, folders: list[str], choice: FileChoice) -> tuple[str, list
         return root, folders
     above, whole = base.rstrip("/"), root.rstrip("/")
     if whole != above and not whole.startswith(above + "/"):
-        raise UsageError(f"the path {root!r} is not below basePath, {base!r}")
+        shown = [strip_credentials(one) for one in (root, base)]
+        raise UsageError(f"the path {shown[0]!r} is not below basePath, {shown[1]!r}")
     return above, [name for name in whole[len(above) :].split("/") if name] + folders
 
 
@@ -235,7 +236,7 @@ def _is_wanted(one: _Candidate, choice: FileChoice) -> bool:
 
 def _partitioned(candidates: list[_Candidate], choice: FileChoice) -> FoundFiles:
     if choice.recursive:
-        return FoundFiles([_found(one, ()) for one in candidates], (), choice.timezone)
+        return FoundFiles([_found(one, ()) for one in candidates])
     parsed: dict[str, PartitionPath] = {}
     for one in candidates:
         if one.folder not in parsed:
@@ -243,9 +244,9 @@ def _partitioned(candidates: list[_Candidate], choice: FileChoice) -> FoundFiles
     names = common_columns(parsed.items(), case_sensitive=choice.case_sensitive)
     if not names:
         # Folders that name nothing are not looked into, unless recursiveFileLookup says so.
-        return FoundFiles([_found(one, ()) for one in candidates if not one.folders], (), choice.timezone)
+        return FoundFiles([_found(one, ()) for one in candidates if not one.folders])
     values = ((one, parsed[one.folder].texts) for one in candidates)
-    return FoundFiles([_found(one, texts) for one, texts in values if texts], names, choice.timezone)
+    return FoundFiles([_found(one, texts) for one, texts in values if texts], names)
 
 
 def _found(one: _Candidate, texts: tuple[str | None, ...]) -> FoundFile:
@@ -263,12 +264,7 @@ def _paths(options: Options) -> tuple[str, ...]:
     paths = [*([one] if one is not None else []), *(several or ())]
     if not paths:
         raise UsageError("what is to be read? load(path), or load([path, path])")
-    return tuple(_hadoop_url(path) for path in paths)
-
-
-def _hadoop_url(path: str) -> str:
-    """Hadoop writes ``file:/x`` for ``file:///x``."""
-    return f"file://{path[5:]}" if path.startswith("file:/") and not path.startswith("file://") else path
+    return tuple(paths)
 
 
 def _time(options: Options, name: str, timezone: str) -> float | None:
@@ -279,4 +275,4 @@ def _time(options: Options, name: str, timezone: str) -> float | None:
         time = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"option {name} is a time, as 2020-06-01T13:00:00, not {text!r}") from None
-    return (time if time.tzinfo else time.replace(tzinfo=ZoneInfo(timezone))).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=zone_named(timezone))).timestamp()

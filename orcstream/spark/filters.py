@@ -20,6 +20,7 @@ from pyspark.sql import datasource as pushed
 from pyspark.sql import types as spark
 
 from orcstream import Expr, col
+from orcstream.errors import ColumnNotFound
 from orcstream.schema import Kind, Type, find_column
 
 __all__ = ["column_of", "folder_matches", "is_exact", "predicate"]
@@ -109,7 +110,7 @@ def _found(root: Type, path: tuple[str, ...]) -> Type | None:
             if type_.kind is not Kind.STRUCT:
                 return None
             type_ = type_.children[index]
-    except LookupError:
+    except ColumnNotFound:
         return None
     return type_
 

@@ -6,11 +6,12 @@ dates and texts; two folders with other columns are an error. Must not know stor
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
@@ -18,8 +19,17 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import types as spark
 
 from orcstream.errors import SchemaMismatch, UsageError
+from orcstream.io.urls import strip_credentials
 
-__all__ = ["PartitionPath", "common_columns", "inferred_type", "parse_folders", "typed_value", "wider"]
+__all__ = [
+    "PartitionPath",
+    "common_columns",
+    "inferred_type",
+    "parse_folders",
+    "typed_value",
+    "wider",
+    "zone_named",
+]
 
 # What Hive and Spark call the folder of a null.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -82,8 +92,9 @@ def common_columns(paths: Iterable[tuple[str, PartitionPath]], *, case_sensitive
             first = (shown, path)
             continue
         if path.base != first[1].base or _folded(path, case_sensitive) != _folded(first[1], case_sensitive):
+            one, other = strip_credentials(first[0]), strip_credentials(shown)
             raise SchemaMismatch(
-                f"the folders {first[0]!r} and {shown!r} are partitions of different tables: the columns are "
+                f"the folders {one!r} and {other!r} are partitions of different tables: the columns are "
                 f"{', '.join(first[1].names)} and {', '.join(path.names)}; load them apart, or give the "
                 "folder above both by option('basePath', ...)"
             )
@@ -167,38 +178,63 @@ def typed_value(text: str | None, type_: spark.DataType, timezone: str, shown: s
     """
     if text is None:
         return None
+    zone = zone_named(timezone) if isinstance(type_, spark.TimestampType) else None
     try:
-        return _parsed(text, type_, timezone)
+        return _parsed(text, type_, zone)
     except (ValueError, ArithmeticError):
-        raise SchemaMismatch(f"{text!r} in {shown!r} is no {type_.simpleString()}") from None
+        where = strip_credentials(shown)
+        raise SchemaMismatch(f"{text!r} in {where!r} is no {type_.simpleString()}") from None
 
 
-def _parsed(text: str, type_: spark.DataType, timezone: str) -> Value:
+def zone_named(name: str) -> ZoneInfo:
+    """The zone of times in folders and options. Raises `UsageError` where the tz database has none."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, KeyError, OSError):
+        raise UsageError(
+            f"times in folders and options are of the zone that option timezone names, and {name!r} is no "
+            "name of the tz database, such as Europe/Berlin"
+        ) from None
+
+
+def _parsed(text: str, type_: spark.DataType, zone: ZoneInfo | None) -> Value:
     if isinstance(type_, spark.StringType | spark.CharType | spark.VarcharType):
+        text.encode()  # a name that is no UTF-8 is no text
         return text
     if isinstance(type_, spark.BooleanType):
         if text.lower() not in ("true", "false"):
             raise ValueError(text)
         return text.lower() == "true"
+    if isinstance(type_, spark.NumericType):
+        return _number(text, type_)
+    if isinstance(type_, spark.DateType):
+        return datetime.date.fromisoformat(text[:10])
+    if isinstance(type_, spark.TimestampNTZType):
+        return datetime.datetime.fromisoformat(text)
+    if isinstance(type_, spark.TimestampType):
+        return _instant(datetime.datetime.fromisoformat(text), zone)
+    raise SchemaMismatch(f"a folder cannot name a value of {type_.simpleString()}")
+
+
+def _number(text: str, type_: spark.DataType) -> Value:
+    if "_" in text:  # which Python takes between digits
+        raise ValueError(text)
     if isinstance(type_, spark.IntegralType):
         number = int(text)
         bits = {spark.ByteType: 8, spark.ShortType: 16, spark.IntegerType: 32}.get(type(type_), 64)
         if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             raise ValueError(text)
         return number
-    if isinstance(type_, spark.DoubleType | spark.FloatType):
-        return float(text.strip().rstrip("fFdD") if text.strip()[-1:] in "fFdD" else text)
     if isinstance(type_, spark.DecimalType):
-        return Decimal(text)
-    if isinstance(type_, spark.DateType):
-        return datetime.date.fromisoformat(text[:10])
-    if isinstance(type_, spark.TimestampNTZType):
-        return datetime.datetime.fromisoformat(text)
-    if isinstance(type_, spark.TimestampType):
-        return _instant(datetime.datetime.fromisoformat(text), timezone)
-    raise SchemaMismatch(f"a folder cannot name a value of {type_.simpleString()}")
+        exact = Decimal(text)
+        if not exact.is_finite():
+            raise ValueError(text)
+        unit, context = Decimal(1).scaleb(-type_.scale), Context(prec=type_.precision)
+        return exact.quantize(unit, ROUND_HALF_UP, context)
+    real = float(text.strip().rstrip("fFdD") if text.strip()[-1:] in "fFdD" else text)
+    return real if isinstance(type_, spark.DoubleType) else ctypes.c_float(real).value
 
 
-def _instant(time: datetime.datetime, timezone: str) -> datetime.datetime:
-    known: Any = time if time.tzinfo is not None else time.replace(tzinfo=ZoneInfo(timezone))
+def _instant(time: datetime.datetime, zone: ZoneInfo | None) -> datetime.datetime:
+    known: Any = time if time.tzinfo is not None else time.replace(tzinfo=zone)
     return known.astimezone(datetime.UTC)  # type: ignore[no-any-return]

@@ -18,7 +18,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import Filter
 
 from orcstream import OrcFile, blocking
-from orcstream.errors import FormatError, OrcError, SourceChanged
+from orcstream.errors import FormatError, OrcError, SourceChanged, located
+from orcstream.io.urls import strip_credentials
 from orcstream.schema import Schema
 from orcstream.spark import filters as pushdown
 from orcstream.spark.access import Access, run
@@ -48,7 +49,7 @@ class Faults:
     def on_error(self, url: Any, error: Exception) -> None:
         """Raises what is not to be passed over."""
         if isinstance(error, FileNotFoundError) and self.missing:
-            _logger.warning("%s is gone and left out", url)
+            _logger.warning("%s is gone and left out", strip_credentials(url))
         elif isinstance(error, FormatError) and self.corrupt:
             _logger.warning("the rest of a damaged file is left out: %s", error)
         else:
@@ -135,6 +136,11 @@ class PieceReader:
         coming = iter(pieces)
 
         def skip(url: Any, error: Exception) -> None:
+            if isinstance(error, FileNotFoundError) and not plan.faults.missing:
+                raise FileNotFoundError(
+                    f"{error}; it was there when the read was planned: others have removed it, or compacted "
+                    "the folder, and its rows are in another file now; start the query again"
+                ) from error
             plan.faults.on_error(url, error)
             next(coming)
 
@@ -172,7 +178,8 @@ class PieceReader:
 
     def _rows(self, file: blocking.OrcFile, form: FileForm, piece: Piece) -> Iterator[pa.RecordBatch]:
         plan = self._plan
-        shape = Shape(plan.schema, self._values(piece.texts, piece.url))
+        with located(url=file.url):
+            shape = Shape(plan.schema, self._values(piece.texts, piece.url))
         stream = file.batches(
             schema=form.schema,
             where=pushdown.predicate(self._of_files, form.schema.root),
@@ -185,7 +192,9 @@ class PieceReader:
         with stream:
             for batch in stream:
                 if batch.num_rows:
-                    yield shape.batch(batch)
+                    with located(url=file.url):
+                        shaped = shape.batch(batch)
+                    yield shaped
 
     def _form(self, stored: Schema) -> FileForm:
         plan = self._plan

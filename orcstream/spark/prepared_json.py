@@ -14,6 +14,7 @@ from typing import Any, Final
 from orcstream.errors import FormatError, Unsupported
 from orcstream.io.byte_sink import Prepared, is_temporary_of
 from orcstream.io.sink_s3 import S3Part
+from orcstream.io.urls import strip_credentials
 
 __all__ = ["prepared_from_json", "prepared_to_json"]
 
@@ -45,8 +46,9 @@ def prepared_from_json(record: Any, url: str, path: str) -> Prepared:
             given["parts"] = tuple(_part(**part) for part in given["parts"])
         prepared = Prepared(url=url, length=int(record["length"]), overwrite=True, state=cls(**given))
     except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"this is no record of a prepared file: {error!r}", url=url) from None
-    _check_names(given, url, path)
+        shown = strip_credentials(url)
+        raise FormatError(f"this is no record of a prepared file: {error!r}", url=shown) from None
+    _check_names(given, strip_credentials(url), path)
     return prepared
 
 

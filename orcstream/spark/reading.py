@@ -17,9 +17,10 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceReader, Filter
 
 from orcstream import OrcFile, open_many
-from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
+from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError, located
 from orcstream.spark.access import Access, run
-from orcstream.spark.files import FileChoice, FoundFile, FoundFiles, find_files
+from orcstream.spark.files import FileChoice, FoundFile, FoundFiles
+from orcstream.spark.merged_files import find_counted
 from orcstream.spark.merging import merged
 from orcstream.spark.options import Options
 from orcstream.spark.pieces import Faults, PieceReader, ReadPlan
@@ -80,8 +81,8 @@ class ReadOptions:
         )
 
     def find(self) -> FoundFiles:
-        """The files, as they are now."""
-        return run(lambda: find_files(self.choice, self.access.storage_options))
+        """The files that count, as they are now."""
+        return run(lambda: find_counted(self.choice, self.access.storage_options))
 
 
 def _rows(text: str | None) -> range | None:
@@ -119,7 +120,8 @@ async def _file_schema(read: ReadOptions, found: FoundFiles) -> spark.StructType
     async with opening as files:
         async for file in files:
             async with file:
-                own = _own_columns(file, read, in_folders)
+                with located(url=file.url):
+                    own = _own_columns(file, read, in_folders)
                 schema = own if schema is None else _merged(schema, own, file, read)
                 if not read.merge_schema:
                     return schema
@@ -167,12 +169,13 @@ def _chosen(schema: spark.StructType, read: ReadOptions) -> spark.StructType:
     if read.columns is None:
         return schema
     places = {_folded(field.name, read): field for field in schema.fields}
-    tops = dict.fromkeys(
-        name if (name := _folded(asked, read)) in places else name.partition(".")[0] for asked in read.columns
-    )
-    missing = [name for name in tops if name not in places]
-    if missing:
-        raise ColumnNotFound(f"no file has a column {missing[0]!r}; there are {', '.join(schema.names)}")
+    tops = {
+        name if (name := _folded(asked, read)) in places else name.partition(".")[0]: asked
+        for asked in read.columns
+    }
+    for name, asked in tops.items():
+        if name not in places:
+            raise ColumnNotFound(f"no file has a column {asked!r}")
     return spark.StructType([places[name] for name in tops])
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from orcstream import Batch
-from orcstream.errors import FormatError, SchemaMismatch, Unsupported
+from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.schema import Kind, Schema, Type
 from orcstream.spark.types import CATALYST_TYPE, numbered, orc_schema, spark_type
 
@@ -205,18 +205,54 @@ class Shape:
             for at, field in enumerate(self._schema)
             if field.name in constants
         ]
+        for at, value in self._constants:
+            if not (value.is_valid or self._schema.field(at).nullable):
+                raise _null_in((self._schema.field(at).name,))
         self._read = pa.schema([field for field in self._schema if field.name not in constants])
-        self._strict = [field.name for field in self._read if not field.nullable]
+        self._strict = [field for field in self._read if _has_strict(field)]
 
     def batch(self, batch: Batch) -> pa.RecordBatch:
         """A batch with the read columns alone; shares their memory."""
         read = pa.record_batch(_Renamed(batch, self._read))
-        for name in self._strict:
-            if read.column(name).null_count:
-                raise FormatError(f"the column {name!r} is not to hold nulls and does; make it nullable")
+        for one in self._strict:
+            _refuse_nulls(read.column(one.name), one, (one.name,))
         if not self._constants:
             return read
         columns = list(read.columns)
         for at, value in self._constants:
             columns.insert(at, pa.repeat(value, batch.num_rows))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _has_strict(field: pa.Field) -> bool:
+    """Whether there must be no null in a column, or in a part of it; keys of maps never hold any."""
+    return not field.nullable or any(_has_strict(part) for part in _parts(field.type))
+
+
+def _parts(type_: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(type_):
+        return list(type_)
+    if pa.types.is_list(type_):
+        return [type_.value_field]
+    return [type_.item_field] if pa.types.is_map(type_) else []
+
+
+def _refuse_nulls(values: pa.Array, field: pa.Field, path: tuple[str, ...]) -> None:
+    """Spark does not look for nulls where there must be none, and would take what lies there for a value."""
+    if not field.nullable and values.null_count:
+        raise _null_in(path)
+    parts = _parts(field.type)
+    if not any(map(_has_strict, parts)):
+        return
+    # Of a row that is null, the parts hold nothing.
+    there = values.drop_null() if values.null_count else values
+    for at, part in enumerate(parts):
+        if pa.types.is_struct(field.type):
+            below = there.flatten()[at]
+        else:
+            below = there.flatten() if pa.types.is_list(field.type) else there.items
+        _refuse_nulls(below, part, (*path, part.name))
+
+
+def _null_in(path: tuple[str, ...]) -> SchemaMismatch:
+    return SchemaMismatch(f"the column {'.'.join(path)!r} is not to hold nulls and does; make it nullable")

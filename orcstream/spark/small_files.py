@@ -6,18 +6,20 @@ Knows that a put may have happened although its answer was lost. Must not know w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
 
 import orcstream
-from orcstream.errors import CommitUnknown
+from orcstream.errors import CommitUnknown, SinkError
+from orcstream.io.byte_sink import Prepared
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.sink import open_sink
 from orcstream.io.source import open_source
 
-__all__ = ["get", "put", "side_by_side"]
+__all__ = ["commit", "get", "put", "side_by_side"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -49,17 +51,24 @@ async def put(
     except BaseException:
         await sink.abort()
         raise
-    await sink.aclose()
-    for attempt in range(_COMMIT_ATTEMPTS):
+    try:
+        await sink.aclose()
+        await commit(prepared, **options)
+    except BaseException:
+        # What was made visible stays, if it was.
+        with suppress(SinkError):
+            await orcstream.discard(prepared, **options)
+        raise
+
+
+async def commit(prepared: Prepared, **options: Any) -> None:
+    """`orcstream.commit`, asked again where the store lost its answer."""
+    for _ in range(_COMMIT_ATTEMPTS - 1):
         try:
             return await orcstream.commit(prepared, **options)
         except CommitUnknown:
-            if attempt == _COMMIT_ATTEMPTS - 1:
-                raise
-        except FileExistsError:
-            await orcstream.discard(prepared, **options)
-            raise
-    return None
+            continue
+    return await orcstream.commit(prepared, **options)
 
 
 async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
 from orcstream.errors import SourceChanged, UsageError
+from orcstream.io.urls import strip_credentials
 from orcstream.spark.files import FoundFile, FoundFiles, find_files
 from orcstream.spark.merged_files import Merges, Place
 from orcstream.spark.seen_files import SeenFiles, name_key, version_key
@@ -66,7 +67,7 @@ class StreamFeed:
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
-        self._merges = Merges(options.roots, options.read.access.storage_options)
+        self._merges = Merges(options.read.choice.roots, options.read.access.storage_options)
         self._stream = ""
         self._log: StreamLog | None = None
         self._state = StreamState()
@@ -155,9 +156,10 @@ class StreamFeed:
         for file in found.files:
             if file.length is None:
                 raise UsageError(
-                    "a stream is of folders that can be listed, and this one cannot", url=file.url
+                    "a stream is of folders that can be listed, and this one cannot",
+                    url=strip_credentials(file.url),
                 )
-        await self._merges.refresh()
+        await self._merges.refresh(file.url for file in found.files)
         return found
 
     async def _choose(self, limit: ReadLimit) -> StreamBatch | None:
@@ -206,8 +208,8 @@ class StreamFeed:
         name, file = name_key(place.name), place.file
         if place.rows is not None and options.max_age_s is not None:
             raise UsageError(
-                "option maxFileAge is not for folders whose writer merges files: how old those were is lost",
-                url=file.url,
+                "option maxFileAge is not for folders whose files are merged: how old those were is lost",
+                url=strip_credentials(file.url),
             )
         before, modified = state.forgets_before, file.modified_s
         is_old = before is not None and modified is not None and modified < before
@@ -223,7 +225,7 @@ class StreamFeed:
             raise SourceChanged(
                 "the file was replaced after the stream had read it; to read replaced files again, or never, "
                 "give option replaced_files",
-                url=file.url,
+                url=strip_credentials(file.url),
             )
         return True
 
@@ -239,9 +241,9 @@ class StreamFeed:
         if id_ is not None and state.batch > 0 and id_.batch > state.whole.get(id_.query, -1):
             raise UsageError(
                 "this file was merged from others, and there is no record any more of which: the stream has "
-                "been behind for too long, or does not read the folder that its writer was given; "
-                "start it with a new checkpoint",
-                url=place.file.url,
+                "been behind for too long, or does not read the folder that was given to the writer or the "
+                "job that merged them; start it with a new checkpoint",
+                url=strip_credentials(place.file.url),
             )
 
     def _used_up(self, files: Sequence[FoundFile], chosen: set[str]) -> Iterator[str]:
@@ -288,7 +290,7 @@ class StreamFeed:
                 raise SourceChanged(
                     f"the file was replaced before batch {batch.number} of the stream was read; to read what "
                     "is there now, give option replaced_files",
-                    url=place.file.url,
+                    url=strip_credentials(place.file.url),
                 )
             if self._options.replaced == "read":
                 return None  # it is a new file, of a later batch

@@ -20,11 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-import orcstream
 from orcstream.errors import FormatError, UsageError
 from orcstream.io.folders import list_files, remove_files
 from orcstream.io.urls import strip_credentials
-from orcstream.spark import small_files
+from orcstream.spark import small_files, sweeping
 from orcstream.spark.seen_files import SeenFiles, name_key
 
 __all__ = ["FileOfBatch", "StreamBatch", "StreamLog", "StreamState"]
@@ -187,7 +186,7 @@ class StreamLog:
         if gone:
             await remove_files(self.url, gone, storage_options=self.storage_options)
             self.names.difference_update(gone)
-        await orcstream.cleanup(self.url, older_than_s=_SWEEP_AFTER_S, storage_options=self.storage_options)
+        await sweeping.sweep(self.url, older_than_s=_SWEEP_AFTER_S, storage_options=self.storage_options)
 
     # --- files
 

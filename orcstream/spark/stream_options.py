@@ -35,10 +35,9 @@ def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """`log` is a folder for the logs of streams; `roots` are the folders that are read."""
+    """`log` is a folder for the logs of streams."""
 
     read: ReadOptions
-    roots: tuple[str, ...]
     log: str
     limit: ReadLimit
     latest_first: bool
@@ -51,11 +50,9 @@ class StreamOptions:
     def of(cls, given: Mapping[str, str]) -> StreamOptions:
         options = Options(given)
         read = ReadOptions.taken(options)
-        roots = _roots(read)
         found = cls(
             read=replace(read, choice=replace(read.choice, ignore_missing=_may_be_empty(read))),
-            roots=roots,
-            log=_log(options, roots),
+            log=_log(options, read.choice.roots),
             limit=_limit(options),
             latest_first=options.truth("latestFirst"),
             max_age_s=options.seconds("maxFileAge"),
@@ -91,15 +88,6 @@ def _limit(options: Options) -> ReadLimit:
     if files:
         return ReadMaxFiles(files)
     return ReadMaxBytes(size) if size else ReadAllAvailable()
-
-
-def _roots(read: ReadOptions) -> tuple[str, ...]:
-    """The folders below which files are, and may have been written by streams."""
-    choice = read.choice
-    if choice.base_path is not None:
-        return (choice.base_path.rstrip("/"),)
-    patterns = [one for path in choice.paths for one in globs.expanded(path)]
-    return tuple(dict.fromkeys(globs.split_pattern(one)[0].rstrip("/") for one in patterns))
 
 
 def _log(options: Options, roots: tuple[str, ...]) -> str:

@@ -87,11 +87,14 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
         raise UsageError("there is no path to write to; give one to save() or start()")
     _check_reachable(schema, ())
     columns = orc_schema(schema)
+    partition_by = tuple(_real(columns, name) for name in options.names("partition_by") or ())
+    if len(set(partition_by)) < len(partition_by):
+        raise UsageError(f"option partition_by names a column twice: {', '.join(partition_by)}")
     max_rows = options.count("max_records_per_file", 0, least=0)
     return WritePlan(
         url=url,
         schema=columns,
-        partition_by=tuple(_real(columns, name) for name in options.names("partition_by") or ()),
+        partition_by=partition_by,
         max_bytes=options.size("max_bytes_per_file", 256 << 20),
         max_rows=max_rows or None,
         memory_limit=options.size("memory_limit", 256 << 20),
@@ -189,9 +192,16 @@ def _hiding_of_json(schema: Schema, name: str, what: str, given: Any) -> Iterato
         yield from ((str(value), _real(schema, column)) for column, value in entries.items())
         return
     for entry in entries:
-        if not isinstance(entry, dict) or set(entry) - {what, "columns"} or len(entry) != 2:
+        if not _is_entry(entry, what):
             raise UsageError(f'option {name} is a JSON list of {{"{what}": …, "columns": […]}}')
         yield from ((entry[what], _real(schema, column)) for column in entry["columns"])
+
+
+def _is_entry(entry: Any, what: str) -> bool:
+    if not isinstance(entry, dict) or set(entry) != {what, "columns"}:
+        return False
+    columns = entry["columns"]
+    return isinstance(columns, list) and all(isinstance(one, str) for one in [entry[what], *columns])
 
 
 def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,6 @@ afterwards; so readers may see a part of the new rows, or old and new ones, but 
 
 from __future__ import annotations
 
-import posixpath
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,10 +120,11 @@ def replaced_paths(earlier: Sequence[str], files: Sequence[WrittenFile], replace
         return []
     if replaces == "all":
         return list(earlier)
-    # By the values: others may escape them in another way.
-    folders = {unquote(posixpath.dirname(file.path)) for file in files}
-    return [
-        path
-        for path in earlier
-        if any(unquote(posixpath.dirname(path) + "/").startswith(f"{folder}/") for folder in folders)
-    ]
+    partitions = {_values(file.path) for file in files}
+    depths = {len(values) for values in partitions}
+    return [path for path in earlier if any(_values(path)[:depth] in partitions for depth in depths)]
+
+
+def _values(path: str) -> tuple[str, ...]:
+    """A file's folders, not escaped: others may escape values in another way, and values may hold slashes."""
+    return tuple(unquote(folder) for folder in path.split("/")[:-1])

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 import orcstream
-from orcstream import CommitUnknown, IngestedFile, Prepared, SinkError
+from orcstream import IngestedFile, Prepared, SinkError
 from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
-from orcstream.spark import globs, small_files
+from orcstream.spark import globs, small_files, sweeping
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
 from orcstream.spark.target import Target
@@ -43,8 +43,6 @@ T = TypeVar("T")
 
 # Requests to the store side by side.
 AT_ONCE = 16
-# A store that lost the answer to a commit is asked so often what became of it.
-COMMIT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +165,7 @@ async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
 
 async def commit_files(plan: Target, files: Sequence[WrittenFile]) -> None:
     """Make files visible, several at a time, each at once. May be called again, with the same files."""
-
-    async def commit(file: WrittenFile) -> None:
-        for _ in range(COMMIT_ATTEMPTS - 1):
-            try:
-                return await orcstream.commit(file.prepared, **_of_sink(plan))
-            except CommitUnknown:
-                continue
-        return await orcstream.commit(file.prepared, **_of_sink(plan))
-
-    await _each(files, commit)
+    await _each(files, lambda file: small_files.commit(file.prepared, **_of_sink(plan)))
 
 
 async def discard_files(plan: Target, files: Sequence[WrittenFile]) -> None:
@@ -186,12 +175,7 @@ async def discard_files(plan: Target, files: Sequence[WrittenFile]) -> None:
 
 async def sweep(plan: Target, job: str) -> None:
     """Remove what tasks of a job left that nobody has heard of; what is visible stays."""
-    try:
-        await orcstream.cleanup(
-            plan.url, older_than_s=0, containing=job, storage_options=plan.storage_options
-        )
-    except FileNotFoundError:
-        return
+    await sweeping.sweep(plan.url, containing=job, storage_options=plan.storage_options)
 
 
 async def visible_files(plan: Target) -> list[ListedFile]:

@@ -24,7 +24,7 @@ import zstandard
 from pyarrow import orc, parquet
 
 from orcstream.cli import main
-from orcstream.cli_convert import _size
+from orcstream.cli_arguments import byte_size
 from tests.support.trips import trips
 
 ROWS = 2_000
@@ -344,7 +344,7 @@ def test_an_existing_file(capfd: pytest.CaptureFixture[str], folder: Path) -> No
     [("1000", 1000), ("64KB", 65536), ("1.5g", 3 << 29), ("2 MiB", 2 << 20), ("1TB", 1 << 40)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert _size(text) == size
+    assert byte_size(text) == size
 
 
 # --- failures ----------------------------------------------------------------------------------------------

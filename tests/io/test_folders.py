@@ -292,3 +292,35 @@ async def test_the_reason_why_s3_does_not_list(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(PermissionError, match="no credentials were found"):
         await remove_files(url, ["a"], storage_options=nobody)
     assert leased_clients() == 0
+
+
+async def test_a_length_alone_is_no_version() -> None:
+    class Silent(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+        """Says nothing of files but how long they are."""
+
+        protocol = "silent"
+        find = AbstractFileSystem.find
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            stripped: str = super()._strip_protocol(path.removeprefix("silent://"))
+            return stripped
+
+        def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+            found = super().ls(path, detail=True, **options)
+            return [self._plain(one) if detail else one["name"] for one in found]
+
+        def info(self, path: str, **options: Any) -> Any:
+            return self._plain(super().info(path, **options))
+
+        @staticmethod
+        def _plain(info: dict[str, Any]) -> dict[str, Any]:
+            return {key: info[key] for key in ("name", "size", "type")}
+
+    fsspec.register_implementation("silent", Silent, clobber=True)
+    Silent().pipe({"/t/a.orc": b"data"})
+    for url in ("silent:///t", "silent:///t/a.orc"):
+        (found,) = await list_files(url)
+        assert (found.length, found.version, found.modified_s) == (4, "", None)

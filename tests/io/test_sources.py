@@ -290,6 +290,8 @@ def test_protocols_and_paths() -> None:
         *("file", "file", "s3", "a+b", "file"),
     ]
     assert local_path("FILE:///a/b") == "/a/b"
+    assert local_path("file:/a/b") == "/a/b"
+    assert local_path("file:a") == "file:a"
 
 
 def test_opening_a_path_imports_no_client_of_a_store(tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ PART_OF = {
     "blocking_facade": "blocking",
     "blocking_loop": "blocking",
     "blocking_writing": "blocking",
+    "cli_arguments": "cli",
     "cli_arrow": "cli",
     "cli_convert": "cli",
     "cli_discretion": "cli",

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import orcstream
+from orcstream import cli_job
 from orcstream.cli import main
+from orcstream.spark import jobs
 from tests.spark.test_jobs import data_files, ids, lines
 
 # Spark takes long to begin where others are at work.
 pytestmark = pytest.mark.timeout(300)
+
+
+# What `verify` and `profile` take, as the command line has it where nothing is given.
+LOOKING: dict[str, Any] = dict.fromkeys(("report", "journal", "storage_options", "keys"), None) | {
+    "paths": []
+}
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -96,3 +106,32 @@ sys.exit(main(["job", "verify", sys.argv[1]]))
     )
     assert done.returncode == 2
     assert "pip install 'orcstream[spark]'" in done.stderr
+
+
+def test_texts_of_files_give_a_terminal_no_orders(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    finding = jobs.Finding("a\x1b[2J.orc", None, None, "na\nme", "minimum", "\x7f", "b", known=False)
+    result = jobs.VerifyResult(1, 1, 1, 1, 1, (finding,))
+    monkeypatch.setattr(jobs, "verify", lambda *_, **__: result)
+    for as_json in (False, True):
+        assert cli_job._verify(None, argparse.Namespace(**LOOKING, json=as_json), None) == 1
+        printed = capsysbinary.readouterr().out.decode()
+        if as_json:
+            assert json.loads(printed)["findings"][0]["recorded"] == "\x7f"
+        else:
+            assert len(printed.splitlines()) == 2
+            assert all(one.isprintable() for one in printed.splitlines())
+
+
+def test_long_bounds_are_cut(monkeypatch: pytest.MonkeyPatch, capsysbinary: Any) -> None:
+    sizes: dict[str, Any] = {"stored_bytes": 1, "plain_bytes": 1, "stream_bytes": {}, "encodings": {}}
+    shares: dict[str, Any] = {"row_group_count": 1, "point_share": None, "range_share": None}
+    column = jobs.ColumnProfile("s", "string", 1, 0, "short", "x" * 1000, None, **sizes, **shares)
+    monkeypatch.setattr(jobs, "profile", lambda *_, **__: jobs.ProfileResult(1, 1, 1, (column,)))
+    for as_json in (False, True):
+        options = argparse.Namespace(**LOOKING, json=as_json, no_distinct=True)
+        assert cli_job._profile(None, options, None) == 0
+        printed = capsysbinary.readouterr().out.decode()
+        assert ("x" * 1000 in printed) == as_json
+        assert as_json or f"short to {'x' * 39}…" in printed

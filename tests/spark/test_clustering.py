@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-from orcstream.spark.jobs.clustering import quantiles, ranks, z_numbers
+from orcstream.errors import UsageError
+from orcstream.spark.jobs.clustering import in_z_order, quantiles, ranks, z_numbers
 
 DAY = datetime.date(2024, 1, 1)
 TIME = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
@@ -73,3 +75,13 @@ def test_neighbours_are_close_in_all_columns() -> None:
         spans = [np.ptp(group) for group in np.split(column[order], 80)]
         # Of 80 groups, each spans about a fifth of either column; in any other order they span all of one.
         assert np.mean(spans) < 10_000 / 4
+
+
+def test_columns_without_an_order_are_refused_at_once() -> None:
+    class Table:
+        schema = StructType([StructField("a", LongType()), StructField("l", ArrayType(LongType()))])
+        columns = schema.names
+
+    for name, text in (("l", "'l' is array<bigint>"), ("x", "there is no column 'x'")):
+        with pytest.raises(UsageError, match=text):
+            in_z_order(Table(), ["a", name], None)  # type: ignore[arg-type]

@@ -20,9 +20,8 @@ from orcstream.blocking_loop import the_loop
 from orcstream.io.keys import open_keys
 from orcstream.spark import globs, written
 from orcstream.spark.access import Access
-from orcstream.spark.commit_log import LOG_FOLDER
+from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
-from orcstream.spark.jobs.compaction_journal import JOBS_FOLDER
 from orcstream.spark.target import Folder
 from tests.spark.killer import Killed, Killer
 from tests.support.servers import MotoServer, moto_server

@@ -113,3 +113,13 @@ def test_shares_of_extremes() -> None:
     assert point_share([(one, 100 + one) for one in range(50)]) == 1
     assert point_share([("a", "b"), ("c", "d"), ("c", "d"), None]) == pytest.approx((2 + 3 + 3) / 3 / 4)
     assert point_share([(1, 2), ("a", "b")]) is None
+
+
+def test_bounds_of_files_whose_types_differ(tmp_path: Path) -> None:
+    """Bounds of some of the files would pass for those of all."""
+    for name, type_, value in (("a", "int", 1), ("b", "double", 2.5), ("c", "string", "x")):
+        orcstream.blocking.write(tmp_path / f"{name}.orc", [(value,)], schema=f"struct<v:{type_}>")
+    both = profile_with(here, [f"{tmp_path}/{name}.orc" for name in "ab"], Access())["v"]
+    assert (both.minimum, both.maximum) == ("1", "2.5")
+    found = profile_with(here, [str(tmp_path)], Access())["v"]
+    assert (found.minimum, found.maximum, found.value_count) == (None, None, 3)

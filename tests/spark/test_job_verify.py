@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import fsspec
 import pyarrow as pa
 import pytest
 
 import orcstream
+from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.spark.access import Access
+from orcstream.spark.files import FoundFile, FoundFiles
+from orcstream.spark.jobs import looking
 from orcstream.spark.jobs.verification import verify_with
 from orcstream.spark.target import Folder
 
@@ -96,3 +100,79 @@ def test_a_job_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
     before = len(calls)
     verify_with(here, paths, Access(), piece_bytes=4096, journal=journal)
     assert len(calls) == before
+
+
+def encrypted(folder: Path, keys: InMemoryKeyProvider) -> None:
+    with orcstream.blocking.create(
+        folder / "t.orc", "struct<id:int>", encrypt=[orcstream.Encrypt("pii", ["id"])], keys=keys
+    ) as out:
+        out.write([(one,) for one in range(100)])
+
+
+def test_what_was_seen_without_keys_is_looked_at_again_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = InMemoryKeyProvider()
+    keys.add_key("pii", bytes(16))
+
+    async def provider(self: Access) -> InMemoryKeyProvider | None:
+        return keys if self.keys else None
+
+    monkeypatch.setattr(Access, "key_provider", provider)
+    (tmp_path / "table").mkdir()
+    encrypted(tmp_path / "table", keys)
+    looked, verify = [], orcstream.OrcFile.verify
+
+    async def counted(self: orcstream.OrcFile, **options: Any) -> Any:
+        looked.append(self.url)
+        return await verify(self, **options)
+
+    monkeypatch.setattr(orcstream.OrcFile, "verify", counted)
+    journal = Folder(str(tmp_path / "journal"))
+    for number, access in (
+        (1, Access()),
+        (1, Access()),
+        (2, Access(keys="store")),
+        (2, Access(keys="store")),
+    ):
+        assert verify_with(here, [str(tmp_path / "table")], access, journal=journal).is_sound
+        assert len(looked) == number
+
+
+@pytest.mark.parametrize("modified_s", [None, 1.0])
+def test_files_that_a_store_does_not_tell_apart_are_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modified_s: float | None
+) -> None:
+    """Replaced by one of its length, such a file would pass for the one that was looked at."""
+    fill(tmp_path / "table", files=1)
+    (url,) = [str(path) for path in (tmp_path / "table").rglob("*.orc")]
+    clock = modified_s
+
+    async def listed(*_: Any) -> FoundFiles:
+        return FoundFiles([FoundFile(url, Path(url).stat().st_size, "", (), clock)])
+
+    monkeypatch.setattr(looking, "find_counted", listed)
+    journal = Folder(str(tmp_path / "journal"))
+    assert verify_with(here, [url], Access(), journal=journal).is_sound
+    data = bytearray(Path(url).read_bytes())
+    data[100:200] = b"\xff" * 100
+    Path(url).write_bytes(data)
+    clock = None if modified_s is None else modified_s + 1
+    assert not verify_with(here, [url], Access(), journal=journal).is_sound
+
+
+def test_reports_and_journals_hold_no_credentials(tmp_path: Path) -> None:
+    home = "memory://me:hush@host/verified"
+    filesystem = fsspec.filesystem("memory")
+    path = "/me:hush@host/verified/t.orc"
+    with orcstream.blocking.create(f"{home}/t.orc", row_index_stride=1000, compression="none") as out:
+        out.write(pa.table({"id": range(3000)}))
+    good = filesystem.cat(path)
+    journal = Folder(str(tmp_path))
+    for damaged in (b"no ORC file", good[:40] + b"\xff" * 40 + good[80:]):
+        filesystem.pipe(path, damaged)
+        found = verify_with(here, [home], Access(), journal=journal)
+        assert {one.url for one in found.findings} == {"memory://host/verified/t.orc"}
+    records = list(tmp_path.rglob("*.json"))
+    assert len(records) == 2
+    assert not any("hush" in one.read_text() for one in records)

@@ -97,6 +97,8 @@ def test_compact(spark: SparkSession, tmp_path: Path) -> None:
         "compact", tmp_path, target, lambda: records(target, "_orcstream_jobs/*/*.prepared.json") >= at
     )
     assert set(ids(target)) == set(range(folders * 6))
+    rows = spark.read.format("orcstream").load(str(target)).select("id").collect()
+    assert sorted(row["id"] for row in rows) == list(range(folders * 6)), "we know what the job has done"
     result = jobs.compact(spark, str(target))
     assert result.is_continued
     assert ids(target) == list(range(folders * 6))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, IsNotNull
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, IsNotNull
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 import orcstream
 from orcstream.errors import (
@@ -18,6 +18,7 @@ from orcstream.errors import (
     CorruptStream,
     KeyUnavailable,
     NotOrcFile,
+    OrcError,
     SchemaMismatch,
     SourceChanged,
     UsageError,
@@ -25,7 +26,7 @@ from orcstream.errors import (
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema import Schema
 from orcstream.spark.planning import Piece, packed
-from orcstream.spark.reading import reader_of, schema_of
+from orcstream.spark.reading import ReadOptions, read_plan, reader_of, schema_of
 from orcstream.spark.types import spark_schema
 from tests.support.servers import start_moto
 
@@ -74,6 +75,31 @@ def test_a_large_file_is_shared_out_by_stripes(tmp_path: Path) -> None:
     assert len(parts) >= 3
     assert all(piece.rows is not None and piece.rows[0] % STRIPE_ROWS == 0 for piece in pieces)
     assert read(options)["id"].to_pylist() == list(range(9 * STRIPE_ROWS))
+
+
+def test_stripes_larger_than_a_task_are_shared_out_by_row_groups(tmp_path: Path) -> None:
+    """Two stripes, of three quarters and a quarter of the rows: four tasks are as good as equal."""
+    url, rows = str(tmp_path / "t.orc"), 8000
+    with orcstream.blocking.create(
+        url, "struct<id:bigint,text:string>", compression="none", row_index_stride=100
+    ) as out:
+        for first, stop in ((0, rows * 3 // 4), (rows * 3 // 4, rows)):
+            out.write([(row, f"{row:>20}") for row in range(first, stop)])
+            out.end_stripe()
+    options = {"path": url, "min_partitions": "4", "open_cost_bytes": "1k"}
+    pieces = pieces_in(reader_of(schema_of(options), options).partitions())
+    assert len(pieces) == 4
+    for piece in pieces:
+        assert piece.rows is not None
+        assert piece.rows[0] % 100 == 0
+        assert piece.rows[1] - piece.rows[0] == pytest.approx(rows / 4, rel=0.2)
+    assert read(options)["id"].to_pylist() == list(range(rows))
+    # Of a part, the option's rows are read.
+    assert read({**options, "rows": "1900:2150"})["id"].to_pylist() == list(range(1900, 2150))
+    # Where there is no index, a part would cost the rows before it.
+    write(url, "struct<id:bigint>", [(row,) for row in range(rows)], row_index_stride=0, compression="none")
+    (piece,) = pieces_in(reader_of(schema_of(options), options).partitions())
+    assert piece.rows in (None, (0, rows))
 
 
 def test_small_files_are_read_together(tmp_path: Path) -> None:
@@ -243,3 +269,77 @@ def test_a_folder_in_s3() -> None:
     }
     found = read({"path": "s3a://spark/t/k=[12]", **options, "basePath": "s3a://spark/t"})
     assert found.to_pylist() == [{"id": number, "k": number} for number in (1, 2)]
+
+
+def test_columns_that_are_not_to_hold_nulls(tmp_path: Path) -> None:
+    """Spark takes whatever lies there for a value, where a schema says that there are none."""
+    number = IntegerType()
+    inner = StructType([StructField("x", number, nullable=False)])
+    strict = StructType(
+        [
+            StructField("a", number, nullable=False),
+            StructField("s", inner),
+            StructField("l", ArrayType(inner, containsNull=False)),
+            StructField("m", MapType(StringType(), number, valueContainsNull=False)),
+        ]
+    )
+    good: list[Any] = [(1, (2,), [(3,), (4,)], {"k": 5}), (1, None, None, None), (1, (0,), [], {})]
+    stored = "struct<a:int,s:struct<x:int>,l:array<struct<x:int>>,m:map<string,int>>"
+    url = write(tmp_path / "t.orc", stored, good)
+
+    def rows() -> list[Any]:
+        reader: Any = reader_of(strict, {"path": url})
+        return [row for part in reader.partitions() for one in reader.read(part) for row in one.to_pylist()]
+
+    assert [row["s"] for row in rows()] == [{"x": 2}, None, {"x": 0}]
+    for name, bad in (
+        ("a", (None, None, None, None)),
+        ("s.x", (1, (None,), None, None)),
+        ("l.element", (1, None, [None], None)),
+        ("l.element.x", (1, None, [(1,), (None,)], None)),
+        ("m.value", (1, None, None, {"k": None})),
+    ):
+        write(tmp_path / "t.orc", stored, [*good, bad])
+        with pytest.raises(SchemaMismatch, match=rf"t\.orc: the column '{name}' is not to hold nulls"):
+            rows()
+
+
+def test_a_folder_of_a_null_where_there_is_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "p=__HIVE_DEFAULT_PARTITION__").mkdir()
+    write(tmp_path / "p=__HIVE_DEFAULT_PARTITION__" / "t.orc", "struct<a:int>", [(1,)])
+    schema = StructType([StructField("a", IntegerType()), StructField("p", IntegerType(), nullable=False)])
+    reader = reader_of(schema, {"path": str(tmp_path)})
+    with pytest.raises(SchemaMismatch, match=r"t\.orc: the column 'p' is not to hold nulls"):
+        list(reader.read(reader.partitions()[0]))
+
+
+def test_secrets_are_in_no_text_of_a_plan() -> None:
+    options = {"path": "s3://b/t", "storage.secret": "hush", "keys": "kms://me:hush@host/kms"}
+    plan = read_plan(ReadOptions.of(options), columns("id:int"), ())
+    assert "hush" not in repr(plan) + str(plan)
+    assert plan.access.storage_options == {"secret": "hush"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "options", "text"),
+    [
+        ("array<int>", {}, "the root of this file is none"),
+        ("struct<a:int,u:uniontype<int,string>>", {}, "choose the columns without u"),
+        ("struct<a:int>", {"columns": "b"}, "no column 'b'"),
+        ("struct<a:int>", {"columns": "a.b", "mergeSchema": "true"}, "no file has a column 'a.b'"),
+    ],
+)
+def test_schemas_that_cannot_be_name_their_file(
+    tmp_path: Path, stored: str, options: dict[str, str], text: str
+) -> None:
+    write(tmp_path / "t.orc", stored, [])
+    with pytest.raises(OrcError, match=rf"t\.orc: .*{text}" if "mergeSchema" not in options else text):
+        schema_of({"path": str(tmp_path), **options})
+
+
+def test_a_filter_on_a_column_that_is_not_read_is_handed_back(tmp_path: Path) -> None:
+    url = write(tmp_path / "t.orc", "struct<a:int>", [(1,)])
+    asked: list[Filter] = [EqualTo(("b",), 1), EqualTo(("a", "b"), 1)]
+    reader = reader_of(columns("a:int"), {"path": url, "pushdown": "true"})
+    assert list(reader.pushFilters(asked)) == asked
+    assert len(pieces_in(reader.partitions())) == 1

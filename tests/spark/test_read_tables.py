@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType
+from pyspark.sql.types import DataType, DecimalType, FloatType, IntegerType, StringType, TimestampType
 
 import orcstream
 from orcstream.errors import SchemaMismatch, UsageError
 from orcstream.spark.files import FileChoice, find_files
 from orcstream.spark.options import Options
+from orcstream.spark.partitions import typed_value
 from orcstream.spark.reading import schema_of
 from tests.spark.native import same_rows
 
@@ -141,3 +143,56 @@ async def test_a_base_path_keeps_the_values_of_folders(one_file: Path, tmp_path:
         assert based.simpleString() == "struct<id:bigint,a:int>"
     with pytest.raises(UsageError, match="is not below basePath"):
         await found(tmp_path / "a=1", basePath=str(tmp_path / "b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "value"),
+    [
+        ("0.1", FloatType(), 0.10000000149011612),
+        ("1e39", FloatType(), float("inf")),
+        ("1.05", DecimalType(5, 1), Decimal("1.1")),
+        ("-1.05", DecimalType(5, 1), Decimal("-1.1")),
+        ("1e3", DecimalType(5, 1), Decimal("1000.0")),
+    ],
+)
+def test_values_of_folders_are_those_of_their_type(text: str, type_: DataType, value: object) -> None:
+    """As Java has them: filters of Spark compare with such values, and so do Arrow's types."""
+    assert typed_value(text, type_, "UTC", "x") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("NaN", DecimalType(5, 1)),
+        ("12345", DecimalType(5, 1)),
+        ("1e400", DecimalType(38, 0)),
+        ("1_0", IntegerType()),
+        ("1_0", FloatType()),
+        ("\udcff", StringType()),
+    ],
+)
+def test_what_is_no_value_of_a_folder_s_type(text: str, type_: DataType) -> None:
+    with pytest.raises(SchemaMismatch, match=r"in 'sftp://host/p=x' is no "):
+        typed_value(text, type_, "UTC", "sftp://me:hush@host/p=x")
+
+
+@pytest.mark.parametrize("zone", ["Mars/Base", "GMT+08:00", "../x", ""])
+async def test_zones_of_times_in_folders_and_options(one_file: Path, tmp_path: Path, zone: str) -> None:
+    with pytest.raises(UsageError, match="is no name of the tz database"):
+        typed_value("2024-01-01 00:00:00", TimestampType(), zone, "x")
+    given = Options({"path": str(tmp_path), "modifiedAfter": "2024-01-01T00:00:00"})
+    with pytest.raises(UsageError, match="is no name of the tz database"):
+        FileChoice.of(given, case_sensitive=False, timezone=zone)
+
+
+async def test_credentials_are_not_shown() -> None:
+    """Of memory, which takes them for a part of the path."""
+    home = "memory://me:hush@host/tables"
+    for place in ("a=1", "b=1"):
+        with orcstream.blocking.create(f"{home}/{place}/x.orc", "struct<id:int>") as out:
+            out.write([(1,)])
+    for paths, options in (([home], {}), ([f"{home}/c=*"], {}), ([f"{home}/a=1"], {"basePath": f"{home}/c"})):
+        with pytest.raises((UsageError, FileNotFoundError)) as error:
+            await found(*paths, **options)
+        assert "memory://host/tables" in str(error.value)
+        assert "hush" not in str(error.value)

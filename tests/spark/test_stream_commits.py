@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import orcstream
 from orcstream.blocking_loop import the_loop
 from orcstream.spark import commit_log, globs, stream_compaction, written
 from orcstream.spark.commit_log import CommitLog
+from orcstream.spark.files import FileChoice
+from orcstream.spark.merged_files import find_counted
 from orcstream.spark.options import Options
 from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write_options import write_plan
@@ -76,14 +79,10 @@ def ids_of(files: list[Path]) -> list[int]:
     return sorted(one for file in files for one in pyarrow.orc.read_table(file)["id"].to_pylist())
 
 
-def counted_files(plan: StreamPlan, folder: Path) -> list[Path]:
-    """As a reader that knows the log finds them."""
-
-    async def look() -> set[str]:
-        return await (await CommitLog.open(plan.files, QUERY)).uncounted()
-
-    uncounted = the_loop().run(look)
-    return [one for one in data_files(folder) if one.relative_to(folder).as_posix() not in uncounted]
+def counted_files(folder: Path) -> list[Path]:
+    """As our readers find them."""
+    choice = FileChoice((str(folder),), recursive=True)
+    return [Path(one.url) for one in the_loop().run(lambda: find_counted(choice, {})).files]
 
 
 def temporaries(folder: Path) -> list[Path]:
@@ -126,7 +125,7 @@ def test_a_compaction_goes_on_wherever_the_driver_dies(tmp_path: Path, killer: K
         plan = plan_of(str(folder), compact_every="2")
         commit(plan, 0)
         survived = not killed(plan, 1, killer, steps)
-        seen = ids_of(counted_files(plan, folder))
+        seen = ids_of(counted_files(folder))
         assert len(seen) == len(set(seen)), steps
         assert set(range(10)) <= set(seen)
         commit(plan, 1)
@@ -260,3 +259,48 @@ def test_groups_are_of_one_folder_and_no_larger_than_a_file(tmp_path: Path) -> N
     assert [len(one.sources) for one in groups] == [6, 6]
     assert [one.target.partition("/")[0] for one in groups] == ["p=p0", "p=p1"]
     assert stream_compaction.grouped(plan, "x", files, 1) == []
+
+
+@pytest.mark.parametrize("kinds", ["intent", "done", "compaction", "merged", "compacted"])
+def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> None:
+    """Of the records that go at once, a store removes any first."""
+    monkeypatch.setattr(commit_log, "KEPT", 1)
+    plan = plan_of(str(tmp_path), compact_every="1")
+    remove = written.remove_paths
+    dies = True
+
+    def goes_first(path: str) -> bool:
+        return re.search(rf"\.({kinds})\.json$", path) is not None
+
+    async def halfway(target: Any, paths: Any) -> None:
+        several = list(paths)
+        if dies and any(path.endswith(".json") for path in several):
+            await remove(target, filter(goes_first, several))
+            raise Killed
+        await remove(target, several)
+
+    monkeypatch.setattr(written, "remove_paths", halfway)
+    for batch in range(3):
+        messages = prepared(plan, batch)
+        try:
+            commit(plan, batch, messages)
+        except Killed:
+            dies = False
+    commit(plan, 3)
+    assert ids_of(counted_files(tmp_path)) == list(range(40))
+    assert all(json.loads(one.read_text())["replaces"] for one in tmp_path.rglob("*.merged.json"))
+    paths = [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*") if one.is_file()]
+    assert the_loop().run(partial(commit_log.claimed_paths, plan.files, paths)) == set()
+
+
+def test_a_stream_that_may_not_look_for_what_was_left_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError("you may not list uploads")
+
+    monkeypatch.setattr(orcstream, "cleanup", refused)
+    plan = plan_of(str(tmp_path))
+    for batch in range(2):
+        commit(plan, batch)
+    assert ids_of(data_files(tmp_path)) == list(range(20))

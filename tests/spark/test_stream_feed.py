@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles, ReadMaxRows
 from pyspark.sql.types import StringType, StructField, StructType
 
+import orcstream
 from orcstream.errors import FormatError, OrcError, SourceChanged, UsageError
 from orcstream.spark import small_files
 from orcstream.spark.seen_files import SeenFiles, name_key, version_key
@@ -476,3 +478,43 @@ def test_a_stream_of_a_bucket(moto_server: MotoServer, tmp_path: Path, killer: K
     assert sorted(query.ids) == [0, 1, 2]
     names = [one["Key"] for one in client.list_objects_v2(Bucket="growing")["Contents"]]
     assert len([name for name in names if LOG in name]) >= 3
+
+
+def test_a_log_whose_leavings_may_not_be_looked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError("you may not list uploads")
+
+    monkeypatch.setattr(orcstream, "cleanup", refused)
+    query = Query(folder, maxFilesPerTrigger="1", log_snapshot_every="1")
+    for number in range(4):
+        add(folder, f"{number}.orc", [number])
+    query.run()
+    assert query.ids == [0, 1, 2, 3]
+
+
+def test_options_may_change_between_starts(folder: Path) -> None:
+    """The log stays where it is; each file is read once, whatever a start is told."""
+    query = Query(folder, maxFilesPerTrigger="1", recursiveFileLookup="true")
+    lives: list[dict[str, str]] = [
+        {"path": f"file:{folder}/", "maxFilesPerTrigger": "2"},
+        {"path": f"{folder}/*", "latestFirst": "true", "log_snapshot_every": "1"},
+        {"maxBytesPerTrigger": "1", "replaced_files": "read"},
+        {"existing_files": "ignore", "replaced_files": "fail"},
+        {"maxFileAge": "1h", "log_snapshot_every": "2"},
+        {"path": f"file://{folder}", "case_sensitive": "true", "timezone": "Europe/Berlin"},
+        {"basePath": str(folder), "memory_limit": "64m"},
+    ]
+    for number, options in enumerate(lives):
+        for file in range(3):
+            add(folder, f"sub/{number}-{file}.orc", [number * 10 + file])
+        query.step = lambda: None
+        query.run(batches=1)
+        add(folder, f"sub/{number}-3.orc", [number * 10 + 3])
+        query.step = partial(next, iter([None]))  # dies when the next batch is logged, and not read
+        with pytest.raises(StopIteration):
+            query.run()
+        assert query.committed == len(query.offsets) - 1
+        query.options = {"path": str(folder), "recursiveFileLookup": "true", **options}
+    query.step = lambda: None
+    query.run_on()
+    assert sorted(query.ids) == [number * 10 + file for number in range(len(lives)) for file in range(4)]

@@ -13,8 +13,17 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StructField, StructType
 
 import orcstream
+from orcstream import Prepared
+from orcstream.errors import UsageError
+from orcstream.io.sink_filesystem import StoredFile
+from orcstream.spark import written
+from orcstream.spark.options import Options
+from orcstream.spark.write_options import write_plan
+from orcstream.spark.writing import TaskFiles, replaced_paths, writer_of
+from orcstream.spark.written import WrittenFile
 from tests.spark.conftest import ZONE
 from tests.support.servers import MotoServer, moto_server
 
@@ -270,3 +279,61 @@ def test_options_that_cannot_be(
 ) -> None:
     with pytest.raises(PySparkException, match=message):
         save(spark.range(3).toDF("id"), tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encrypt": '[{"key": "pii", "columns": "id"}]'}, "option encrypt is a JSON list"),
+        ({"encrypt": '[{"key": "pii", "columns": 5}]'}, "option encrypt is a JSON list"),
+        ({"partition_by": "id,ID"}, "names a column twice"),
+    ],
+)
+def test_lists_of_columns(options: dict[str, str], message: str) -> None:
+    schema = StructType([StructField("id", LongType())])
+    with pytest.raises(UsageError, match=message):
+        writer_of(schema, {"path": "/nowhere", **options}, overwrite=False)
+
+
+def test_partitions_that_go_are_those_of_the_values_written() -> None:
+    earlier = "p=a/1 p=a%2Fb/2 p=ab/3 p=a/q=1/4 5 p=%C3%A4/6 p=ä/7".split()
+
+    def gone(path: str) -> list[str]:
+        state = StoredFile(path, path)
+        prepared = Prepared(url=f"/t/{path}", length=1, overwrite=True, state=state)
+        return replaced_paths(earlier, [WrittenFile(path, 1, prepared)], "partitions")
+
+    assert gone("p=a/x") == ["p=a/1", "p=a/q=1/4"]
+    assert gone("p=a%2Fb/x") == ["p=a%2Fb/2"]
+    assert gone("p=ä/x") == ["p=%C3%A4/6", "p=ä/7"]
+
+
+async def refused(*_: object, **__: object) -> None:
+    raise PermissionError("you may not list uploads")
+
+
+def test_a_job_that_may_not_look_for_what_was_left_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is a right of its own on S3; and the rows are visible by then."""
+    schema = StructType([StructField("id", LongType())])
+    options = {"path": str(tmp_path), "compression": "none"}
+    plan = write_plan(schema, Options(options))
+    files = written.write_files(plan, [pa.record_batch({"id": [1, 2]})], "part-00000-job-1", threads=1)
+    monkeypatch.setattr(orcstream, "cleanup", refused)
+    writer = writer_of(schema, options, overwrite=True)
+    writer.commit([TaskFiles(files)])
+    assert ids(tmp_path) == [1, 2]
+    assert left_behind(tmp_path) == [tmp_path / "_SUCCESS"]
+    assert "you may not list uploads; orcstream cleanup" in caplog.text
+
+
+def test_local_paths_as_hadoop_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    schema = StructType([StructField("id", LongType())])
+    options = {"path": f"file:{tmp_path}/t"}
+    plan = write_plan(schema, Options(options))
+    files = written.write_files(plan, [pa.record_batch({"id": [1, 2]})], "part-00000-job-1", threads=1)
+    writer_of(schema, options, overwrite=False).commit([TaskFiles(files)])
+    assert ids(tmp_path / "t") == [1, 2]
+    assert [one.name for one in tmp_path.iterdir()] == ["t"]

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orcstream.errors import UsageError
+from orcstream.spark.jobs.tables import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,18 +39,24 @@ _ROWS_OF_A_BATCH: Final = 64
 def in_order(df: DataFrame, columns: Sequence[str], partitions: int | None) -> DataFrame:
     """Rows in the order of some columns, within tasks and from one to the next."""
     _check(df, columns)
-    given = [f"`{name}`" for name in columns]
+    given = [quoted(name) for name in columns]
     spread = df.repartitionByRange(partitions, *given) if partitions else df.repartitionByRange(*given)
     return spread.sortWithinPartitions(*given)
 
 
 def in_z_order(df: DataFrame, columns: Sequence[str], partitions: int | None) -> DataFrame:
     """Rows in z-order. A sample is taken first, so rows are made once more than otherwise."""
-    from pyspark.sql.types import LongType, StructField, StructType
+    from pyspark.sql.types import ArrayType, LongType, MapType, StructField, StructType
 
     _check(df, columns)
+    for name in columns:
+        type_ = df.schema[name].dataType
+        if isinstance(type_, ArrayType | MapType | StructType):
+            raise UsageError(
+                f"the column {name!r} is {type_.simpleString()}, and rows are in z-order by plain values only"
+            )
     bits = min(_MOST_BITS, _BITS // len(columns))
-    sampled = df.select(*(f"`{name}`" for name in columns))
+    sampled = df.select(*map(quoted, columns))
     table = sampled.mapInArrow(_sample, sampled.schema).toArrow()
     bounds = {name: quantiles(table[name], 1 << bits) for name in columns}
     schema = StructType([*df.schema.fields, StructField(_Z, LongType())])

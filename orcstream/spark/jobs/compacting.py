@@ -4,15 +4,15 @@ Knows the order of the steps. Must not know Spark, nor which files go together.
 
 A group is settled in four steps: the new file is durable and invisible, and recorded; it appears; a record
 says that it counts; its sources go. Whoever is killed at any of them, the next one goes on from there. Who
-reads the journal sees each row once at any time; others, who list files, see the rows of a group twice
-between the second step and the last, and never a row less.
+reads the journal, as our readers do, sees each row once at any time; others, who list files, see the rows of
+a group twice between the second step and the last, and never a row less.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -20,7 +20,7 @@ import orcstream
 from orcstream import OrcFile, Prepared
 from orcstream.errors import FormatError, KeyUnavailable, SourceChanged, Unsupported, UsageError
 from orcstream.schema import Kind
-from orcstream.spark import written
+from orcstream.spark import commit_records, written
 from orcstream.spark.access import run
 from orcstream.spark.jobs.compaction_journal import CompactionJournal, Group, GroupResult, Made, Source
 from orcstream.spark.target import Target
@@ -46,6 +46,10 @@ class Looked:
     likeness: str
     form: str
     is_encrypted: bool
+
+    def holding(self, holds: tuple[commit_records.Source, ...]) -> Looked:
+        """The same, of which is known what it was merged from."""
+        return replace(self, source=replace(self.source, holds=holds))
 
 
 # --- looking ---------------------------------------------------------------------------------------
@@ -80,7 +84,13 @@ async def _look_at(target: Target, paths: Sequence[str]) -> list[Looked]:
 
 async def _looked(file: OrcFile, path: str) -> Looked:
     tail = file.tail
-    source = Source(path, tail.file_length, tail.fingerprint, file.row_count, len(file.stripes))
+    source = Source(
+        path,
+        file.row_count,
+        length=tail.file_length,
+        fingerprint=tail.fingerprint,
+        stripe_count=len(file.stripes),
+    )
     return Looked(source, await _likeness(file), _form(file), bool(file.encrypted_columns))
 
 
@@ -90,17 +100,22 @@ async def _likeness(file: OrcFile) -> str:
         repr(file.schema.root),
         repr([(one.path, one.keys, one.mask) for one in file.encrypted_columns]),
         repr(sorted(file.user_metadata.items())),
-        file.tail.footer.calendar.name,
+        str(_is_proleptic(file)),
         *await _timezones(file),
     ]
     return _short(parts)
+
+
+def _is_proleptic(file: OrcFile) -> bool:
+    """Files that do not say their calendar are read as hybrid."""
+    return file.tail.footer.calendar.name == "PROLEPTIC_GREGORIAN"
 
 
 def _form(file: OrcFile) -> str:
     """What has to be equal, too, for stripes to be copied as they are."""
     tail = file.tail
     postscript = tail.postscript
-    versions = [postscript.version, postscript.writer_version, tail.footer.writer]
+    versions = [postscript.version, postscript.writer_version, tail.footer.writer, tail.footer.calendar]
     return _short([file.compression.name, repr(versions), str(tail.footer.row_index_stride)])
 
 
@@ -253,7 +268,7 @@ class _Maker:
             row_index_stride=stride,
             blooms=await _blooms(file) if stride else None,
             timezone=(zones and zones[0]) or "UTC",
-            calendar="proleptic" if footer.calendar.name == "PROLEPTIC_GREGORIAN" else "hybrid",
+            calendar="proleptic" if _is_proleptic(file) else "hybrid",
             user_metadata=file.user_metadata,
             memory_limit=self.memory_limit // 2,
             storage_options=self.target.storage_options,

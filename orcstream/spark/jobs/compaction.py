@@ -26,6 +26,7 @@ from orcstream.spark.jobs.compaction_journal import (
     new_token,
 )
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
+from orcstream.spark.merged_files import Merges
 from orcstream.spark.target import Folder, Target
 
 if TYPE_CHECKING:
@@ -105,9 +106,10 @@ def compact(
     files are only copied; `keys` is where their keys are.
 
     A job that was killed is finished by the next one, whatever that is told, before anything else is begun:
-    run it again. No row is lost at any time. Other readers of the folder may see rows of one group twice
-    for the moment between the appearance of the new file and the removal of the old ones. Nobody may
-    overwrite or remove files of the folder meanwhile; appending is no harm.
+    run it again. Batches and streams that read the folder by this data source see each row once, at any
+    time. Readers that only list files may see rows of one group twice for the moment between the appearance
+    of the new file and the removal of the old ones, and none less. Nobody may overwrite or remove files of
+    the folder meanwhile; appending is no harm.
 
     Raises `FileNotFoundError` for a folder that is not there, and what stores raise.
     """
@@ -161,6 +163,9 @@ def _planned(
         one for chunk in distribute("looking at files", chunks, partial(look_at, target)) for one in chunk
     ]
     stem = f"part-{CompactionJournal(target, number).name}-{new_token()}"
+    merges = Merges([target.url], target.storage_options)
+    run(partial(merges.refresh, [target.url_of(one.source.path) for one in looked]))
+    looked = [one.holding(merges.holds(target.url_of(one.source.path))) for one in looked]
     return grouped(looked, options, stem)
 
 
@@ -185,4 +190,4 @@ def _group(number: int, some: Sequence[Looked], stem: str) -> Group:
     stripes = sum(one.stripe_count for one in sources)
     has_small = sum(one.length for one in sources) < stripes * _GOOD_STRIPE_BYTES
     rewrites = has_small and not some[0].is_encrypted
-    return Group(number, posixpath.join(folder, f"{stem}-{number:06}.{suffix}"), sources, rewrites)
+    return Group(posixpath.join(folder, f"{stem}-{number:06}.{suffix}"), sources, number, rewrites)

@@ -3,28 +3,33 @@
 Knows names and contents of records. Must not know how files are made. Jobs are numbered; one begins when the
 one before it is over, so that of several drivers one makes the plan and the others follow it.
 
-- ``plan.json``: which files become one. Never replaced.
+- ``plan.json``: which files become one: of each group `target`, and `replaces`, the paths and numbers of
+  rows of its files in the order of their rows, with `holds`, the same of those that such a file was merged
+  from itself. Never replaced.
 - ``GROUP.prepared.json``: a new file is durable and invisible, with the rows of these files. Never replaced.
 - ``GROUP.merged.json``: it is visible and counts, so that what it replaces may go; or why there is none.
 - ``end.json``: nothing is left of what was replaced.
+
+Readers understand plans, and that the other two are there (`merge_records`).
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from orcstream.errors import FormatError
+from orcstream.spark import commit_records
+from orcstream.spark.commit_records import JOBS_FOLDER, record_of
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.records import Records
 from orcstream.spark.target import Target
 from orcstream.spark.written import WrittenFile
 
 __all__ = [
-    "JOBS_FOLDER",
     "CompactionJournal",
     "Group",
     "GroupResult",
@@ -34,30 +39,42 @@ __all__ = [
     "new_token",
 ]
 
-JOBS_FOLDER: Final = "_orcstream_jobs"
 # The records of so many jobs are kept: a task that was thought dead finds that its work is done.
 KEPT = 20
 _NAME = re.compile(rf"{JOBS_FOLDER}/compact-(\d{{8}})/(plan|end|\d{{6}}\.(?:prepared|merged))\.json")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(commit_records.Source):
     """A file that is to be merged into another, as it was when it was looked at."""
 
-    path: str
     length: int
     fingerprint: str
-    row_count: int
     stripe_count: int
+
+    def to_json(self) -> dict[str, Any]:
+        looked = {"length": self.length, "fingerprint": self.fingerprint, "stripes": self.stripe_count}
+        return {**commit_records.Source.to_json(self), **looked}
+
+    @classmethod
+    def of_json(cls, given: Mapping[str, Any]) -> Self:
+        source = commit_records.Source.of_json(given)
+        return cls(
+            source.path,
+            source.row_count,
+            source.holds,
+            length=given["length"],
+            fingerprint=given["fingerprint"],
+            stripe_count=given["stripes"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(commit_records.Group):
     """Files that are to become one. `rewrites` says that no stripes are to be copied if it can be helped."""
 
-    number: int
-    target: str
     sources: tuple[Source, ...]
+    number: int
     rewrites: bool
 
     @property
@@ -112,8 +129,9 @@ class CompactionJournal:
     async def begin(cls, target: Target, number: int, groups: Sequence[Group]) -> tuple[Self, list[Group]]:
         """The journal of a new job with its plan; that of another driver who was first."""
         journal = cls(target, number)
+        plan = [{**record_of(one), "rewrites": one.rewrites} for one in groups]
         try:
-            await journal._records.put("plan.json", {"groups": [asdict(group) for group in groups]})
+            await journal._records.put("plan.json", {"groups": plan})
         except FileExistsError:
             return journal, await journal.groups()
         return journal, list(groups)
@@ -123,10 +141,8 @@ class CompactionJournal:
         record = await self._records.get("plan.json")
         try:
             return [
-                Group(
-                    one["number"], one["target"], tuple(Source(**s) for s in one["sources"]), one["rewrites"]
-                )
-                for one in record["groups"]
+                Group(one["target"], tuple(map(Source.of_json, one["replaces"])), number, one["rewrites"])
+                for number, one in enumerate(record["groups"])
             ]
         except (KeyError, TypeError) as error:
             raise FormatError(f"the plan of {self.name} is no plan: {error!r}", url=self.target.url) from None
@@ -137,12 +153,14 @@ class CompactionJournal:
 
     async def forget(self, names: Iterable[str]) -> None:
         """Remove the records of jobs that were long ago; `names` are paths of records."""
-        old = [
-            name.removeprefix(f"{JOBS_FOLDER}/")
-            for name in names
-            if (match := _NAME.fullmatch(name)) and int(match[1]) <= self.number - KEPT
-        ]
-        await Records(self.target, JOBS_FOLDER).remove(old)
+        matches = (match for name in names if (match := _NAME.fullmatch(name)))
+        old = [match for match in matches if int(match[1]) <= self.number - KEPT]
+        # A plan without what came of it would be a job that is not over.
+        for is_plan in (True, False):
+            gone = [match[0] for match in old if (match[2] == "plan") == is_plan]
+            await Records(self.target, JOBS_FOLDER).remove(
+                [one.removeprefix(f"{JOBS_FOLDER}/") for one in gone]
+            )
 
     # --- tasks
 

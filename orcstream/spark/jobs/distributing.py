@@ -25,6 +25,8 @@ Progress = Callable[[str, int, int], object]
 # A task costs 70 ms beside its work; more of them than cores leave none idle at the end.
 _TASKS_PER_CORE = 16
 _EVERY_S = 0.2
+# What `setJobGroup` sets.
+_OF_GROUPS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 class Distribute(Protocol):
@@ -55,6 +57,8 @@ class SparkTasks:
         tasks = min(len(units), _TASKS_PER_CORE * context.defaultParallelism)
         group = uuid.uuid4().hex
         with self._told(label, len(units), lambda: min(int(done.value), len(units))):
+            # The caller's own, if it has any.
+            before = {name: context.getLocalProperty(name) for name in _OF_GROUPS}
             context.setJobGroup(group, f"orcstream: {label}", interruptOnCancel=False)
             try:
                 found: list[R] = context.parallelize(units, tasks).map(run).collect()
@@ -62,8 +66,8 @@ class SparkTasks:
                 context.cancelJobGroup(group)
                 raise
             finally:
-                context.setLocalProperty("spark.jobGroup.id", None)
-                context.setLocalProperty("spark.job.description", None)
+                for name, value in before.items():
+                    context.setLocalProperty(name, value)
         return found
 
     @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from orcstream.errors import UsageError
 from orcstream.io.urls import protocol_of, strip_credentials
 from orcstream.spark.access import run
-from orcstream.spark.jobs.compaction_journal import JOBS_FOLDER
+from orcstream.spark.commit_records import JOBS_FOLDER
 from orcstream.spark.jobs.distributing import Progress
 from orcstream.spark.options import Options
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "IngestResult", "ingest"]
 
 FORMATS: Final = ("csv", "json", "parquet", "orc", "text")
+# Other names that files of these have.
+_ALSO: Final = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
+# What makes a path a pattern, for Hadoop.
+_PATTERN: Final = re.compile(r"[{}\[\]*?\\]")
 _POLL_S: Final = 1
 _LABEL: Final = "ingesting rows"
 
@@ -113,18 +118,31 @@ def _files(
     spark: SparkSession, source: str, format_: str | None, schema: str | None, options: Mapping[str, str]
 ) -> DataFrame:
     """A stream of the files that there are and will be."""
-    name = format_ or source.rstrip("/").rpartition(".")[2].lower()
-    name = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}.get(name, name)
+    named = format_ or source.rstrip("/").rpartition(".")[2].lower()
+    name = _ALSO.get(named, named)
     if name not in FORMATS:
         raise UsageError(
             f"the name does not say what this is; give a format: {', '.join(FORMATS)}",
             url=strip_credentials(source),
         )
+    if named == "tsv":
+        options = {"sep": "\t", **options}
+    source = _streamable(spark, source)
     wanted: Any = schema
     if wanted is None:
         static = {key: value for key, value in options.items() if key != "maxBytesPerTrigger"}
         wanted = spark.read.format(name).options(**static).load(source).schema
     return spark.readStream.format(name).schema(wanted).options(**options).load(source)
+
+
+def _streamable(spark: SparkSession, source: str) -> str:
+    """A file as a pattern that it alone matches: Spark's streams are of folders and patterns."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - only Hadoop's own file systems know what Spark would find there
+    path = jvm.org.apache.hadoop.fs.Path(source)
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    if _PATTERN.search(source) or not path.getFileSystem(configuration).isFile(path):
+        return source
+    return f"{source[:-1]}[{source[-1]}]"
 
 
 def _checkpoint(source: str, target: str) -> str:

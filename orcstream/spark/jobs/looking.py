@@ -11,15 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from orcstream import open_many
 from orcstream.errors import FormatError, OrcError, Unsupported
 from orcstream.spark.access import Access, run
-from orcstream.spark.files import FileChoice, find_files
+from orcstream.spark.files import FileChoice
 from orcstream.spark.jobs.distributing import Distribute
+from orcstream.spark.merged_files import find_counted
 from orcstream.spark.records import Records
 from orcstream.spark.target import Folder
 
@@ -37,6 +38,12 @@ class Piece:
     fingerprint: str
     stripes: tuple[int, int] | None = None
     error: str = ""
+    modified_s: float | None = None
+
+    @property
+    def is_told_from_others(self) -> bool:
+        """Whether the file would be seen to be another, were it replaced."""
+        return bool(self.fingerprint) or self.modified_s is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,10 @@ class _Unit:
 def found_pieces(
     distribute: Distribute, paths: Sequence[str], access: Access, *, piece_bytes: int
 ) -> list[Piece]:
-    """All files of some paths, folders or patterns; those larger than `piece_bytes` by their stripes."""
+    """All files of some paths that count; those larger than `piece_bytes` by their stripes."""
     choice = FileChoice(tuple(paths), recursive=True)
-    found = run(partial(find_files, choice, access.storage_options)).files
-    pieces = [Piece(one.url, one.length or 0, one.version) for one in found]
+    found = run(partial(find_counted, choice, access.storage_options)).files
+    pieces = [Piece(one.url, one.length or 0, one.version, modified_s=one.modified_s) for one in found]
     large = [one for one in pieces if one.length > piece_bytes or not one.length]
     chunks = [large[at : at + _FILES_AT_ONCE] for at in range(0, len(large), _FILES_AT_ONCE)]
     cut = distribute("looking at large files", chunks, partial(_cut, access, piece_bytes))
@@ -73,7 +80,7 @@ async def _cut_all(
             raise error
         one = next(coming)
         text = error.message if isinstance(error, OrcError) else str(error)
-        found.append((one, [Piece(one.url, one.length, one.fingerprint, None, text)]))
+        found.append((one, [replace(one, error=text)]))
 
     urls = [one.url for one in files]
     async with open_many(urls, ordered=True, on_error=skip, **await access.open_options()) as opened:
@@ -87,7 +94,12 @@ async def _cut_all(
                     (
                         one,
                         [
-                            Piece(one.url, tail.file_length, tail.fingerprint, None if whole else cut)
+                            replace(
+                                one,
+                                length=tail.file_length,
+                                fingerprint=tail.fingerprint,
+                                stripes=None if whole else cut,
+                            )
                             for cut in ranges or [(0, 0)]
                         ],
                     )
@@ -116,12 +128,16 @@ def looked_at(
     distribute: Distribute,
     label: str,
     pieces: Sequence[Piece],
-    look: Callable[[Piece], Mapping[str, Any]],
+    look: Callable[[Access, Piece], Mapping[str, Any]],
+    access: Access,
     *,
     piece_bytes: int,
     journal: Folder | None = None,
 ) -> list[Mapping[str, Any]]:
-    """What `look` answers of each piece, as values of JSON; small files are looked at several by one task."""
+    """What `look` answers of each piece, as values of JSON; small files are looked at several by one task.
+
+    With a `journal`, `look` is not asked again of files that are the same, and read with the same keys.
+    """
     units: list[_Unit] = []
     held = 0
     for piece in pieces:
@@ -131,21 +147,26 @@ def looked_at(
         else:
             units.append(_Unit((piece,)))
             held = piece.length
-    answers = distribute(label, units, partial(_unit, label, look, journal))
+    answers = distribute(label, units, partial(_unit, label, look, access, journal))
     return [one for several in answers for one in several]
 
 
 def _unit(
-    label: str, look: Callable[[Piece], Mapping[str, Any]], journal: Folder | None, unit: _Unit
+    label: str,
+    look: Callable[[Access, Piece], Mapping[str, Any]],
+    access: Access,
+    journal: Folder | None,
+    unit: _Unit,
 ) -> list[Mapping[str, Any]]:
-    if journal is None:
-        return [look(piece) for piece in unit.pieces]
+    if journal is None or not all(piece.is_told_from_others for piece in unit.pieces):
+        return [look(access, piece) for piece in unit.pieces]
     records = Records(journal, "_orcstream_jobs")
-    text = json.dumps([label, [asdict(piece) for piece in unit.pieces]])
+    # Without keys, less of a file is seen.
+    text = json.dumps([label, access.keys, [asdict(piece) for piece in unit.pieces]])
     name = f"looked-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
     try:
         kept: list[Mapping[str, Any]] = run(partial(records.get, name))["answers"]
     except FileNotFoundError:
-        kept = [look(piece) for piece in unit.pieces]
+        kept = [look(access, piece) for piece in unit.pieces]
         run(partial(records.put, name, {"answers": kept}, overwrite=True))
     return kept

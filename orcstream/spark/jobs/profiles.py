@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orcstream.spark.access import Access
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 from orcstream.spark.jobs.looking import found_pieces, looked_at
 from orcstream.spark.jobs.profiling import ColumnProfile, merged_columns, profile_piece
-from orcstream.spark.jobs.tables import distinct_counts, write_table
+from orcstream.spark.jobs.tables import check_report, distinct_counts, write_table
 from orcstream.spark.target import Folder
 
 if TYPE_CHECKING:
@@ -76,13 +75,15 @@ def profile(
 
     Everything but `distinct` comes from metadata: no row is decoded. With it, rows are read, and the numbers
     of different values estimated by Spark's `approx_count_distinct`. `report` is a folder that gets the
-    columns as a table of ORC files, in place of an earlier one. With `journal`, a folder, what was looked at
-    is recorded there: a job that was killed and is started again with it goes on.
+    columns as a table of ORC files, in place of an earlier one; it is one of its own (`UsageError`). With
+    `journal`, a folder, what was looked at is recorded there: a job that was killed and is started again with
+    it goes on.
 
     Raises what `orcstream.open` raises.
     """
     access = Access(storage_options or {}, keys)
     listed = [paths] if isinstance(paths, str) else list(paths)
+    check_report(report, listed)
     counts = distinct_counts(spark, listed, access) if distinct else None
     folder = None if journal is None else Folder(journal, access)
     found = profile_with(SparkTasks(spark, progress), listed, access, distinct=counts, journal=folder)
@@ -102,8 +103,9 @@ def profile_with(
 ) -> ProfileResult:
     """As `profile`, on anything that does units of work."""
     pieces = found_pieces(distribute, paths, access, piece_bytes=piece_bytes)
-    look = partial(profile_piece, access)
-    found = looked_at(distribute, "profiling", pieces, look, piece_bytes=piece_bytes, journal=journal)
+    found = looked_at(
+        distribute, "profiling", pieces, profile_piece, access, piece_bytes=piece_bytes, journal=journal
+    )
     lengths = {piece.url: piece.length for piece in pieces}
     return ProfileResult(
         len(lengths),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import orcstream
 from orcstream import OrcFile
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import SourceChanged
+from orcstream.io.urls import strip_credentials
 from orcstream.schema import Kind, Type
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.looking import Piece
@@ -88,14 +89,14 @@ class ColumnProfile:
 def profile_piece(access: Access, piece: Piece) -> Mapping[str, Any]:
     """What the metadata of some stripes says, as values of JSON. Raises what `open` raises."""
     if piece.error:
-        raise orcstream.FormatError(piece.error, url=piece.url)
+        raise orcstream.FormatError(piece.error, url=strip_credentials(piece.url))
     return run(partial(_profile, access, piece))
 
 
 async def _profile(access: Access, piece: Piece) -> Mapping[str, Any]:
     async with orcstream.open(piece.url, **await access.open_options()) as file:
         if piece.fingerprint and file.tail.fingerprint not in ("", piece.fingerprint):
-            raise SourceChanged("the file was replaced while it was looked at", url=piece.url)
+            raise SourceChanged("the file was replaced while it was looked at", url=file.url)
         numbers = range(len(file.stripes)) if piece.stripes is None else range(*piece.stripes)
         columns = {int(type_.column_id): _Column(path, type_) for path, type_ in file.schema.walk() if path}
         below = _below_repeated(file.schema.root)
@@ -237,15 +238,12 @@ def merged_columns(
 def _merged(name: str, found: Sequence[Mapping[str, Any]], distinct: Mapping[str, int]) -> ColumnProfile:
     streams: Counter[str] = Counter()
     encodings: Counter[str] = Counter()
-    bounds: Interval | None = None
     groups: list[Interval | None] = []
     for one in found:
         streams.update(one["stream_bytes"])
         encodings.update(one["encodings"])
         groups += [_interval_of(each) for each in one["groups"]]
-        bounds = _hull_of_types(bounds, _interval_of(one["bounds"]))
-    are_known = all(one["bounds"] is not None or not one["has_values"] for one in found)
-    low, high = (bounds if are_known else None) or (None, None)
+    low, high = _bounds(found) or (None, None)
     return ColumnProfile(
         name=name,
         type=found[0]["type"],
@@ -273,12 +271,14 @@ def _interval_of(one: Any) -> Interval | None:
     return None if one is None else (_of_json(one[0]), _of_json(one[1]))
 
 
-def _hull_of_types(one: Interval | None, other: Interval | None) -> Interval | None:
-    """Of files whose types differ, those bounds that can be compared."""
+def _bounds(found: Sequence[Mapping[str, Any]]) -> Interval | None:
+    """None where a file does not say, and of files whose types cannot be compared."""
+    if any(one["bounds"] is None and one["has_values"] for one in found):
+        return None
     try:
-        return _hull(one, other)
+        return reduce(_hull, (_interval_of(one["bounds"]) for one in found), None)
     except TypeError:
-        return one
+        return None
 
 
 def point_share(groups: Sequence[Interval | None]) -> float | None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from orcstream.errors import UsageError
+from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.spark import globs
 from orcstream.spark.access import Access
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["distinct_counts", "write_table"]
+__all__ = ["check_report", "distinct_counts", "quoted", "write_table"]
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark parses it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _registered(spark: SparkSession) -> None:
@@ -23,6 +32,32 @@ def _registered(spark: SparkSession) -> None:
 def _options(access: Access) -> dict[str, str]:
     found = {"storage_options": json.dumps(dict(access.storage_options))}
     return found if access.keys is None else {**found, "keys": access.keys}
+
+
+def check_report(report: str | None, paths: Sequence[str]) -> None:
+    """Raise `UsageError` where a report would take the place of the files that it is of, or be among them."""
+    if report is None:
+        return
+    target = _place(report)
+    for path in paths:
+        root, pattern = globs.split_pattern(path)
+        place = _place(root)
+        is_among = not pattern and target.startswith(place) and not globs.is_hidden(target[len(place) :])
+        if place.startswith(target) or is_among:
+            shown = [strip_credentials(one) for one in (report, path)]
+            raise UsageError(
+                f"the report would go to where the files are that it is of: {shown[0]!r} and {shown[1]!r}; "
+                "it replaces what is in its folder, so give it one of its own"
+            )
+
+
+def _place(url: str) -> str:
+    """A folder, however its URL is spelled."""
+    protocol = protocol_of(url)
+    if protocol in ("file", "local"):
+        return f"{os.path.abspath(local_path(url)).rstrip('/')}/"  # noqa: PTH100 - without asking the disk
+    clean = strip_credentials(url).rstrip("/")
+    return f"s3{clean[3:]}/" if protocol == "s3a" else f"{clean}/"
 
 
 def write_table(df: DataFrame, folder: str, access: Access) -> None:
@@ -43,6 +78,6 @@ def distinct_counts(spark: SparkSession, paths: Sequence[str], access: Access) -
     names = [field.name for field in df.schema.fields if not isinstance(field.dataType, compound)]
     if not names:
         return {}
-    counted: list[Any] = [f.approx_count_distinct(df[f"`{name}`"]) for name in names]
+    counted: list[Any] = [f.approx_count_distinct(df[quoted(name)]) for name in names]
     (row,) = df.agg(*counted).collect()
     return dict(zip(names, row, strict=True))

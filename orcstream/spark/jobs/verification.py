@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orcstream
 from orcstream.errors import FormatError, SourceChanged, Unsupported
+from orcstream.io.urls import strip_credentials
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 from orcstream.spark.jobs.looking import Piece, found_pieces, looked_at
+from orcstream.spark.jobs.tables import check_report, write_table
 from orcstream.spark.target import Folder
 
 if TYPE_CHECKING:
@@ -81,22 +83,23 @@ def verify(
 
     Files larger than `piece_bytes` are shared out by their stripes; of those, what the footer says of the
     whole file is not compared. `report` is a folder that gets the findings as a table of ORC files, in place
-    of an earlier one. With `journal`, a folder, what was looked at is recorded there: a job that was killed
-    and is started again with it goes on, and files that are the same as then are not looked at again.
+    of an earlier one; it is one of its own (`UsageError`). With `journal`, a folder, what was looked at is
+    recorded there: a job that was killed and is started again with it goes on, and files that are the same as
+    then, and read with the same key store, are not looked at again.
 
     Raises what stores raise; what is wrong with files is in the answer.
     """
     access = Access(storage_options or {}, keys)
+    listed = [paths] if isinstance(paths, str) else list(paths)
+    check_report(report, listed)
     found = verify_with(
         SparkTasks(spark, progress),
-        [paths] if isinstance(paths, str) else paths,
+        listed,
         access,
         piece_bytes=piece_bytes,
         journal=None if journal is None else Folder(journal, access),
     )
     if report is not None:
-        from orcstream.spark.jobs.tables import write_table
-
         write_table(found.to_df(spark), report, access)
     return found
 
@@ -111,8 +114,9 @@ def verify_with(
 ) -> VerifyResult:
     """As `verify`, on anything that does units of work."""
     pieces = found_pieces(distribute, paths, access, piece_bytes=piece_bytes)
-    look = partial(_verified, access)
-    found = looked_at(distribute, "verifying", pieces, look, piece_bytes=piece_bytes, journal=journal)
+    found = looked_at(
+        distribute, "verifying", pieces, _verified, access, piece_bytes=piece_bytes, journal=journal
+    )
     counts = {
         name: sum(one[name] for one in found)
         for name in ("row_count", "stripe_count", "row_group_count", "claim_count")
@@ -123,24 +127,25 @@ def verify_with(
 
 def _verified(access: Access, piece: Piece) -> Mapping[str, Any]:
     """What was found of a piece; a file that cannot be opened is a finding."""
+    url = strip_credentials(piece.url)
     if piece.error:
-        return _unreadable(piece.url, piece.error)
+        return _unreadable(url, piece.error)
     try:
         return run(partial(_verify, access, piece))
     except (FormatError, Unsupported, SourceChanged) as error:
-        return _unreadable(piece.url, error.message)
+        return _unreadable(url, error.message)
     except FileNotFoundError as error:
-        return _unreadable(piece.url, str(error))
+        return _unreadable(url, str(error))
 
 
 async def _verify(access: Access, piece: Piece) -> Mapping[str, Any]:
     async with orcstream.open(piece.url, **await access.open_options()) as file:
         if piece.fingerprint and file.tail.fingerprint not in ("", piece.fingerprint):
-            raise SourceChanged("the file was replaced while it was verified", url=piece.url)
+            raise SourceChanged("the file was replaced while it was verified", url=file.url)
         found = await file.verify(stripes=None if piece.stripes is None else range(*piece.stripes))
     faults = [
         {
-            "url": piece.url,
+            "url": file.url,
             "stripe": fault.stripe,
             "row_group": fault.row_group,
             "column": fault.column,

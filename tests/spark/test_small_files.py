@@ -1,0 +1,65 @@
+"""Small files appear whole, and nothing is left of those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orcstream
+from orcstream.errors import CommitUnknown, SinkError
+from orcstream.spark import small_files
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def put(folder: Path, data: bytes = b"{}", *, overwrite: bool = False) -> None:
+    await small_files.put(f"{folder}/a.json", data, overwrite=overwrite, storage_options=None)
+
+
+async def test_the_first_of_two_stays(tmp_path: Path) -> None:
+    await put(tmp_path)
+    with pytest.raises(FileExistsError):
+        await put(tmp_path, b"[]")
+    assert left(tmp_path) == ["a.json"]
+    assert await small_files.get(f"{tmp_path}/a.json", storage_options=None) == b"{}"
+    await put(tmp_path, b"[]", overwrite=True)
+    assert await small_files.get(f"{tmp_path}/a.json", storage_options=None) == b"[]"
+
+
+@pytest.mark.parametrize("failure", [SinkError("no"), PermissionError("no"), asyncio.CancelledError()])
+async def test_a_commit_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    async def commit(*_: Any, **__: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(orcstream, "commit", commit)
+    with pytest.raises(type(failure)):
+        await put(tmp_path)
+    assert left(tmp_path) == []
+
+
+async def test_a_store_that_loses_answers_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, commit = 2, orcstream.commit
+
+    async def losing(*arguments: Any, **options: Any) -> None:
+        nonlocal lost
+        await commit(*arguments, **options)
+        if lost:
+            lost -= 1
+            raise CommitUnknown("the answer was lost")
+
+    monkeypatch.setattr(orcstream, "commit", losing)
+    await put(tmp_path)
+    lost = 100
+    with pytest.raises(CommitUnknown):
+        await put(tmp_path, b"[]", overwrite=True)
+    # It was visible already, and stays.
+    assert left(tmp_path) == ["a.json"]
