@@ -147,8 +147,11 @@ ODD_PAGES = [
 
 
 @pytest.mark.parametrize("page", ODD_PAGES)
-async def test_a_listing_of_s3_that_is_none(page: bytes, range_server: RangeServer) -> None:
+async def test_a_listing_of_s3_that_is_none(
+    page: bytes, range_server: RangeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Is an error, or empty; and the end of a listing is not taken for granted."""
+    monkeypatch.setattr(RetryPolicy, "_wait_s", lambda *_: 0.0)
     range_server.refusal = page
     range_server.statuses = [(200, {"Content-Type": "application/xml"})] * 20
     options = {"key": "k", "secret": "s", "endpoint_url": range_server.url}
