@@ -5,12 +5,21 @@ Knows how fsspec spells URLs (plain paths, ``protocol://``, ``outer::inner`` cha
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-__all__ = ["NATIVE_HDFS", "WEB_HDFS", "is_our_hdfs", "local_path", "protocol_of", "strip_credentials"]
+__all__ = [
+    "NATIVE_HDFS",
+    "WEB_HDFS",
+    "is_our_hdfs",
+    "local_path",
+    "name_of",
+    "protocol_of",
+    "strip_credentials",
+]
 
 # HDFS over HTTP, and over its own RPC.
 WEB_HDFS = frozenset({"webhdfs", "swebhdfs"})
@@ -58,6 +67,15 @@ def strip_credentials(url: str) -> str:
     The rest stays as written, because users look for their own spelling in messages.
     """
     return "::".join(_strip_one(part) for part in url.split("::"))
+
+
+def name_of(url: str) -> str:
+    """One for ``/x`` and ``file:///x``, and one for ``s3://`` and ``s3a://``; no credentials."""
+    protocol = protocol_of(url)
+    if protocol in ("file", "local"):
+        return os.path.abspath(local_path(url))  # noqa: PTH100 - paths of text, many of them
+    clean = strip_credentials(url)
+    return f"s3{clean[3:]}" if protocol == "s3a" else clean
 
 
 def _strip_one(url: str) -> str:

@@ -11,7 +11,6 @@ stream's writer may leave out files that do not go together, so what counts is s
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +18,10 @@ from typing import Any, Final
 
 from orcstream.errors import FormatError, Unsupported
 from orcstream.io.folders import ListedFile, list_files
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.urls import name_of, strip_credentials
 from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, groups_of
 
-__all__ = ["Compaction", "find_compactions", "groups_in", "name_of"]
+__all__ = ["Compaction", "find_compactions", "groups_in"]
 
 # Whose, which one, which group of it, and what is said.
 _NAMES: Final = {
@@ -110,12 +109,3 @@ def groups_in(url: str, record: Mapping[str, Any]) -> Sequence[Group]:
         raise FormatError(
             f"this is no record of merged files: {error!r}", url=strip_credentials(url)
         ) from None
-
-
-def name_of(url: str) -> str:
-    """One for ``/x`` and ``file:///x``, and one for ``s3://`` and ``s3a://``; no credentials."""
-    protocol = protocol_of(url)
-    if protocol in ("file", "local"):
-        return os.path.abspath(local_path(url))  # noqa: PTH100 - paths of text, many of them
-    clean = strip_credentials(url)
-    return f"s3{clean[3:]}" if protocol == "s3a" else clean

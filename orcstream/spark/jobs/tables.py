@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orcstream.errors import UsageError
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.urls import name_of, strip_credentials
 from orcstream.spark import globs
 from orcstream.spark.access import Access
 
@@ -38,10 +37,10 @@ def check_report(report: str | None, paths: Sequence[str]) -> None:
     """Raise `UsageError` where a report would take the place of the files that it is of, or be among them."""
     if report is None:
         return
-    target = _place(report)
+    target = f"{name_of(report).rstrip('/')}/"
     for path in paths:
         root, pattern = globs.split_pattern(path)
-        place = _place(root)
+        place = f"{name_of(root).rstrip('/')}/"
         is_among = not pattern and target.startswith(place) and not globs.is_hidden(target[len(place) :])
         if place.startswith(target) or is_among:
             shown = [strip_credentials(one) for one in (report, path)]
@@ -49,15 +48,6 @@ def check_report(report: str | None, paths: Sequence[str]) -> None:
                 f"the report would go to where the files are that it is of: {shown[0]!r} and {shown[1]!r}; "
                 "it replaces what is in its folder, so give it one of its own"
             )
-
-
-def _place(url: str) -> str:
-    """A folder, however its URL is spelled."""
-    protocol = protocol_of(url)
-    if protocol in ("file", "local"):
-        return f"{os.path.abspath(local_path(url)).rstrip('/')}/"  # noqa: PTH100 - without asking the disk
-    clean = strip_credentials(url).rstrip("/")
-    return f"s3{clean[3:]}/" if protocol == "s3a" else f"{clean}/"
 
 
 def write_table(df: DataFrame, folder: str, access: Access) -> None:
