@@ -22,7 +22,7 @@ from orcstream.reader.verifying import Verification
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_written
 from tests.support import corpus, strategies, writing
-from tests.support.effort import share
+from tests.support.effort import share, some
 from tests.support.encrypting import CountedKeys
 from tests.support.reference.builder import FileBuilder, Options
 from tests.support.reference.columns import Encoder, add_stripe, make_file
@@ -49,7 +49,7 @@ async def verified(target: Any, **options: Any) -> Verification:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("path", SOUND)
+@pytest.mark.parametrize("path", some(SOUND))
 async def test_files_of_the_corpus_are_sound(path: str) -> None:
     """What their writers are known to get wrong excepted."""
     home = corpus.root()
