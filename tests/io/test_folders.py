@@ -237,6 +237,17 @@ async def test_a_folder_that_may_not_be_looked_into_is_an_error(
         await list_files(tmp_path / "t")
 
 
+class Listed(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Is listed folder by folder, by `ls`, under a protocol of its own."""
+
+    find = AbstractFileSystem.find
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        stripped: str = super()._strip_protocol(path.removeprefix(f"{cls.protocol}://"))
+        return stripped
+
+
 @pytest.mark.parametrize("error", [PermissionError, ConnectionResetError, FileNotFoundError])
 async def test_a_folder_of_fsspec_that_cannot_be_listed(
     error: type[OSError], monkeypatch: pytest.MonkeyPatch
@@ -245,16 +256,10 @@ async def test_a_folder_of_fsspec_that_cannot_be_listed(
     asked: list[str] = []
     is_guarded = False
 
-    class Guarded(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    class Guarded(Listed):
         protocol = "guarded"
-        find = AbstractFileSystem.find
         store: ClassVar[dict[str, Any]] = {}
         pseudo_dirs: ClassVar[list[str]] = [""]
-
-        @classmethod
-        def _strip_protocol(cls, path: str) -> str:
-            stripped: str = super()._strip_protocol(path.removeprefix("guarded://"))
-            return stripped
 
         def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
             if is_guarded and path.endswith("inner"):
@@ -298,18 +303,12 @@ async def test_the_reason_why_s3_does_not_list(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_a_length_alone_is_no_version() -> None:
-    class Silent(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    class Silent(Listed):
         """Says nothing of files but how long they are."""
 
         protocol = "silent"
-        find = AbstractFileSystem.find
         store: ClassVar[dict[str, Any]] = {}
         pseudo_dirs: ClassVar[list[str]] = [""]
-
-        @classmethod
-        def _strip_protocol(cls, path: str) -> str:
-            stripped: str = super()._strip_protocol(path.removeprefix("silent://"))
-            return stripped
 
         def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
             found = super().ls(path, detail=True, **options)

@@ -17,7 +17,7 @@ ZONE = "Europe/Berlin"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that begin a session of Spark take as long as all others: `make test-all` runs them."""
+    """Tests that begin a session of Spark take minutes: `make test-all` runs them."""
     if ALL:
         return
     folder = Path(__file__).parent
