@@ -1,0 +1,146 @@
+"""What the names in a Hive transactional table say: directories, files, and the bucket numbers of rows.
+
+Knows Hive's patterns (`AcidUtils.java`, `BucketCodec.java`). Must not know which of the directories anybody
+reads, nor stores. Any text in; what is not of a pattern is None or an original file, never an error.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+__all__ = [
+    "AcidDirectory",
+    "DirectoryKind",
+    "bucket_number",
+    "bucket_of",
+    "bucket_property",
+    "copy_of",
+    "delta_name",
+    "is_hidden",
+    "parse_directory",
+    "statement_of",
+]
+
+# Write ids are Java's longs. A base of the least one is of the rows from before the table was transactional.
+_MOST = (1 << 63) - 1
+NO_STATEMENT = -1
+MOST_STATEMENT = (1 << 12) - 1
+MOST_BUCKET = (1 << 12) - 1
+FLUSH_LENGTH_SUFFIX = "_flush_length"
+
+_DIRECTORY = re.compile(
+    r"(?:(?P<base>base)_(?P<write_id>-?[0-9]{1,19})"
+    r"|(?P<delta>delta|delete_delta)_(?P<first>[0-9]{1,19})_(?P<last>[0-9]{1,19})(?:_(?P<statement>[0-9]{1,9}))?)"
+    r"(?:_v(?P<visibility>[0-9]{1,19}))?",
+    re.ASCII,
+)
+_BUCKET = re.compile(r"bucket_([0-9]{1,9})(?:_[0-9]{1,9})?", re.ASCII)
+_ORIGINAL = re.compile(r"([0-9]{1,9})_[0-9]{1,9}(?:_copy_([0-9]{1,9}))?", re.ASCII)
+
+_VERSION_SHIFT = 29
+_BUCKET_SHIFT = 16
+
+
+class DirectoryKind(enum.Enum):
+    """What the rows of a directory are to those of others."""
+
+    BASE = "base"  # all rows up to its write id; what is older does not count
+    DELTA = "delta"  # rows inserted; before Hive 3 also updates and deletes
+    DELETE_DELTA = "delete_delta"  # keys of rows that were deleted
+
+
+@dataclass(frozen=True, slots=True)
+class AcidDirectory:
+    """A directory of events, by its name.
+
+    Its rows are of the write ids `first_write_id` to `last_write_id`. `statement` is -1 for what a compaction
+    or a writer without statements made; `visibility` is the transaction whose commit makes it visible, 0 for
+    none.
+    """
+
+    name: str
+    kind: DirectoryKind
+    first_write_id: int
+    last_write_id: int
+    statement: int = NO_STATEMENT
+    visibility: int = 0
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it stands in for everything older."""
+        return self.kind is DirectoryKind.BASE
+
+    @property
+    def order(self) -> tuple[int, int, int, int, str]:
+        """Hive's order: wider before narrower, compacted before single statements, newer before older."""
+        return (self.first_write_id, -self.last_write_id, self.statement, -self.visibility, self.name)
+
+
+def parse_directory(name: str) -> AcidDirectory | None:
+    """A directory of events; None for any other name."""
+    found = _DIRECTORY.fullmatch(name)
+    if found is None:
+        return None
+    visibility = int(found["visibility"] or 0)
+    if found["base"]:
+        first, last, statement, kind = -_MOST - 1, int(found["write_id"]), NO_STATEMENT, DirectoryKind.BASE
+    else:
+        first, last = int(found["first"]), int(found["last"])
+        statement = NO_STATEMENT if found["statement"] is None else int(found["statement"])
+        kind = DirectoryKind(found["delta"])
+    if first > last or max(last, visibility) > _MOST:
+        return None
+    return AcidDirectory(name, kind, first, last, statement, visibility)
+
+
+def delta_name(
+    kind: DirectoryKind, first: int, last: int, statement: int = NO_STATEMENT, visibility: int = 0
+) -> str:
+    """The name of a directory as Hive writes it; `first` does not matter to a base."""
+    ids = f"{last:07d}" if kind is DirectoryKind.BASE else f"{first:07d}_{last:07d}"
+    of_statement = "" if statement == NO_STATEMENT else f"_{statement:04d}"
+    seen = f"_v{visibility:07d}" if visibility else ""
+    return f"{kind.value}_{ids}{of_statement}{seen}"
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or directory is none of the table's data."""
+    return name.startswith(("_", "."))
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def bucket_of(file_name: str) -> int | None:
+    """The bucket of a file such as `bucket_00001`, `bucket_00001_0` (an attempt's) or `000001_0_copy_2`."""
+    found = _BUCKET.fullmatch(file_name) or _ORIGINAL.fullmatch(file_name)
+    return None if found is None else int(found[1])
+
+
+def copy_of(file_name: str) -> int:
+    """Which file of its bucket and name an original file is: 2 for `000001_0_copy_2`."""
+    found = _ORIGINAL.fullmatch(file_name)
+    return int(found[2] or 0) if found else 0
+
+
+# --- the bucket column -----------------------------------------------------------------------------
+
+
+def bucket_property(bucket: int, statement: int = NO_STATEMENT) -> int:
+    """The number in the column `bucket` of a row, as Hive 3 and newer write it.
+
+    Three bits of version, 1 here; twelve of the bucket; twelve of the statement, 0 where there is none.
+    """
+    return 1 << _VERSION_SHIFT | bucket << _BUCKET_SHIFT | max(statement, 0)
+
+
+def bucket_number(value: int) -> int:
+    """The bucket of such a number, of either version."""
+    return value if value >> _VERSION_SHIFT != 1 else value >> _BUCKET_SHIFT & MOST_BUCKET
+
+
+def statement_of(value: int) -> int:
+    """The statement of such a number; 0 for the older version."""
+    return 0 if value >> _VERSION_SHIFT != 1 else value & MOST_STATEMENT
