@@ -75,8 +75,8 @@ class Partition:
 
     `inserts` are the files that hold rows: of the base or the original files, and of the deltas, in Hive's
     order; `deletes` the files of delete deltas. `obsolete` are directories that no reader of this snapshot or
-    a later one needs, `aborted` those whose transactions were all aborted; both may be removed once no earlier
-    reader is left.
+    a later one needs, `aborted` those whose transactions were all aborted; both may be removed once no reader
+    of an earlier one is left.
     """
 
     path: str
