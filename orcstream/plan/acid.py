@@ -36,6 +36,8 @@ __all__ = [
 
 METADATA_FILE = "_metadata_acid"
 VERSION_FILE = "_orc_acid_version"
+# One length in a side file.
+_FLUSH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,10 @@ def list_partitions(lengths: Mapping[str, int]) -> dict[str, PartitionListing]:
                 listing.described.add(directory)
         if is_hidden(name) or name.endswith(FLUSH_LENGTH_SUFFIX):
             continue
-        is_growing = path + FLUSH_LENGTH_SUFFIX in lengths
-        file = AcidFile(path, lengths[path], directory, bucket_of(name), is_growing)
+        flushed = lengths.get(path + FLUSH_LENGTH_SUFFIX)
+        if flushed is not None and flushed < _FLUSH_BYTES:
+            continue  # its writer has not flushed yet: there are no rows
+        file = AcidFile(path, lengths[path], directory, bucket_of(name), flushed is not None)
         (listing.originals if directory is None else listing.files[directory]).append(file)
     return {path: listing for path, listing in found.items() if listing.files or listing.originals}
 

@@ -1,0 +1,3 @@
+"""Hive's transactional tables: read as of a snapshot, written, compacted."""
+
+from __future__ import annotations
