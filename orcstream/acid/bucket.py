@@ -17,7 +17,7 @@ import anyio
 import numpy as np
 
 from orcstream.acid.at_once import at_once
-from orcstream.acid.event_file import INSERT, EventFile, Events
+from orcstream.acid.event_file import INSERT, EventFile, Events, visible_events
 from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.codec.arrays import Mask
 from orcstream.expr import Expr, col
@@ -27,7 +27,7 @@ from orcstream.plan.acid_names import AcidDirectory, DirectoryKind
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.file import OrcFile
 
-__all__ = ["Bucket", "visible_of"]
+__all__ = ["Bucket"]
 
 OpenFile = Callable[[AcidFile], Awaitable[OrcFile]]
 
@@ -39,19 +39,6 @@ _AT_ONCE = 16
 _ALWAYS = (1 << 63) - 1
 # Of a stream of keys, which are small.
 _KEYS_LIMIT = 32 << 20
-
-
-def visible_of(directory: AcidDirectory | None, write_ids: WriteIds, ids: RowIds) -> Mask | None:
-    """Which events of a directory a reader sees; None for all of them."""
-    if directory is None or directory.is_base:
-        return None
-    if write_ids.visible(directory.first_write_id, directory.last_write_id) == "all":
-        return None
-    versions = ids.versions
-    assert versions is not None
-    seen: Mask = versions <= write_ids.high_watermark
-    hidden = write_ids.hidden
-    return seen & ~np.isin(versions, hidden) if hidden else seen
 
 
 class Bucket:
@@ -220,7 +207,7 @@ class _Collecting:
     def _hidden(self, file: EventFile, events: Events) -> RowIds:
         ids = events.ids
         assert ids is not None
-        keep = visible_of(file.file.directory, self._write_ids, ids)
+        keep = visible_events(file, self._write_ids, ids)
         if _is_of_updates(file) and events.operations is not None:
             replaces: Mask = events.operations != INSERT
             keep = replaces if keep is None else keep & replaces

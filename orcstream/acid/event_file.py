@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.acid.row_ids import Ints, Longs, RowIds
-from orcstream.codec.arrays import items_of, validity_bits
+from orcstream.codec.arrays import Mask, items_of, validity_bits
 from orcstream.errors import ColumnNotFound, FormatError
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import bucket_property
@@ -23,6 +23,7 @@ from orcstream.schema import Kind, Schema
 if TYPE_CHECKING:
     from orcstream.batch import Batch
     from orcstream.codec.column import Vector
+    from orcstream.plan.write_ids import WriteIds
     from orcstream.reader.file import OrcFile
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Events",
     "event_columns",
     "event_type",
+    "visible_events",
 ]
 
 INSERT, UPDATE, DELETE = range(3)
@@ -114,6 +116,14 @@ class EventFile:
         """Whether the statistics prove it; what Hive 3 and newer write always has them."""
         return self.columns is None or self._range_of(self.columns.operation) == (INSERT, INSERT)
 
+    def needs_ids(self, write_ids: WriteIds) -> bool:
+        """Whether ids say which of its events are rows that a reader sees."""
+        directory = self.file.directory
+        if directory is None or directory.is_base:
+            return not self.has_only_inserts
+        is_seen = write_ids.visible(directory.first_write_id, directory.last_write_id) == "all"
+        return not (is_seen and self.has_only_inserts)
+
     @property
     def write_ids(self) -> tuple[int, int] | None:
         """The least and the greatest original write id, as far as the statistics say."""
@@ -184,3 +194,17 @@ class EventFile:
 
 def _children(row: Vector) -> tuple[Vector, ...]:
     return tuple(child.slice(row.offset, row.offset + row.length) for child in row.children)
+
+
+def visible_events(file: EventFile, write_ids: WriteIds, ids: RowIds) -> Mask | None:
+    """Which events of a file a reader sees; None for all of them."""
+    directory = file.file.directory
+    if directory is None or directory.is_base:
+        return None
+    if write_ids.visible(directory.first_write_id, directory.last_write_id) == "all":
+        return None
+    versions = ids.versions
+    assert versions is not None
+    seen: Mask = versions <= write_ids.high_watermark
+    hidden = write_ids.hidden
+    return seen & ~np.isin(versions, hidden) if hidden else seen

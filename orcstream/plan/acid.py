@@ -26,6 +26,8 @@ from orcstream.plan.acid_names import (
 from orcstream.plan.write_ids import WriteIds
 
 __all__ = [
+    "METADATA_FILE",
+    "VERSION_FILE",
     "AcidFile",
     "Partition",
     "PartitionListing",
@@ -69,6 +71,8 @@ class PartitionListing:
     originals: list[AcidFile] = field(default_factory=list)
     # Bases with a file that says whether a compaction made them.
     described: set[AcidDirectory] = field(default_factory=set)
+    # Directories with a file that says the version of their events, which only Hive 3 and later make.
+    versioned: set[AcidDirectory] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,8 @@ def list_partitions(lengths: Mapping[str, int]) -> dict[str, PartitionListing]:
             listing.files.setdefault(directory, [])
             if name == METADATA_FILE:
                 listing.described.add(directory)
+            elif name == VERSION_FILE:
+                listing.versioned.add(directory)
         if is_hidden(name) or name.endswith(FLUSH_LENGTH_SUFFIX):
             continue
         flushed = lengths.get(path + FLUSH_LENGTH_SUFFIX)
