@@ -101,7 +101,6 @@ __all__ = [
     "UsageError",
     "Verification",
     "WriteResult",
-    "acid",
     "blocking",
     "cleanup",
     "col",

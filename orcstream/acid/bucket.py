@@ -57,12 +57,15 @@ class Bucket:
         write_ids: WriteIds,
         *,
         needs_ids: bool,
+        merges: bool = True,
     ) -> None:
+        """`merges` is false where all events are wanted, hidden or not."""
         self.inserts = inserts
         self._deletes = deletes
         self._versioned = versioned
         self._write_ids = write_ids
         self._needs_ids = needs_ids or bool(deletes)
+        self._merges = merges
         self._left = len(inserts)
         self._files: dict[str, EventFile] = {}
         self._lock = anyio.Lock()
@@ -77,7 +80,7 @@ class Bucket:
             await self._open_first(open_file)
             self._place()
             updated = [file for file in self._files.values() if _may_replace(file)]
-            if self._deletes or updated:
+            if self._merges and (self._deletes or updated):
                 self.hidden = await self._load(open_file, updated, budget)
             self._is_prepared = True
 
@@ -121,7 +124,8 @@ class Bucket:
             return self._needs_ids  # its rows may get their ids by their place, after those of others
         directory = file.directory
         return (
-            directory is not None
+            self._merges
+            and directory is not None
             and directory.kind is DirectoryKind.DELTA
             and directory not in self._versioned
         )

@@ -14,7 +14,7 @@ import numpy as np
 
 from orcstream.acid.event_file import DELETE, EventFile, Events, visible_events
 from orcstream.acid.partition_values import PartitionRow
-from orcstream.acid.row_ids import DeletedKeys
+from orcstream.acid.row_ids import DeletedKeys, RowIds
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec._selection import Selection, select_mask
 from orcstream.codec.arrays import Mask, as_buffer, pack
@@ -43,13 +43,15 @@ class Output:
     """The columns of a read: those of rows and partition as they were asked for, then what is known of rows.
 
     `projected` is the struct of the first two kinds. `extra` are the names of those of the last: `row__id`,
-    `row__is__deleted`, or `operation` and `write_id` of changes.
+    `row__is__deleted`, or `operation` and `write_id` of changes. Those are all events of the write ids
+    `between`.
     """
 
     projected: Type
     partition_names: frozenset[str]
     extra: tuple[str, ...]
     options: VectorOptions
+    between: tuple[int, int] | None = None
     schema: BatchSchema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,8 +98,8 @@ class Output:
         if ids is None:
             return None, None
         keep = visible_events(file, write_ids, ids)
-        if OPERATION in self.extra:
-            return keep, None
+        if self.between is not None:
+            return _of_range(ids, self.between, keep), None
         if events.operations is not None:
             are_rows: Mask = events.operations != DELETE
             keep = are_rows if keep is None else keep & are_rows
@@ -141,6 +143,13 @@ class Output:
             OPERATION: _plain(operations),
             WRITE_ID: _plain(ids.versions),
         }
+
+
+def _of_range(ids: RowIds, between: tuple[int, int], seen: Mask | None) -> Mask:
+    """The events of some write ids, of those that are seen."""
+    assert ids.versions is not None
+    keep: Mask = (ids.versions >= between[0]) & (ids.versions <= between[1])
+    return keep if seen is None else keep & seen
 
 
 def _plain(values: Any) -> Vector:

@@ -39,7 +39,7 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.stream import BatchStream, ReadStatistics
 from orcstream.schema import Schema
 
-__all__ = ["FileRead", "TableRead", "TableStream"]
+__all__ = ["FileRead", "OpenFile", "TableRead", "TableStream"]
 
 OpenFile: TypeAlias = Callable[[AcidFile], Awaitable[OrcFile]]
 

@@ -5,23 +5,15 @@ Puts what the user asks for into the words of the layers below. Must not know ho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from orcstream.acid.bucket import Bucket
-from orcstream.acid.event_file import EventFile, event_type
-from orcstream.acid.merging import IS_DELETED, ROW_ID, Output
-from orcstream.acid.partition_values import PartitionColumns, PartitionRow
-from orcstream.acid.predicates import narrowed, prefixed
+from orcstream.acid.partition_values import PartitionColumns
+from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot
-from orcstream.acid.stream import FileRead, TableRead, TableStream
+from orcstream.acid.stream import TableStream
 from orcstream.batch import ReadResult
 from orcstream.errors import UsageError
-from orcstream.expr import Expr, as_expr
-from orcstream.expr_binding import bind
 from orcstream.io.clients import keep_clients
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.write_ids import WriteIds
@@ -29,24 +21,12 @@ from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenOptions
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
-from orcstream.reader.stream import BatchStream
 from orcstream.reader.supervisor import Supervisor
-from orcstream.schema import Kind, Schema, Type, find_column, steps_of
+from orcstream.schema import Kind, Schema, Type
 
 __all__ = ["AcidTable"]
 
 _POLL_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableReadOptions:
-    """What the user may ask of a read; see `AcidTable.batches`."""
-
-    columns: Columns | None
-    where: Where
-    row_ids: bool
-    include_deleted: bool
-    read: ReadOptions
 
 
 class AcidTable:
@@ -178,10 +158,50 @@ class AcidTable:
         async with stream:
             return ReadResult(stream.batch_schema, [batch async for batch in stream])
 
+    def changes(
+        self,
+        from_write_id: int,
+        to_write_id: int | None = None,
+        *,
+        columns: Columns | None = None,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> TableStream:
+        """The events of the write ids from one to another, both included; by default up to the last there is.
+
+        Besides the table's columns, each has ``operation`` (0 insert, 1 update, 2 delete), ``write_id``, and
+        ``row__id``, the id of its row. Since Hive 3 an update is a delete and an insert, and a delete has no
+        values but those of the partition: they are those of the insert of the same row id. Events of one
+        write id stand together as far as a compaction has not brought several into one file. Rows from
+        before the table was transactional are inserts of write id 0.
+
+        Raises `Unsupported` (``history_is_gone``) where a base has taken the place of the events.
+        """
+        last = self.write_ids.high_watermark if to_write_id is None else to_write_id
+        for one in (from_write_id, last):
+            if type(one) is not int or one < 0:
+                raise UsageError(f"a write id is an integer of 0 or more, not {one!r}", url=self._url)
+        options = ReadOptions(
+            batch_rows=batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        between = (from_write_id, last)
+        return self._stream(TableReadOptions(columns=columns, read=options, between=between))
+
     def _stream(self, asked: TableReadOptions) -> TableStream:
         if self._is_closed:
             raise UsageError("the table is closed", url=self._url)
-        planner = _Planner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
+        planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
         return TableStream(self, planner.plan(self._open_file), self._tasks, self._url)
 
     async def _open_file(self, file: AcidFile) -> OrcFile:
@@ -217,136 +237,3 @@ def _with_partitions(row: Type, columns: PartitionColumns) -> Type:
     children = (*row.children, *columns.types)
     root = Type(Kind.STRUCT, children, (*row.field_names, *columns.names))
     return Schema.parse(str(Schema(root))).root
-
-
-class _Planner:
-    """Turns what a user asks of a table into reads of its files."""
-
-    def __init__(
-        self,
-        root: Type,
-        row_schema: Schema,
-        partition_columns: PartitionColumns,
-        snapshot: TableSnapshot,
-        asked: TableReadOptions,
-    ) -> None:
-        self._root = root
-        self._row_schema = row_schema
-        self._partition_columns = partition_columns
-        self._snapshot = snapshot
-        self._asked = asked
-        self._options = asked.read
-        self._where = None if asked.where is None else as_expr(asked.where)
-        projected = Schema(root).select(asked.columns, self._options.case_sensitive)
-        extra = [ROW_ID] if asked.row_ids else []
-        extra += [IS_DELETED] if asked.include_deleted else []
-        taken = set(projected.field_names).intersection(extra)
-        if taken:
-            raise UsageError(f"the table has a column {min(taken)!r} of its own; choose columns= without it")
-        names = frozenset(partition_columns.names)
-        self._output = Output(projected, names, tuple(extra), self._options.vectors)
-        self._columns = self._row_columns()
-        if self._where is not None:
-            # What cannot be asked is said before anything is read.
-            bind(
-                self._where,
-                root,
-                case_sensitive=self._options.case_sensitive,
-                timestamp_unit=self._options.timestamp_unit,
-            )
-
-    def plan(self, open_file: Any) -> TableRead:
-        return TableRead(
-            files=[read for partition in self._snapshot.partitions for read in self._reads(partition)],
-            output=self._output,
-            write_ids=self._snapshot.write_ids,
-            open_file=open_file,
-            batches=self._batches,
-            memory_limit=self._options.memory_limit,
-            batch_rows=self._options.batch_rows,
-        )
-
-    def _row_columns(self) -> list[tuple[str, ...]]:
-        """The paths of the columns that files are asked for."""
-        if self._asked.columns is None:
-            return [(name,) for name in self._row_schema.names]
-        paths = []
-        for column in self._asked.columns:
-            path = self._path(column)
-            if path[0] not in self._partition_columns.names:
-                paths.append(path)
-        return paths
-
-    def _path(self, column: str | tuple[str, ...]) -> tuple[str, ...]:
-        names: list[str] = []
-        node = self._root
-        for index in find_column(node, column, case_sensitive=self._options.case_sensitive):
-            names.append(steps_of(node)[index])
-            node = node.children[index]
-        return tuple(names)
-
-    # --- files
-
-    def _reads(self, partition: Partition) -> list[FileRead]:
-        row = PartitionRow(self._partition_columns, self._partition_columns.values(partition.path))
-        where = self._narrowed(row)
-        if where is False:
-            return []
-        versioned = self._snapshot.versioned(partition)
-        reads = []
-        for number in sorted({_bucket(file) for file in partition.inserts}):
-            inserts = [file for file in partition.inserts if _bucket(file) == number]
-            deletes = [file for file in partition.deletes if number < 0 or _bucket(file) in (number, -1)]
-            bucket = Bucket(
-                inserts, deletes, versioned, self._snapshot.write_ids, needs_ids=self._output.needs_ids
-            )
-            asked = None if where is True else where
-            reads += [FileRead(file, bucket, row, asked) for file in inserts]
-        return reads
-
-    def _narrowed(self, row: PartitionRow) -> Expr | bool:
-        if self._where is None:
-            return True
-        case_sensitive = self._options.case_sensitive
-        return narrowed(
-            self._where,
-            self._root,
-            row.values,
-            partial(row.holds, case_sensitive=case_sensitive),
-            case_sensitive=case_sensitive,
-        )
-
-    def _batches(self, file: EventFile, read: FileRead, with_ids: bool, memory_limit: int) -> BatchStream:
-        prefix = file.prefix
-        ids: Sequence[tuple[str, ...]] = [(name,) for name in file.id_columns] if with_ids else []
-        where = None
-        if read.where is not None:
-            where = prefixed(
-                read.where, self._row_schema.root, prefix, case_sensitive=self._options.case_sensitive
-            )
-        options = self._options
-        return file.orc.batches(
-            columns=[*ids, *((*prefix, *path) for path in self._columns)],
-            where=where,
-            schema=self._schema_for(file),
-            rows=range(file.orc.row_count) if file.file.is_growing else None,
-            row_numbers=with_ids and file.columns is None,
-            batch_rows=options.batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=options.decode_threads,
-            timestamp_unit=options.timestamp_unit,
-            dictionaries=options.dictionaries,
-            invalid_utf8=options.invalid_utf8,
-        )
-
-    def _schema_for(self, file: EventFile) -> str | None:
-        """What a file is read as, where it is not what it is."""
-        if str(file.row_schema) == str(self._row_schema):
-            return None
-        if file.columns is None:
-            return str(self._row_schema)
-        return event_type(self._row_schema, file.columns)
-
-
-def _bucket(file: AcidFile) -> int:
-    return -1 if file.bucket is None else file.bucket
