@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orcstream.acid.opening import open_table
+from orcstream.acid.opening import create_table, open_table
 from orcstream.acid.stream import TableStream
 from orcstream.acid.table import AcidTable
 from orcstream.plan.acid import AcidFile, Partition
@@ -17,5 +17,6 @@ __all__ = [
     "Partition",
     "TableStream",
     "WriteIds",
+    "create_table",
     "open_table",
 ]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -28,15 +28,13 @@ from orcstream.expr import Condition
 from orcstream.expr_binding import bind
 from orcstream.schema import INTEGERS, TEXTS, Kind, Schema, Type
 
-__all__ = ["PartitionColumns", "folder_of", "partition_texts"]
+__all__ = ["PartitionColumns", "PartitionRow", "partition_texts"]
 
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _INT = range(-(1 << 31), 1 << 31)
 _BOOLEANS = {"true": True, "false": False}
-# What Hive leaves as it is in the names of folders, besides letters and digits.
-_PLAIN: Final = " !$&'()+,-.;<>@_`|~"
 
 
 def partition_texts(path: str) -> dict[str, str | None]:
@@ -46,18 +44,6 @@ def partition_texts(path: str) -> dict[str, str | None]:
         name, _, text = folder.partition("=")
         found[unquote(name)] = None if text == NULL_FOLDER else unquote(text)
     return found
-
-
-def folder_of(values: Mapping[str, object]) -> str:
-    """The path of a partition, as Hive writes it."""
-    return "/".join(f"{quote(name, safe=_PLAIN)}={_folder_text(value)}" for name, value in values.items())
-
-
-def _folder_text(value: object) -> str:
-    if value is None or value == "":
-        return NULL_FOLDER
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return quote(text, safe=_PLAIN)
 
 
 @dataclass(frozen=True, slots=True)

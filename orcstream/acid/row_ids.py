@@ -32,6 +32,7 @@ _Key: TypeAlias = tuple[int, int, int]
 _SORTING = 3
 _BLOCK_KEYS = 1 << 16
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_FIRST, _LAST = (_LEAST, _LEAST, _LEAST), (_MOST, _MOST, _MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,14 @@ class RowIds:
             return self.key(0), self.key(-1)
         first, last = int(self.write_ids.min()), int(self.write_ids.max())
         return (first, _LEAST, _LEAST), (last, _MOST, _MOST)
+
+    def count_up_to(self, key: _Key) -> int:
+        """How many of keys that ascend are not above this one."""
+        write_id, bucket, row_id = key
+        is_in_bucket = (self.buckets < bucket) | ((self.buckets == bucket) & (self.row_ids <= row_id))
+        return int(
+            np.count_nonzero((self.write_ids < write_id) | ((self.write_ids == write_id) & is_in_bucket))
+        )
 
     def arrays(self) -> list[Longs | Ints]:
         """Those that are there, in their order."""
@@ -224,6 +233,23 @@ class DeletedKeys:
             for keys in run.blocks(first, last):
                 hidden |= _found(rows, keys)
         return hidden
+
+    def parts(self) -> Iterator[RowIds]:
+        """All keys, ascending, a part at a time."""
+        runs = [run.blocks(_FIRST, _LAST) for run in self._runs]
+        current = [next(run, None) for run in runs]
+        while any(keys is not None for keys in current):
+            # What all runs have reached: no smaller key can come any more.
+            bound = min(keys.key(-1) for keys in current if keys is not None)
+            parts: list[RowIds] = []
+            for at, keys in enumerate(current):
+                if keys is None:
+                    continue
+                count = keys.count_up_to(bound)
+                parts.append(keys.take(slice(0, count)))
+                rest = keys.take(slice(count, None))
+                current[at] = rest if len(rest) else next(runs[at], None)
+            yield _sorted(RowIds.joined(parts))
 
     def close(self) -> None:
         """Give back memory and files."""

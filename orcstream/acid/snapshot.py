@@ -6,12 +6,13 @@ Knows how a listing becomes a snapshot, and the little files beside the rows. Mu
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from orcstream.acid.at_once import at_once
-from orcstream.errors import located
+from orcstream.acid.transactions import Snapshot
+from orcstream.errors import Unsupported, located
 from orcstream.io.folders import ListedFile, list_files
 from orcstream.io.options import IoOptions
 from orcstream.io.source import open_source
@@ -24,7 +25,7 @@ from orcstream.plan.acid import (
     plan_snapshot,
     uncertain_bases,
 )
-from orcstream.plan.acid_names import AcidDirectory
+from orcstream.plan.acid_names import AcidDirectory, parse_directory
 from orcstream.plan.write_ids import WriteIds
 
 __all__ = ["TableListing", "TableSnapshot", "list_table"]
@@ -35,32 +36,51 @@ _MOST_METADATA_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class TableListing:
-    """What lies in a table's directory: `partitions` by path, `files` by path.
+    """What lies in a table's directory: `partitions` by path, `files` by path. `shown` has no credentials.
 
     `compacted` are bases that a compaction made although their names do not say so.
     """
 
     url: str
+    shown: str
     partitions: Mapping[str, PartitionListing]
     files: Mapping[str, ListedFile]
     compacted: frozenset[tuple[str, AcidDirectory]]
 
-    def snapshot(
-        self, write_ids: WriteIds, transactions: WriteIds, *, history_is_whole: bool = False
-    ) -> TableSnapshot:
-        """What a reader of these write ids reads."""
-        with located(url=self.url):
+    def has(self, path: str) -> bool:
+        """Whether there is a file of this path."""
+        return path in self.files
+
+    def lacks(self, known: Mapping[str, frozenset[str] | None] | None) -> bool:
+        """Whether directories that are known to have been written are not there."""
+        return any(not self._are_there(path, written) for path, written in (known or {}).items() if written)
+
+    def _are_there(self, path: str, written: frozenset[str]) -> bool:
+        listing = self.partitions.get(path)
+        there = set() if listing is None else {one.name for one in listing.files}
+        return all(one.rpartition("/")[2] in there for one in written)
+
+    def snapshot(self, seen: Snapshot) -> TableSnapshot:
+        """What a reader reads. Raises `Unsupported` (``history_is_gone``) where some of it was removed."""
+        write_ids, transactions, known = seen.write_ids, seen.transactions, seen.directories
+        with located(url=self.shown):
             partitions = tuple(
                 plan_snapshot(
                     listing,
                     write_ids,
                     transactions,
                     compacted={directory for of, directory in self.compacted if of == path},
-                    history_is_whole=history_is_whole,
+                    history_is_whole=known is not None and self._is_whole(path, known),
                 )
                 for path, listing in sorted(self.partitions.items())
             )
-        return TableSnapshot(self, write_ids, transactions, partitions)
+            if known is not None:
+                _check_complete(partitions, known)
+        return TableSnapshot(self, seen, partitions)
+
+    def _is_whole(self, path: str, known: Mapping[str, frozenset[str] | None]) -> bool:
+        written = known.get(path, frozenset())
+        return written is not None and self._are_there(path, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +88,13 @@ class TableSnapshot:
     """A table as of some write ids."""
 
     listing: TableListing
-    write_ids: WriteIds
-    transactions: WriteIds
+    seen: Snapshot
     partitions: tuple[Partition, ...]
+
+    @property
+    def write_ids(self) -> WriteIds:
+        """Which rows are seen."""
+        return self.seen.write_ids
 
     def url_of(self, file: AcidFile) -> str:
         """What opens a file."""
@@ -79,6 +103,31 @@ class TableSnapshot:
     def versioned(self, partition: Partition) -> frozenset[AcidDirectory]:
         """The directories of a partition that are known to be of Hive 3 or later."""
         return frozenset(self.listing.partitions[partition.path].versioned)
+
+
+def _check_complete(partitions: Iterable[Partition], known: Mapping[str, frozenset[str] | None]) -> None:
+    """Whether all that was written is read, from where it was written or from what stands in for it."""
+    read = {one.path: one for one in partitions}
+    for path, written in known.items():
+        partition = read.get(path)
+        for name in sorted(written or ()):
+            directory = parse_directory(name.rpartition("/")[2])
+            if directory is None or (partition is not None and _is_read(directory, partition)):
+                continue
+            raise Unsupported(
+                f"{name} was removed, which these write ids need; read the table as it is now",
+                reason="history_is_gone",
+            )
+
+
+def _is_read(directory: AcidDirectory, partition: Partition) -> bool:
+    last = directory.last_write_id
+    if partition.base is not None and last <= partition.base.last_write_id:
+        return True
+    return any(
+        one.first_write_id <= directory.first_write_id and last <= one.last_write_id
+        for one in partition.deltas
+    )
 
 
 async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | None) -> TableListing:
@@ -97,7 +146,7 @@ async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | 
             compacted.add(one)
 
     await at_once(asked, look, _AT_ONCE)
-    return TableListing(shown, partitions, files, frozenset(compacted))
+    return TableListing(url, shown, partitions, files, frozenset(compacted))
 
 
 async def _says_compacted(file: ListedFile, storage_options: Mapping[str, Any] | None) -> bool:

@@ -5,15 +5,19 @@ Puts what the user asks for into the words of the layers below. Must not know ho
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
+from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.planning import TablePlanner, TableReadOptions
-from orcstream.acid.snapshot import TableSnapshot
+from orcstream.acid.snapshot import TableSnapshot, list_table
 from orcstream.acid.stream import TableStream
+from orcstream.acid.transactions import Snapshot, Transactions
+from orcstream.acid.writing import TableTransaction
 from orcstream.batch import ReadResult
-from orcstream.errors import UsageError
+from orcstream.errors import Unsupported, UsageError
 from orcstream.io.clients import keep_clients
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.write_ids import WriteIds
@@ -23,10 +27,28 @@ from orcstream.reader.opening import Opening, OpenOptions
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
 from orcstream.reader.supervisor import Supervisor
 from orcstream.schema import Kind, Schema, Type
+from orcstream.writer.creating import FileOptions
+from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 
 __all__ = ["AcidTable"]
 
 _POLL_S = 1.0
+
+
+class TableLife:
+    """The tasks of an open table and of its views, and the connections that they keep."""
+
+    def __init__(self) -> None:
+        self.tasks = Supervisor()
+        self._clients = keep_clients()
+        self.is_ended = False
+
+    async def end(self) -> None:
+        """Stop all tasks and give the connections back; may be called again."""
+        if not self.is_ended:
+            self.is_ended = True
+            await self.tasks.end()
+            await self._clients.aclose()
 
 
 class AcidTable:
@@ -37,21 +59,27 @@ class AcidTable:
 
     def __init__(
         self,
-        url: str,
         snapshot: TableSnapshot,
         schema: Schema,
         partition_columns: PartitionColumns,
         opening: OpenOptions,
+        transactions: Transactions | None = None,
+        *,
+        life: TableLife | None = None,
     ) -> None:
-        """`schema` is that of the rows, without the columns that folders name."""
-        self._url = url
+        """`schema` is that of the rows, without the columns that folders name.
+
+        `transactions` say what is committed, where anybody does. A view of another table lives in its `life`,
+        which is not the view's to end.
+        """
+        self._url = snapshot.listing.shown
         self._snapshot = snapshot
         self._row_schema = schema
         self._partition_columns = partition_columns
         self._opening = opening
-        self._tasks = Supervisor()
-        self._clients = keep_clients()
-        self._is_closed = False
+        self._transactions = transactions
+        self._life = life or TableLife()
+        self._is_view = life is not None
         self._root = _with_partitions(schema.root, partition_columns)
 
     # --- facts
@@ -199,23 +227,78 @@ class AcidTable:
         return self._stream(TableReadOptions(columns=columns, read=options, between=between))
 
     def _stream(self, asked: TableReadOptions) -> TableStream:
-        if self._is_closed:
+        if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
-        return TableStream(self, planner.plan(self._open_file), self._tasks, self._url)
+        return TableStream(self, planner.plan(self._open_file), self._life.tasks, self._url)
 
     async def _open_file(self, file: AcidFile) -> OrcFile:
         url = self._snapshot.url_of(file)
         return await Opening(url, self._opening, None, _POLL_S if file.is_growing else None)
 
+    # --- other views
+
+    async def seen(self, snapshot: Snapshot) -> AcidTable:
+        """The table as another reader sees it, who may see what came since."""
+        listing = await list_table(self._place, self._url, self._opening.storage_options)
+        return self._with(listing.snapshot(snapshot))
+
+    @property
+    def _place(self) -> str:
+        return self._snapshot.listing.url
+
+    def split(self) -> list[AcidTable]:
+        """Each of its partitions by itself."""
+        return [self._with(replace(self._snapshot, partitions=(one,))) for one in self.partitions]
+
+    def _with(self, snapshot: TableSnapshot) -> AcidTable:
+        return AcidTable(
+            snapshot,
+            self._row_schema,
+            self._partition_columns,
+            self._opening,
+            self._transactions,
+            life=self._life,
+        )
+
+    # --- writing
+
+    async def transaction(
+        self, *, memory_limit: int = WRITE_MEMORY_LIMIT, **options: Unpack[FileOptions]
+    ) -> TableTransaction:
+        """Begin a transaction: ``async with await table.transaction() as t: await t.insert(rows)``.
+
+        It sees what is committed now, whatever this table was opened as of. `options` are those of
+        `orcstream.create` for the files of rows; `memory_limit` is for all of the transaction.
+
+        Raises `Unsupported` (``no_transactions``) for a table of which nobody says what is committed.
+        """
+        if self._transactions is None:
+            raise Unsupported(
+                "nobody says what is committed here: name the metastore= that the table is Hive's in, or "
+                "make a table of its own with create_table()",
+                reason="no_transactions",
+                url=self._url,
+            )
+        if self._life.is_ended:
+            raise UsageError("the table is closed", url=self._url)
+        definition = await self._transactions.definition()
+        transaction = await self._transactions.begin()
+        files = DeltaFiles(
+            self._place,
+            definition,
+            transaction.write_id,
+            {"storage_options": self._opening.storage_options, **options},
+            memory_limit=memory_limit,
+        )
+        return TableTransaction(self._url, self.seen, transaction, definition, files, memory_limit)
+
     # --- life time
 
     async def aclose(self) -> None:
         """Stop all streams of this table and give back its connections; may be called again."""
-        if not self._is_closed:
-            self._is_closed = True
-            await self._tasks.end()
-            await self._clients.aclose()
+        if not self._is_view:
+            await self._life.end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -235,5 +318,4 @@ def _with_partitions(row: Type, columns: PartitionColumns) -> Type:
     if taken:
         raise UsageError(f"the column {min(taken)!r} is in the files, and in the names of folders")
     children = (*row.children, *columns.types)
-    root = Type(Kind.STRUCT, children, (*row.field_names, *columns.names))
-    return Schema.parse(str(Schema(root))).root
+    return Schema.parse(str(Type(Kind.STRUCT, children, (*row.field_names, *columns.names)))).root
