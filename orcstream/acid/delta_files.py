@@ -21,7 +21,7 @@ from orcstream.codec.ingest import IngestedRows
 from orcstream.errors import Unsupported
 from orcstream.io import small_files
 from orcstream.io.folder import below
-from orcstream.io.folders import make_folder_of, remove_files
+from orcstream.io.folders import make_folder_of, remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE
 from orcstream.plan.acid_names import (
     MOST_STATEMENT,
@@ -178,4 +178,6 @@ class DeltaFiles:
             opened, self._open = self._open, {}
             for one in opened.values():
                 await one.writer.abort()
-            await remove_files(self._url, self._paths, storage_options=self._options.get("storage_options"))
+            options = self._options.get("storage_options")
+            await remove_files(self._url, self._paths, storage_options=options)
+            await remove_folders(self._url, self._directories, storage_options=options)

@@ -43,6 +43,9 @@ class Folder(Protocol):
     async def remove_files(self, paths: Sequence[str]) -> None:
         """Those that are gone already are no failure."""
 
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        """Those that are empty, or hold nothing but such; others stay. Some stores have no folders."""
+
     async def aclose(self) -> None: ...
 
 

@@ -50,6 +50,22 @@ class FilesystemFolder:
 
         await self._in_thread(work)
 
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        def work() -> None:
+            for path in paths:
+                self._remove_folder(f"{self._path.rstrip('/')}/{path}")
+
+        await self._in_thread(work)
+
+    def _remove_folder(self, folder: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for info in self._filesystem.ls(folder, detail=True):
+                if info["type"] == "directory":
+                    self._remove_folder(info["name"])
+        # Not empty, gone meanwhile, or nothing that this store has.
+        with contextlib.suppress(OSError, NotImplementedError):
+            self._filesystem.rmdir(folder)
+
     async def aclose(self) -> None:
         await self._lease.aclose()
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from orcstream.io.folder import ListedFile, below, retried
-from orcstream.io.hdfs import FileStatus, OpenedHdfs, open_hdfs
+from orcstream.io.hdfs import FileStatus, HdfsRefusal, OpenedHdfs, open_hdfs
 from orcstream.io.urls import strip_credentials
 
 __all__ = ["HdfsFolder", "open_hdfs_folder"]
@@ -42,6 +42,22 @@ class HdfsFolder:
     async def remove_files(self, paths: Sequence[str]) -> None:
         for path in paths:
             await retried(partial(self._hdfs.delete, posixpath.join(self._path, path)), self._shown)
+
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            await self._remove_folder(path)
+
+    async def _remove_folder(self, folder: str) -> bool:
+        """Whether it is gone."""
+        whole = posixpath.join(self._path, folder)
+        for one in await self._list_folder(folder):
+            if not one.is_folder or not await self._remove_folder(posixpath.join(folder, one.name)):
+                return False
+        try:
+            await retried(partial(self._hdfs.delete, whole), self._shown)
+        except HdfsRefusal:  # something was put there meanwhile
+            return False
+        return True
 
     async def aclose(self) -> None:
         await self._lease.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from orcstream.io.folder import ListedFile, below
@@ -30,6 +31,15 @@ class LocalFolder:
         def work() -> None:
             for path in paths:
                 (self._path / path).unlink(missing_ok=True)
+
+        await in_thread(work, self._shown)
+
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        def work() -> None:
+            for path in paths:
+                for folder, _, _ in os.walk(self._path / path, topdown=False):
+                    with suppress(OSError):  # not empty, or gone meanwhile
+                        Path(folder).rmdir()
 
         await in_thread(work, self._shown)
 

@@ -56,6 +56,9 @@ class S3Folder:
         for first in range(0, len(paths), REMOVED_AT_ONCE):
             await self._remove([self._prefix + path for path in paths[first : first + REMOVED_AT_ONCE]])
 
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        """There are none."""
+
     async def aclose(self) -> None:
         await self._lease.aclose()
 

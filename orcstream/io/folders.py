@@ -24,7 +24,7 @@ from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
-__all__ = ["ListedFile", "list_files", "make_folder_of", "remove_files"]
+__all__ = ["ListedFile", "list_files", "make_folder_of", "remove_files", "remove_folders"]
 
 
 async def list_files(
@@ -53,6 +53,21 @@ async def remove_files(
     folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
     try:
         await folder.remove_files(list(paths))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await folder.aclose()
+
+
+async def remove_folders(
+    url: str | os.PathLike[str],
+    paths: Iterable[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Remove folders below a folder that are empty, or hold nothing but empty ones; others stay."""
+    folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
+    try:
+        await folder.remove_folders(list(paths))
     finally:
         with anyio.CancelScope(shield=True):
             await folder.aclose()
