@@ -1,0 +1,116 @@
+"""Small files in any store, put whole and at once, read whole, several side by side.
+
+Knows that a put may have happened although its answer was lost. Must not know what is in the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import anyio
+
+from orcstream.errors import CommitUnknown, SinkError, Unsupported
+from orcstream.io import sink as sinks
+from orcstream.io.byte_sink import Prepared
+from orcstream.io.folder import retried
+from orcstream.io.folders import make_folder_of
+from orcstream.io.source import open_source
+from orcstream.io.urls import strip_credentials
+
+__all__ = ["commit", "get", "put", "side_by_side"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_AT_ONCE = 16
+_TAIL_BYTES = 1 << 20
+# Whatever a store answers, no more of it is taken into memory.
+_MOST_BYTES = 1 << 28
+# A store that lost the answer to a commit is asked so often what became of it.
+_COMMIT_ATTEMPTS = 3
+
+
+async def put(
+    url: str,
+    data: bytes,
+    *,
+    overwrite: bool,
+    storage_options: Mapping[str, Any] | None,
+    sink_options: Any = None,
+) -> None:
+    """A file that appears whole; `FileExistsError` with ``overwrite=False`` where there is one.
+
+    Raises what writing raises; then nothing is left.
+    """
+    await make_folder_of(url)
+    options: dict[str, Any] = {"storage_options": storage_options, "sink_options": sink_options}
+    sink = await sinks.open_sink(url, overwrite=overwrite, **options)
+    try:
+        await sink.write(data)
+        prepared = await sink.prepare()
+    except BaseException:
+        await sink.abort()
+        raise
+    try:
+        await sink.aclose()
+        await commit(prepared, **options)
+    except BaseException:
+        # What was made visible stays, if it was.
+        with suppress(SinkError):
+            await sinks.discard(prepared, **options)
+        raise
+
+
+async def commit(prepared: Prepared, **options: Any) -> None:
+    """`io.sink.commit`, asked again where the store lost its answer."""
+    for _ in range(_COMMIT_ATTEMPTS - 1):
+        try:
+            return await sinks.commit(prepared, **options)
+        except CommitUnknown:
+            continue
+    return await sinks.commit(prepared, **options)
+
+
+async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
+    """All bytes of a file. Raises what opening and reading raise, and `Unsupported` beyond 256 MiB."""
+
+    async def read() -> bytes:
+        source = await open_source(url, storage_options=storage_options, io_options=None)
+        try:
+            found = await source.fetch_suffix(_TAIL_BYTES)
+            if found.file_length > _MOST_BYTES:
+                raise Unsupported(
+                    f"{found.file_length} bytes are no small file",
+                    reason="too_large",
+                    url=strip_credentials(url),
+                )
+            if found.file_length > len(found.data):
+                found = await source.fetch_suffix(found.file_length)
+            return bytes(found.data)
+        finally:
+            await source.aclose()
+
+    return await retried(read, url)
+
+
+async def side_by_side(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
+    """What each call answers, in the order of the items. Raises the first failure."""
+    found: dict[int, B] = {}
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def run(at: int, item: A) -> None:
+        async with limiter:
+            found[at] = await work(item)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for at, item in enumerate(items):
+                tasks.start_soon(run, at, item)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+    return [found[at] for at in sorted(found)]
