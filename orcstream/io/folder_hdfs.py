@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from orcstream.io.folder import ListedFile, below, retried
+from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.hdfs import FileStatus, HdfsRefusal, OpenedHdfs, open_hdfs
 from orcstream.io.urls import strip_credentials
 
@@ -24,20 +24,23 @@ class HdfsFolder:
         self._shown = strip_credentials(url)
         self._url = url
 
-    async def list_files(self) -> list[ListedFile]:
+    async def walk(self) -> FolderListing:
         status = await retried(lambda: self._hdfs.status(self._path), self._shown)
         if not status.is_folder:
-            return [self._of(status, self._url, posixpath.basename(self._path))]
-        found, folders = [], [""]
+            return FolderListing([self._of(status, self._url, posixpath.basename(self._path))])
+        found, empty, folders = [], [], [""]
         while folders:
             folder = folders.pop()
-            for one in await self._list_folder(folder):
+            listing = await self._list_folder(folder)
+            if folder and listing == []:
+                empty.append(folder)
+            for one in listing or ():
                 path = posixpath.join(folder, one.name)
                 if one.is_folder:
                     folders.append(path)
                 else:
                     found.append(self._of(one, below(self._url, path), path))
-        return found
+        return FolderListing(found, empty)
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -62,12 +65,12 @@ class HdfsFolder:
     async def aclose(self) -> None:
         await self._lease.aclose()
 
-    async def _list_folder(self, folder: str) -> list[FileStatus]:
+    async def _list_folder(self, folder: str) -> list[FileStatus] | None:
         whole = posixpath.join(self._path, folder)
         try:
             return await retried(lambda: self._hdfs.list_folder(whole), self._shown)
         except FileNotFoundError:
-            return []  # removed meanwhile
+            return None  # removed meanwhile
 
     @staticmethod
     def _of(status: FileStatus, url: str, path: str) -> ListedFile:
