@@ -25,6 +25,7 @@ LAYERS = (
     ("plan", "io"),
     ("batch", "tails", "unlocking", "zones"),
     ("reader", "writer"),
+    ("acid",),
     ("blocking",),
     ("orcstream",),
     ("spark", "testing"),
@@ -92,6 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tails",
         "zones",
     },
+    "acid": {"errors", "schema", "plan", "io"},
     "blocking": {
         "errors",
         "unlocking",

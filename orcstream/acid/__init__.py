@@ -1,0 +1,1 @@
+"""Hive's transactional tables: read as of a snapshot, written, compacted."""
