@@ -53,12 +53,13 @@ from orcstream.io.small_files import side_by_side
 from orcstream.io.urls import strip_credentials
 from orcstream.plan.write_ids import WriteIds
 
-__all__ = ["LOG_FOLDER", "LogTransaction", "TransactionLog", "create_log"]
+__all__ = ["LOG_FILE", "LOG_FOLDER", "LogTransaction", "TransactionLog", "create_log"]
 
 T = TypeVar("T")
 
 LOG_FOLDER: Final = "_orcstream_acid"
 _TABLE: Final = "table.json"
+LOG_FILE: Final = f"{LOG_FOLDER}/{_TABLE}"
 _NAME: Final = re.compile(r"(claim|beat|entry|checkpoint)-([0-9]{10})\.json", re.ASCII)
 _CHECKPOINT_EVERY: Final = 20
 # How often a listing is made again that has gaps, because records came and went meanwhile.

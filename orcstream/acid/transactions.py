@@ -20,7 +20,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from orcstream.errors import OrcError, UsageError
 from orcstream.plan.write_ids import WriteIds
-from orcstream.schema import Kind, Schema
+from orcstream.schema import Kind, Schema, Type
 
 __all__ = [
     "HEARTBEAT_S",
@@ -32,7 +32,9 @@ __all__ = [
     "Transaction",
     "Transactions",
     "Work",
+    "full_schema",
     "kept_alive",
+    "partition_schema",
 ]
 
 _logger = logging.getLogger("orcstream.acid")
@@ -194,3 +196,18 @@ async def _beat(transaction: Transaction, interval_s: float) -> None:
             await transaction.heartbeat()
         except (OrcError, OSError) as error:
             _logger.warning("transaction %d gave no sign of life: %s", transaction.transaction_id, error)
+
+
+def full_schema(definition: TableDefinition) -> Schema:
+    """The columns of the rows, then those of partitions."""
+    row = definition.schema.root
+    partitions = partition_schema(definition).root
+    children, names = (*row.children, *partitions.children), (*row.field_names, *partitions.field_names)
+    return Schema.parse(str(Type(Kind.STRUCT, children, names)))
+
+
+def partition_schema(definition: TableDefinition) -> Schema:
+    """The partition columns alone."""
+    types = tuple(Schema.parse(f"struct<a:{text}>").root.children[0] for _, text in definition.partitions)
+    names = tuple(name for name, _ in definition.partitions)
+    return Schema.parse(str(Type(Kind.STRUCT, types, names)))

@@ -93,7 +93,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tails",
         "zones",
     },
-    "acid": {"errors", "schema", "plan", "io"},
+    "acid": {
+        "pending",
+        "_buffer",
+        "errors",
+        "schema",
+        "codec",
+        "plan",
+        "io",
+        "batch",
+        "expr",
+        "reader",
+    },
     "blocking": {
         "errors",
         "unlocking",
@@ -107,6 +118,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "writer",
     },
     "orcstream": {
+        "acid",
         "expr",
         "errors",
         "encryption",
