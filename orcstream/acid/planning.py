@@ -5,7 +5,7 @@ Knows the snapshot and the table's columns. Must not know how files are opened, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,14 +36,21 @@ class TableReadOptions:
     where: Where = None
     row_ids: bool = False
     include_deleted: bool = False
+    event_write_ids: bool = False  # besides ids, for what is written again
     between: tuple[int, int] | None = None  # the write ids of changes
+    check: Callable[[EventFile], None] = lambda _: None  # raises for a file that cannot be read for this
 
     @property
     def extra(self) -> tuple[str, ...]:
         """The names of the columns about rows."""
         if self.between is not None:
             return (OPERATION, WRITE_ID, ROW_ID)
-        return (*([ROW_ID] if self.row_ids else []), *([IS_DELETED] if self.include_deleted else []))
+        asked = {
+            ROW_ID: self.row_ids,
+            IS_DELETED: self.include_deleted,
+            WRITE_ID: self.event_write_ids,
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
 class TablePlanner:
@@ -87,6 +94,7 @@ class TablePlanner:
             write_ids=self._snapshot.write_ids,
             open_file=open_file,
             batches=self._batches,
+            check=self._asked.check,
             memory_limit=self._options.memory_limit,
             batch_rows=self._options.batch_rows,
         )

@@ -67,6 +67,7 @@ class TableRead:
     write_ids: WriteIds
     open_file: OpenFile
     batches: Callable[[EventFile, FileRead, bool, int], BatchStream]
+    check: Callable[[EventFile], None]
     memory_limit: int
     batch_rows: int
 
@@ -157,6 +158,7 @@ class _Reading:
         try:
             await read.bucket.prepare(plan.open_file, self._budget)
             file = await read.bucket.file(read.file, plan.open_file)
+            plan.check(file)
             await self._deliver(lane, file, limit)
         except Exception as error:  # noqa: BLE001 - raised to the consumer when its turn has come
             lane.error = error

@@ -5,10 +5,12 @@ Puts what the user asks for into the words of the layers below. Must not know ho
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, Unpack
 
+from orcstream.acid.compacting import Compaction, compact
 from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.planning import TablePlanner, TableReadOptions
@@ -20,6 +22,7 @@ from orcstream.batch import ReadResult
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.clients import keep_clients
 from orcstream.plan.acid import AcidFile, Partition
+from orcstream.plan.acid_compaction import CompactionKind
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.file import OrcFile
@@ -149,7 +152,7 @@ class AcidTable:
         asked = TableReadOptions(
             columns=columns, where=where, row_ids=row_ids, include_deleted=include_deleted, read=options
         )
-        return self._stream(asked)
+        return self.stream(asked)
 
     async def read(
         self,
@@ -224,9 +227,9 @@ class AcidTable:
             case_sensitive=case_sensitive,
         )
         between = (from_write_id, last)
-        return self._stream(TableReadOptions(columns=columns, read=options, between=between))
+        return self.stream(TableReadOptions(columns=columns, read=options, between=between))
 
-    def _stream(self, asked: TableReadOptions) -> TableStream:
+    def stream(self, asked: TableReadOptions) -> TableStream:
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
@@ -240,16 +243,21 @@ class AcidTable:
 
     async def seen(self, snapshot: Snapshot) -> AcidTable:
         """The table as another reader sees it, who may see what came since."""
-        listing = await list_table(self._place, self._url, self._opening.storage_options)
+        listing = await list_table(self.place, self._url, self._opening.storage_options)
         return self._with(listing.snapshot(snapshot))
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
+        """The table's directory, as it was given."""
         return self._snapshot.listing.url
 
     def split(self) -> list[AcidTable]:
         """Each of its partitions by itself."""
-        return [self._with(replace(self._snapshot, partitions=(one,))) for one in self.partitions]
+        return [self.only(one) for one in self.partitions]
+
+    def only(self, partition: Partition) -> AcidTable:
+        """A partition, or some of the files of one, by itself."""
+        return self._with(replace(self._snapshot, partitions=(partition,)))
 
     def _with(self, snapshot: TableSnapshot) -> AcidTable:
         return AcidTable(
@@ -273,6 +281,56 @@ class AcidTable:
 
         Raises `Unsupported` (``no_transactions``) for a table of which nobody says what is committed.
         """
+        transactions = self._need_transactions()
+        definition = await transactions.definition()
+        transaction = await transactions.begin()
+        files = DeltaFiles(
+            self.place,
+            definition,
+            transaction.write_id,
+            {"storage_options": self._opening.storage_options, **options},
+            memory_limit=memory_limit,
+        )
+        return TableTransaction(self._url, self.seen, transaction, definition, files, memory_limit)
+
+    async def compact(
+        self,
+        kind: CompactionKind = "minor",
+        *,
+        partitions: Sequence[str] | None = None,
+        memory_limit: int = WRITE_MEMORY_LIMIT,
+        on_rows: Callable[[int], None] | None = None,
+        **options: Unpack[FileOptions],
+    ) -> Compaction:
+        """Bring directories of events together, so that there is less to read.
+
+        A minor compaction makes one delta of inserts and one of deletes of all that lie above the base; a
+        major one makes a new base of the rows that are there. Events of write ids above one that is open are
+        left alone. `partitions` are paths such as ``country=DE``; all by default. `on_rows` is told how many
+        rows were written, now and then; `options` are those of `orcstream.create`.
+
+        Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Raises
+        `CommitFailed` where another compaction was first, `Unsupported` (``no_transactions``) as
+        `transaction` does, and for events that are not in the order of their ids (``unsorted_events``,
+        ``old_events``).
+        """
+        known = {one.path for one in self.partitions}
+        for one in partitions or ():
+            if one not in known:
+                raise UsageError(f"no partition {one!r}; there are {', '.join(sorted(known))}", url=self._url)
+        return await compact(
+            self,
+            self._need_transactions(),
+            kind,
+            lambda one: partitions is None or one.path in partitions,
+            {"storage_options": self._opening.storage_options, **options},
+            memory_limit=memory_limit,
+            on_rows=on_rows,
+        )
+
+    def _need_transactions(self) -> Transactions:
+        if self._life.is_ended:
+            raise UsageError("the table is closed", url=self._url)
         if self._transactions is None:
             raise Unsupported(
                 "nobody says what is committed here: name the metastore= that the table is Hive's in, or "
@@ -280,18 +338,7 @@ class AcidTable:
                 reason="no_transactions",
                 url=self._url,
             )
-        if self._life.is_ended:
-            raise UsageError("the table is closed", url=self._url)
-        definition = await self._transactions.definition()
-        transaction = await self._transactions.begin()
-        files = DeltaFiles(
-            self._place,
-            definition,
-            transaction.write_id,
-            {"storage_options": self._opening.storage_options, **options},
-            memory_limit=memory_limit,
-        )
-        return TableTransaction(self._url, self.seen, transaction, definition, files, memory_limit)
+        return self._transactions
 
     # --- life time
 

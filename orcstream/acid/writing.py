@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import numpy as np
 
+from orcstream.acid.batch_rows import ids_in, ids_of, rows_of
 from orcstream.acid.bucketing import bucket_numbers, buckets_of_rows
 from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.merging import ROW_ID
@@ -32,16 +33,14 @@ from orcstream.acid.transactions import (
     full_schema,
     kept_alive,
 )
-from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.arrays import items_of, validity_bits
-from orcstream.codec.column import Field, Vector
+from orcstream.batch import Batch
 from orcstream.codec.grouping import joined, only, retyped
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema import Schema
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import escape, text_of
 
@@ -120,7 +119,7 @@ class TableTransaction:
                 async with self._collecting() as keys:
                     async with partition.batches(columns=[], where=where, row_ids=True) as stream:
                         async for batch in stream:
-                            await keys.add(_ids_of(batch))
+                            await keys.add(ids_of(batch))
                     count += await self._delete(partition.partitions[0].path, keys)
             return count
 
@@ -140,7 +139,7 @@ class TableTransaction:
                     stream = partition.batches(columns=[(name,) for name in names], where=where, row_ids=True)
                     async with stream:
                         async for batch in stream:
-                            ids = _ids_of(batch)
+                            ids = ids_of(batch)
                             await self._lock("change", path)
                             rows = await run_in_thread(partial(self._updated, batch, values))
                             await self._insert_in_buckets(path, rows, bucket_numbers(ids.buckets))
@@ -169,7 +168,7 @@ class TableTransaction:
                         path = _path(where.texts) if fixed is None else fixed
                         if path not in found:
                             found[path] = await stack.enter_async_context(self._collecting())
-                        await found[path].add(_ids_in(part.vectors[0]))
+                        await found[path].add(ids_in(part.vectors[0]))
                 for path, keys in found.items():
                     count += await self._delete(path, keys)
             return count
@@ -291,12 +290,7 @@ class TableTransaction:
     def _updated(self, batch: Batch, values: Assigned) -> IngestedRows:
         """The rows of a batch with their new values."""
         schema = self._definition.schema
-        fields = batch.batch_schema.fields[: len(schema.names)]
-        root = Field(
-            "", "+s", Type(Kind.STRUCT, tuple(f.type for f in fields), schema.names), children=fields
-        )
-        own = Batch(BatchSchema(root), batch.vectors[: len(fields)], batch.num_rows)
-        (rows,) = UserData(own).vectors(schema)
+        rows = rows_of(batch, schema)
         new = self._assigned(batch, values)
         new_fields, new_vectors = list(rows.fields), list(rows.vectors)
         for field, vector in zip(new.fields, new.vectors, strict=True):
@@ -377,20 +371,3 @@ class _Keys:
 
 def _path(texts: Sequence[tuple[str, str]]) -> str:
     return "/".join(f"{escape(name)}={text}" for name, text in texts)
-
-
-def _ids_of(batch: Batch) -> RowIds:
-    return _ids_in(batch.vectors[-1])
-
-
-def _ids_in(vector: Vector) -> RowIds:
-    """The ids in a column `row__id`."""
-    if validity_bits(vector) is not None:
-        raise SchemaMismatch("a row without an id cannot be deleted")
-    start, stop = vector.offset, vector.offset + vector.length
-    parts = [child.slice(start, stop) for child in vector.children]
-    if any(validity_bits(part) is not None for part in parts):
-        raise SchemaMismatch("a row without an id cannot be deleted")
-    return RowIds(
-        *(items_of(part, dtype).copy() for part, dtype in zip(parts, ("i8", "i4", "i8"), strict=True))
-    )
