@@ -53,7 +53,7 @@ class HdfsFolder:
     async def _remove_folder(self, folder: str) -> bool:
         """Whether it is gone."""
         whole = posixpath.join(self._path, folder)
-        for one in await self._list_folder(folder):
+        for one in await self._list_folder(folder) or ():
             if not one.is_folder or not await self._remove_folder(posixpath.join(folder, one.name)):
                 return False
         try:
