@@ -143,6 +143,7 @@ PART_OF = {
     "blocking_facade": "blocking",
     "blocking_loop": "blocking",
     "blocking_writing": "blocking",
+    "cli_acid": "cli",
     "cli_arguments": "cli",
     "cli_arrow": "cli",
     "cli_convert": "cli",
