@@ -71,7 +71,9 @@ def test_what_is_hidden(limit: int, parts: list[list[Key]], rows: list[Key], asc
 @pytest.mark.parametrize("limit", [0, 200, LIMIT])
 @given(st.lists(st.lists(EVENTS, max_size=8), max_size=5), st.lists(EVENTS, max_size=20))
 @settings(max_examples=share(100, 4))
-def test_versions(limit: int, parts: list[list[tuple[Key, int, int]]], rows: list[tuple[Key, int, int]]) -> None:
+def test_versions(
+    limit: int, parts: list[list[tuple[Key, int, int]]], rows: list[tuple[Key, int, int]]
+) -> None:
     """A row is hidden by any later event of its key."""
     budget = KeyBudget(limit)
     collector = KeyCollector(budget)
