@@ -23,6 +23,9 @@ HDFS_POM := tests/support/hdfs_server/pom.xml
 # Hadoop's key server, likewise.
 KMS := .cache/kms/.fetched
 KMS_POM := tests/support/kms_server/pom.xml
+# Hive and its metastore, likewise.
+HIVE := .cache/hive/.fetched
+HIVE_POM := tests/support/hive_server/pom.xml
 # What Spark's own reader needs for S3, which is measured against.
 HADOOP_AWS := .cache/hadoop_aws/.fetched
 HADOOP_AWS_POM := bench/hadoop_aws/pom.xml
@@ -89,6 +92,7 @@ some-servers:
 	@$(MAKE) $(TOXIPROXY) || echo "Without toxiproxy its tests do not run." >&2
 	@$(MAKE) $(HDFS) || echo "Without HDFS its tests do not run." >&2
 	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run." >&2
+	@$(MAKE) $(HIVE) || echo "Without Hive its tests do not run." >&2
 	@$(if $(NGINX),$(MAKE) $(NGINX),true) || echo "Without nginx its tests do not run." >&2
 
 check: test ## the same as test
@@ -113,9 +117,9 @@ fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZ
 soak: venv $(VERSITYGW) $(TOXIPROXY) ## readers and writers on a store and a network that fail, for SOAK_SECONDS
 	$(PY) -m tests.soak --seconds $(SOAK_SECONDS)
 
-# An S3 server and a network that fails (need Go), HDFS and its key server (need Maven), a web server (needs Debian, or to
-# be on PATH).
-servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(NGINX) ## the servers of tests and benchmarks, built or fetched into .cache
+# An S3 server and a network that fails (need Go), HDFS, its key server and Hive (need Maven), a web server (needs Debian,
+# or to be on PATH).
+servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(HIVE) $(NGINX) ## the servers of tests and benchmarks, built or fetched into .cache
 
 $(VERSITYGW):
 	@$(NEED_GO)
@@ -130,9 +134,10 @@ $(TOXIPROXY):
 # All jars at once: those of another version must not stay beside them.
 $(HDFS): $(HDFS_POM)
 $(KMS): $(KMS_POM)
+$(HIVE): $(HIVE_POM)
 $(HADOOP_AWS): $(HADOOP_AWS_POM)
-$(HDFS) $(KMS) $(HADOOP_AWS):
-	@command -v mvn >/dev/null || { echo "Hadoop's jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
+$(HDFS) $(KMS) $(HIVE) $(HADOOP_AWS):
+	@command -v mvn >/dev/null || { echo "These jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
 	rm -rf $(@D)
 	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)

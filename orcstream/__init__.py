@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orcstream import acid as acid
     from orcstream import blocking
     from orcstream import errors as errors
     from orcstream import io as io
@@ -168,7 +169,7 @@ _HOMES = {
     "open": "orcstream.reader.opening",
     "open_many": "orcstream.reader.many",
 }
-_MODULES = ("blocking", "errors", "io")
+_MODULES = ("acid", "blocking", "errors", "io")
 
 if TYPE_CHECKING:
     __version__: str

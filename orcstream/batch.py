@@ -141,6 +141,11 @@ class Batch:
         return self._schema.schema
 
     @property
+    def batch_schema(self) -> BatchSchema:
+        """The Arrow fields of the columns that were read."""
+        return self._schema
+
+    @property
     def num_rows(self) -> int:
         """How many rows there are, also where no column was asked for."""
         return self._num_rows

@@ -33,6 +33,7 @@ __all__ = [
     "Type",
     "decimal_shape",
     "find_column",
+    "steps_of",
 ]
 
 # Recursive code (here, in decoders, in every consumer of Arrow schemas) needs a bound; Python's own
@@ -137,7 +138,7 @@ class Type:
         while stack:
             path, node = stack.pop()
             yield path, node
-            steps = _steps(node)
+            steps = steps_of(node)
             for step, child in zip(reversed(steps), reversed(node.children), strict=True):
                 stack.append(((*path, step), child))
 
@@ -193,7 +194,7 @@ def decimal_shape(type_: Type) -> tuple[int, int]:
     return type_.precision, type_.scale or 0
 
 
-def _steps(node: Type) -> tuple[str, ...]:
+def steps_of(node: Type) -> tuple[str, ...]:
     """How paths name the children of a node (the words of ORC Java)."""
     match node.kind:
         case Kind.STRUCT:
@@ -377,7 +378,7 @@ def _find(root: Type, path: str | tuple[str, ...], case_sensitive: bool) -> list
         index = _child(node, step, case_sensitive)
         if index is None:
             raise ColumnNotFound(
-                f"no column {path!r}: {_about(node, path[:depth])}{_suggestion(step, _steps(node))}"
+                f"no column {path!r}: {_about(node, path[:depth])}{_suggestion(step, steps_of(node))}"
             )
         indices.append(index)
         node = node.children[index]
@@ -400,7 +401,7 @@ def _find_dotted(node: Type, text: str, case_sensitive: bool) -> list[int] | Non
 
 
 def _child(node: Type, name: str, case_sensitive: bool) -> int | None:
-    steps = _steps(node)
+    steps = steps_of(node)
     matches = [index for index, step in enumerate(steps) if step == name]
     if not matches and not case_sensitive:
         folded = name.casefold()
@@ -425,7 +426,7 @@ def _not_found(root: Type, text: str, case_sensitive: bool) -> NoReturn:
         else:
             above = (text[: start - 1],) if start else ()
             raise ColumnNotFound(
-                f"no column {text!r}: {_about(node, above)}{_suggestion(text[start:], _steps(node))}"
+                f"no column {text!r}: {_about(node, above)}{_suggestion(text[start:], steps_of(node))}"
             )
 
 
@@ -435,7 +436,7 @@ def _dots_backwards(text: str, start: int) -> list[int]:
 
 def _about(node: Type, above: tuple[str, ...]) -> str:
     owner = f"{'.'.join(above)!r}" if above else "the file"
-    steps = _steps(node)
+    steps = steps_of(node)
     if not steps:
         return (
             f"{owner} is a {node} and has no fields" if node.kind is not Kind.STRUCT else f"{owner} is empty"

@@ -180,6 +180,11 @@ class FileEncoder:
         """Stripes laid out so far."""
         return len(self._stripes)
 
+    @property
+    def stripes(self) -> Sequence[StripeInformation]:
+        """Those that were laid out."""
+        return self._stripes
+
     def begin_stripe(self) -> StripeEncoder:
         """An empty stripe, to be given to `lay_out` when it is finished.
 

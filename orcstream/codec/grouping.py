@@ -24,7 +24,17 @@ from orcstream.codec.gather import compact, copied
 from orcstream.codec.ingest import IngestedRows
 from orcstream.schema import INTEGERS, TEXTS, FileColumn, Kind, Schema, Type, decimal_shape
 
-__all__ = ["Coded", "can_group", "code", "groups_of", "joined", "keeps_little", "only", "without_columns"]
+__all__ = [
+    "Coded",
+    "can_group",
+    "code",
+    "groups_of",
+    "joined",
+    "keeps_little",
+    "only",
+    "retyped",
+    "without_columns",
+]
 
 _Numbers: TypeAlias = NDArray[np.int64]
 
@@ -136,13 +146,13 @@ def only(
         selection = select_positions(positions, count, rows.row_count)
     fields, vectors = [], []
     for at, type_ in zip(columns, schema.root.children, strict=True):
-        field = _retyped(rows.fields[at], type_)
+        field = retyped(rows.fields[at], type_)
         fields.append(field)
         vectors.append(copied(rows.vectors[at], selection, field))
     return IngestedRows(tuple(fields), tuple(vectors), count)
 
 
-def _retyped(field: Field, type_: Type) -> Field:
+def retyped(field: Field, type_: Type) -> Field:
     """The field of the same column in a schema where it has other column ids."""
     dictionary = None if field.dictionary is None else replace(field.dictionary, type=type_)
     if type_.kind is Kind.MAP:
@@ -154,7 +164,7 @@ def _retyped(field: Field, type_: Type) -> Field:
 
 
 def _children(field: Field, type_: Type) -> tuple[Field, ...]:
-    return tuple(_retyped(child, part) for child, part in zip(field.children, type_.children, strict=True))
+    return tuple(retyped(child, part) for child, part in zip(field.children, type_.children, strict=True))
 
 
 def without_columns(schema: Schema, columns: Sequence[int]) -> Schema:

@@ -26,6 +26,8 @@ from orcstream.plan.acid_names import (
 from orcstream.plan.write_ids import WriteIds
 
 __all__ = [
+    "METADATA_FILE",
+    "VERSION_FILE",
     "AcidFile",
     "Partition",
     "PartitionListing",
@@ -36,6 +38,8 @@ __all__ = [
 
 METADATA_FILE = "_metadata_acid"
 VERSION_FILE = "_orc_acid_version"
+# One length in a side file.
+_FLUSH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ class PartitionListing:
     originals: list[AcidFile] = field(default_factory=list)
     # Bases with a file that says whether a compaction made them.
     described: set[AcidDirectory] = field(default_factory=set)
+    # Directories with a file that says the version of their events, which only Hive 3 and later make.
+    versioned: set[AcidDirectory] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,36 +95,58 @@ class Partition:
     obsolete_originals: tuple[AcidFile, ...] = ()
 
 
-def list_partitions(lengths: Mapping[str, int]) -> dict[str, PartitionListing]:
-    """Files by path, with their lengths, sorted into partitions; hidden ones are left out."""
+def list_partitions(lengths: Mapping[str, int], folders: Iterable[str] = ()) -> dict[str, PartitionListing]:
+    """Files by path, with their lengths, sorted into partitions; hidden ones are left out.
+
+    `folders` are those without files, as far as the store has such: an empty base hides all that is older.
+    """
     found: dict[str, PartitionListing] = {}
+
+    def listing_of(path: str) -> PartitionListing:
+        return found.setdefault(path, PartitionListing(path))
+
     for path in sorted(lengths):
-        folders = path.split("/")
-        name = folders.pop()
-        depth = next((i for i, folder in enumerate(folders) if "=" not in folder), len(folders))
-        below = folders[depth:]
-        directory, at = _directory_of(below)
-        visible = below if directory is None else below[at + 1 :]
-        if any(is_hidden(folder) for folder in below[:at]) or any(map(is_hidden, visible)):
-            continue
-        listing = found.setdefault("/".join(folders[:depth]), PartitionListing("/".join(folders[:depth])))
-        if directory is not None:
-            listing.files.setdefault(directory, [])
-            if name == METADATA_FILE:
-                listing.described.add(directory)
-        if is_hidden(name) or name.endswith(FLUSH_LENGTH_SUFFIX):
-            continue
-        is_growing = path + FLUSH_LENGTH_SUFFIX in lengths
-        file = AcidFile(path, lengths[path], directory, bucket_of(name), is_growing)
-        (listing.originals if directory is None else listing.files[directory]).append(file)
+        above, _, name = path.rpartition("/")
+        place = _place_of(above)
+        if place is not None:
+            _add_file(listing_of(place[0]), place[1], path, name, lengths)
+    for path in sorted(folders):
+        place = _place_of(path)
+        if place is not None and place[1] is not None:
+            listing_of(place[0]).files.setdefault(place[1], [])
     return {path: listing for path, listing in found.items() if listing.files or listing.originals}
 
 
-def _directory_of(folders: list[str]) -> tuple[AcidDirectory | None, int]:
-    for at, folder in enumerate(folders):
-        if directory := parse_directory(folder):
-            return directory, at
-    return None, len(folders)
+def _place_of(path: str) -> tuple[str, AcidDirectory | None] | None:
+    """The partition and the directory of what lies in a folder; None in hidden ones."""
+    folders = path.split("/") if path else []
+    if any(map(is_hidden, folders)):
+        return None
+    depth = next((i for i, folder in enumerate(folders) if "=" not in folder), len(folders))
+    directory = next(filter(None, map(parse_directory, folders[depth:])), None)
+    return "/".join(folders[:depth]), directory
+
+
+def _add_file(
+    listing: PartitionListing,
+    directory: AcidDirectory | None,
+    path: str,
+    name: str,
+    lengths: Mapping[str, int],
+) -> None:
+    if directory is not None:
+        listing.files.setdefault(directory, [])
+        if name == METADATA_FILE:
+            listing.described.add(directory)
+        elif name == VERSION_FILE:
+            listing.versioned.add(directory)
+    if is_hidden(name) or name.endswith(FLUSH_LENGTH_SUFFIX):
+        return
+    flushed = lengths.get(path + FLUSH_LENGTH_SUFFIX)
+    if flushed is not None and flushed < _FLUSH_BYTES:
+        return  # its writer has not flushed yet: there are no rows
+    file = AcidFile(path, lengths[path], directory, bucket_of(name), flushed is not None)
+    (listing.originals if directory is None else listing.files[directory]).append(file)
 
 
 def uncertain_bases(listing: PartitionListing) -> list[AcidDirectory]:
@@ -207,8 +235,8 @@ class _Seen:
             swallowed = one if is_compacted else swallowed
         if swallowed is not None and not history_is_whole:
             raise Unsupported(
-                f"the write ids {write_ids} need history that {swallowed.name} has swallowed; read the table "
-                f"as of write id {swallowed.last_write_id} or later",
+                f"readers as of write id {write_ids.high_watermark} need history that {swallowed.name} has "
+                f"swallowed; read the table as of write id {swallowed.last_write_id} or later",
                 reason="history_is_gone",
             )
         return None

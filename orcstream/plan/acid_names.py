@@ -131,9 +131,10 @@ def copy_of(file_name: str) -> int:
 def bucket_property(bucket: int, statement: int = NO_STATEMENT) -> int:
     """The number in the column `bucket` of a row, as Hive 3 and newer write it.
 
-    Three bits of version, 1 here; twelve of the bucket; twelve of the statement, 0 where there is none.
+    Three bits of version, 1 here; twelve of the bucket; twelve of the statement, 0 where there is none. Of
+    larger numbers, which only names of files can have, the upper bits are lost.
     """
-    return 1 << _VERSION_SHIFT | bucket << _BUCKET_SHIFT | max(statement, 0)
+    return 1 << _VERSION_SHIFT | (bucket & MOST_BUCKET) << _BUCKET_SHIFT | max(statement, 0) & MOST_STATEMENT
 
 
 def bucket_number(value: int) -> int:

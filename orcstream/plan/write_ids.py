@@ -64,7 +64,7 @@ class WriteIds:
             parts = parts[1:]
         try:
             mark, _, opened, aborted = (*parts, *[""] * (4 - len(parts)))
-            return cls(int(mark), _listed(opened), _listed(aborted))
+            return cls(_number(mark), _listed(opened), _listed(aborted))
         except ValueError as error:
             raise UsageError(
                 f"{text!r} is no list of write ids ({error}); it looks like 'default.orders:7:5:5,6:3'"
@@ -99,6 +99,10 @@ class WriteIds:
         """Whether an id up to this one is open, or above the high watermark: not all history is known."""
         return write_id > self.high_watermark or bisect_right(self.open, write_id) > 0
 
+    def has_open(self, first: int, last: int) -> bool:
+        """Whether an id from `first` to `last`, both included, is open, or above the high watermark."""
+        return last > self.high_watermark or _count(self.open, first, last) > 0
+
     @property
     def hidden(self) -> tuple[int, ...]:
         """The ids up to the high watermark that are not visible, sorted."""
@@ -106,15 +110,23 @@ class WriteIds:
 
 
 def _ids(name: str, given: Iterable[int]) -> tuple[int, ...]:
-    found = tuple(sorted(set(given)))
+    if not isinstance(given, Iterable):
+        raise UsageError(f"{name} write ids are several integers, not {given!r}")
+    found = tuple(given)
     for one in found:
         if type(one) is not int or not 0 < one <= _MOST:
             raise UsageError(f"{name} write ids are integers of 1 to 2^63 - 1, not {one!r}")
-    return found
+    return tuple(sorted(set(found)))
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):  # Python's own takes other digits, and underscores
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
 
 
 def _listed(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",")) if text else ()
+    return tuple(_number(part) for part in text.split(",")) if text else ()
 
 
 def _text(ids: tuple[int, ...]) -> str:

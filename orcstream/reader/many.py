@@ -26,7 +26,7 @@ from orcstream.io.source import cost_of, strip_credentials
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenOptions, Url
-from orcstream.reader.session import keep_alive
+from orcstream.reader.supervisor import keep_alive
 
 __all__ = ["FileStream", "Urls", "open_many"]
 

@@ -111,6 +111,11 @@ class OrcWriter:
         return 0 if self._encoder is None else self._encoder.stripe_count
 
     @property
+    def stripe_row_counts(self) -> tuple[int, ...]:
+        """The rows of each stripe that is complete."""
+        return () if self._encoder is None else tuple(one.row_count for one in self._encoder.stripes)
+
+    @property
     def size_bytes(self) -> int:
         """About how long the file is with the rows written so far; footer and open indexes not counted."""
         done = 0 if self._encoder is None else self._encoder.position

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import anyio
 
-import orcstream
-from orcstream.errors import CommitUnknown, SinkError
+from orcstream.errors import CommitUnknown, SinkError, Unsupported
+from orcstream.io import sink as sinks
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
-from orcstream.io.sink import open_sink
 from orcstream.io.source import open_source
+from orcstream.io.urls import strip_credentials
 
 __all__ = ["commit", "get", "put", "side_by_side"]
 
@@ -26,6 +26,8 @@ B = TypeVar("B")
 
 _AT_ONCE = 16
 _TAIL_BYTES = 1 << 20
+# Whatever a store answers, no more of it is taken into memory.
+_MOST_BYTES = 1 << 28
 # A store that lost the answer to a commit is asked so often what became of it.
 _COMMIT_ATTEMPTS = 3
 
@@ -44,7 +46,7 @@ async def put(
     """
     await make_folder_of(url)
     options: dict[str, Any] = {"storage_options": storage_options, "sink_options": sink_options}
-    sink = await open_sink(url, overwrite=overwrite, **options)
+    sink = await sinks.open_sink(url, overwrite=overwrite, **options)
     try:
         await sink.write(data)
         prepared = await sink.prepare()
@@ -57,27 +59,33 @@ async def put(
     except BaseException:
         # What was made visible stays, if it was.
         with suppress(SinkError):
-            await orcstream.discard(prepared, **options)
+            await sinks.discard(prepared, **options)
         raise
 
 
 async def commit(prepared: Prepared, **options: Any) -> None:
-    """`orcstream.commit`, asked again where the store lost its answer."""
+    """`io.sink.commit`, asked again where the store lost its answer."""
     for _ in range(_COMMIT_ATTEMPTS - 1):
         try:
-            return await orcstream.commit(prepared, **options)
+            return await sinks.commit(prepared, **options)
         except CommitUnknown:
             continue
-    return await orcstream.commit(prepared, **options)
+    return await sinks.commit(prepared, **options)
 
 
 async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
-    """All bytes of a file. Raises what opening and reading raise."""
+    """All bytes of a file. Raises what opening and reading raise, and `Unsupported` beyond 256 MiB."""
 
     async def read() -> bytes:
         source = await open_source(url, storage_options=storage_options, io_options=None)
         try:
             found = await source.fetch_suffix(_TAIL_BYTES)
+            if found.file_length > _MOST_BYTES:
+                raise Unsupported(
+                    f"{found.file_length} bytes are no small file",
+                    reason="too_large",
+                    url=strip_credentials(url),
+                )
             if found.file_length > len(found.data):
                 found = await source.fetch_suffix(found.file_length)
             return bytes(found.data)

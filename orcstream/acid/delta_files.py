@@ -1,0 +1,183 @@
+"""The files of one transaction in a table's directory: deltas of inserts and deletes, by statement.
+
+Knows names, buckets and row ids. Must not know who says that a transaction is committed, nor which rows are
+meant. Every file appears whole; none of them counts before the transaction's commit, which is somebody
+else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import anyio
+import numpy as np
+
+from orcstream.acid.event_file import DELETE, INSERT
+from orcstream.acid.event_writer import VERSION, EventLayout, EventWriter, PlainWriter
+from orcstream.acid.row_ids import RowIds
+from orcstream.acid.transactions import TableDefinition
+from orcstream.codec.ingest import IngestedRows
+from orcstream.errors import Unsupported
+from orcstream.io import small_files
+from orcstream.io.folder import below
+from orcstream.io.folders import make_folder_of, remove_files, remove_folders
+from orcstream.plan.acid import VERSION_FILE
+from orcstream.plan.acid_names import (
+    MOST_STATEMENT,
+    DirectoryKind,
+    bucket_property,
+    delta_name,
+)
+from orcstream.writer.creating import FileOptions, create
+
+__all__ = ["DeltaFiles", "bucket_file_name"]
+
+# Files that are open at once; beyond, a new statement begins.
+_MOST_OPEN = 32
+_LEAST_MEMORY = 16 << 20
+
+
+def bucket_file_name(bucket: int) -> str:
+    """As Hive names the files of a bucket."""
+    return f"bucket_{bucket:05d}"
+
+
+def plain_file_name(bucket: int) -> str:
+    """As Hive names files of rows without ids."""
+    return f"{bucket:06d}_0"
+
+
+@dataclass(slots=True)
+class _Open:
+    """A file of rows that are inserted."""
+
+    writer: EventWriter | PlainWriter
+    next_row_id: int = 0
+
+
+class DeltaFiles:
+    """Writes the files of one write id. `written` are the paths of the directories that they are in."""
+
+    def __init__(
+        self,
+        url: str,
+        definition: TableDefinition,
+        write_id: int,
+        options: FileOptions,
+        *,
+        memory_limit: int,
+    ) -> None:
+        self._url = url
+        self._layout = None if definition.insert_only else EventLayout(definition.schema)
+        self._schema = definition.schema
+        self._write_id = write_id
+        self._options = options
+        self._memory_limit = memory_limit
+        self._statement = 0
+        self._is_used = False  # whether the statement has directories
+        self._open: dict[tuple[str, int], _Open] = {}
+        self._paths: list[str] = []  # of files, whole or not
+        self._directories: dict[str, None] = {}
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The directories that were written, in their order."""
+        return tuple(self._directories)
+
+    # --- rows
+
+    async def insert(self, partition: str, bucket: int, rows: IngestedRows) -> None:
+        """Append rows to a bucket of a partition; they get the next row ids of the statement."""
+        key = (partition, bucket)
+        if key not in self._open and len(self._open) >= _MOST_OPEN:
+            await self.end_statement()
+        found = self._open.get(key)
+        if found is None:
+            found = self._open[key] = _Open(await self._create(DirectoryKind.DELTA, partition, bucket))
+        count = rows.row_count
+        first = found.next_row_id
+        found.next_row_id += count
+        write_ids = np.full(count, self._write_id, np.int64)
+        ids = RowIds(
+            write_ids,
+            np.full(count, bucket_property(bucket, self._statement), np.int32),
+            np.arange(first, first + count, dtype=np.int64),
+            write_ids,
+        )
+        await found.writer.write(ids, np.full(count, INSERT, np.int32), rows)
+
+    async def delete(self, partition: str, bucket: int, keys: Iterable[RowIds]) -> None:
+        """Write the deletes of a bucket: `keys` yields parts of their keys, ascending over all parts."""
+        writer = await self._create(DirectoryKind.DELETE_DELTA, partition, bucket)
+        try:
+            for part in keys:
+                count = len(part)
+                versions = np.full(count, self._write_id, np.int64)
+                ids = RowIds(part.write_ids, part.buckets, part.row_ids, versions)
+                await writer.write(ids, np.full(count, DELETE, np.int32), None)
+            await writer.commit()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await writer.abort()
+            raise
+
+    # --- files
+
+    async def _create(self, kind: DirectoryKind, partition: str, bucket: int) -> EventWriter | PlainWriter:
+        if self._statement > MOST_STATEMENT:
+            raise Unsupported(
+                f"more than {MOST_STATEMENT + 1} statements in one transaction; commit it now and then",
+                reason="too_many_statements",
+            )
+        self._is_used = True
+        name = delta_name(kind, self._write_id, self._write_id, self._statement)
+        directory = f"{partition}/{name}" if partition else name
+        layout = self._layout
+        if layout is not None and directory not in self._directories:
+            await small_files.put(
+                self._url_of(f"{directory}/{VERSION_FILE}"),
+                VERSION.encode(),
+                overwrite=True,
+                storage_options=self._options.get("storage_options"),
+            )
+        self._directories[directory] = None
+        url = self._url_of(f"{directory}/{bucket_file_name(bucket) if layout else plain_file_name(bucket)}")
+        await make_folder_of(url)
+        schema = self._schema if layout is None else layout.schema
+        orc = await create(url, schema, **self._options, memory_limit=self._memory_of_one())
+        return PlainWriter(orc) if layout is None else EventWriter(orc, layout)
+
+    def _url_of(self, path: str) -> str:
+        """Of a file that is going to be there."""
+        self._paths.append(path)
+        return below(self._url, path)
+
+    def _memory_of_one(self) -> int:
+        return max(_LEAST_MEMORY, self._memory_limit // (len(self._open) + 1))
+
+    async def end_statement(self) -> None:
+        """Complete the files of the statement; what follows belongs to the next one."""
+        opened, self._open = self._open, {}
+        try:
+            while opened:
+                _, one = opened.popitem()
+                await one.writer.commit()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                for one in opened.values():
+                    await one.writer.abort()
+            raise
+        if self._is_used:
+            self._statement += 1
+            self._is_used = False
+
+    async def discard(self) -> None:
+        """Leave nothing of what was written; shielded from cancellation."""
+        with anyio.CancelScope(shield=True):
+            opened, self._open = self._open, {}
+            for one in opened.values():
+                await one.writer.abort()
+            options = self._options.get("storage_options")
+            await remove_files(self._url, self._paths, storage_options=options)
+            await remove_folders(self._url, self._directories, storage_options=options)

@@ -1,0 +1,210 @@
+"""One file of a transactional table: where its ids stand, and its batches brought to rows and ids.
+
+Knows the six columns of a file of events, and files without them (from before the table was transactional,
+loaded by hand, or of a table that only takes inserts), whose rows get their ids from where they stand. Must
+not know which rows are deleted, nor other files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orcstream.acid.row_ids import Ints, Longs, RowIds
+from orcstream.codec.arrays import Mask, items_of, validity_bits
+from orcstream.errors import ColumnNotFound, FormatError
+from orcstream.plan.acid import AcidFile
+from orcstream.plan.acid_names import bucket_property
+from orcstream.schema import Kind, Schema
+
+if TYPE_CHECKING:
+    from orcstream.batch import Batch
+    from orcstream.codec.column import Vector
+    from orcstream.plan.write_ids import WriteIds
+    from orcstream.reader.file import OrcFile
+
+__all__ = [
+    "DELETE",
+    "INSERT",
+    "UPDATE",
+    "EventColumns",
+    "EventFile",
+    "Events",
+    "event_columns",
+    "event_type",
+    "visible_events",
+]
+
+INSERT, UPDATE, DELETE = range(3)
+
+# Of the ids, in the order in which they are read.
+_DTYPES = ("i8", "i4", "i8", "i8", "i4")
+_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+
+
+class EventColumns(NamedTuple):
+    """The names of the six columns in one file: compactions by query write them in lower case."""
+
+    operation: str
+    original_write_id: str
+    bucket: str
+    row_id: str
+    current_write_id: str
+    row: str
+
+
+HIVES_NAMES = EventColumns("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+
+
+def event_columns(schema: Schema) -> EventColumns | None:
+    """Those of a file of events; None of any other."""
+    root = schema.root
+    names = [name.lower() for name in root.field_names]
+    if names != [name.lower() for name in HIVES_NAMES]:
+        return None
+    if tuple(child.kind for child in root.children) != _KINDS:
+        return None
+    return EventColumns(*root.field_names)
+
+
+def event_type(row: Schema, names: EventColumns = HIVES_NAMES) -> str:
+    """The text of the schema of events of such rows."""
+    kinds = ("int", "bigint", "int", "bigint", "bigint", str(row))
+    return "struct<" + ",".join(f"{name}:{kind}" for name, kind in zip(names, kinds, strict=True)) + ">"
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The rows of a batch and their ids, where these were wanted.
+
+    `vectors` are of the columns of the table that were read, in their order. `operations` is None where all
+    are inserts.
+    """
+
+    vectors: tuple[Vector, ...]
+    row_count: int
+    ids: RowIds | None = None
+    operations: Ints | None = None
+
+
+class EventFile:
+    """An open file of a table. Where rows get their ids by their place, the first one's is `first_row_id`."""
+
+    def __init__(self, file: AcidFile, orc: OrcFile) -> None:
+        self.file = file
+        self.orc = orc
+        self.columns = event_columns(orc.schema)
+        self.first_row_id = 0
+
+    @property
+    def row_schema(self) -> Schema:
+        """The table's columns as this file has them."""
+        if self.columns is None:
+            return self.orc.schema
+        return Schema.parse(str(self.orc.schema.root.children[-1]))
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Where in the file the table's columns lie."""
+        return () if self.columns is None else (self.columns.row,)
+
+    @property
+    def has_only_inserts(self) -> bool:
+        """Whether the statistics prove it; what Hive 3 and newer write always has them."""
+        return self.columns is None or self._range_of(self.columns.operation) == (INSERT, INSERT)
+
+    def needs_ids(self, write_ids: WriteIds) -> bool:
+        """Whether ids say which of its events are rows that a reader sees."""
+        directory = self.file.directory
+        if directory is None or directory.is_base:
+            return not self.has_only_inserts
+        is_seen = write_ids.visible(directory.first_write_id, directory.last_write_id) == "all"
+        return not (is_seen and self.has_only_inserts)
+
+    @property
+    def write_ids(self) -> tuple[int, int] | None:
+        """The least and the greatest original write id, as far as the statistics say."""
+        if self.columns is None:
+            return self._write_id, self._write_id
+        return self._range_of(self.columns.original_write_id)
+
+    @property
+    def _write_id(self) -> int:
+        """Of all rows, where they get their ids by their place."""
+        directory = self.file.directory
+        return 0 if directory is None else directory.last_write_id
+
+    def _range_of(self, column: str) -> tuple[int, int] | None:
+        try:
+            found = self.orc.statistics[column]
+        except ColumnNotFound:
+            return None
+        least, most = found.minimum, found.maximum
+        return (least, most) if type(least) is int and type(most) is int else None
+
+    @property
+    def id_columns(self) -> list[str]:
+        """The columns to be read before the table's for the ids of rows; none where they have row numbers."""
+        names = self.columns
+        if names is None:
+            return []
+        found = [names.original_write_id, names.bucket, names.row_id, names.current_write_id]
+        return found if self.has_only_inserts else [*found, names.operation]
+
+    def events(self, batch: Batch, *, with_ids: bool) -> Events:
+        """A batch of `id_columns`, or row numbers at its end, if `with_ids`, and of the table's columns."""
+        count = batch.num_rows
+        if self.columns is None:
+            vectors = batch.vectors
+            if not with_ids:
+                return Events(vectors, count)
+            return Events(vectors[:-1], count, self._placed(items_of(vectors[-1], "i8")))
+        id_count = len(self.id_columns) if with_ids else 0
+        held = batch.vectors[id_count:]
+        vectors = _children(held[0]) if held else ()
+        if not with_ids:
+            return Events(vectors, count)
+        write_ids, buckets, row_ids, versions, *operations = map(
+            self._numbers, batch.vectors[:id_count], _DTYPES
+        )
+        ids = RowIds(write_ids, buckets, row_ids, versions, self._statements(count))
+        return Events(vectors, count, ids, operations[0] if operations else None)
+
+    def _numbers(self, vector: Vector, dtype: str) -> NDArray[Any]:
+        if validity_bits(vector) is not None:
+            raise FormatError("an event without ids", url=self.orc.url)
+        return items_of(vector, dtype)
+
+    def _placed(self, row_numbers: Longs) -> RowIds:
+        """The ids of rows that get them by their place."""
+        count = len(row_numbers)
+        directory = self.file.directory
+        bucket = bucket_property(self.file.bucket or 0, -1 if directory is None else directory.statement)
+        write_ids = np.full(count, self._write_id, np.int64)
+        buckets = np.full(count, bucket, np.int32)
+        return RowIds(write_ids, buckets, row_numbers + self.first_row_id, write_ids, self._statements(count))
+
+    def _statements(self, count: int) -> Ints:
+        directory = self.file.directory
+        return np.full(count, -1 if directory is None else directory.statement, np.int32)
+
+
+def _children(row: Vector) -> tuple[Vector, ...]:
+    return tuple(child.slice(row.offset, row.offset + row.length) for child in row.children)
+
+
+def visible_events(file: EventFile, write_ids: WriteIds, ids: RowIds) -> Mask | None:
+    """Which events of a file a reader sees; None for all of them."""
+    directory = file.file.directory
+    if directory is None or directory.is_base:
+        return None
+    if write_ids.visible(directory.first_write_id, directory.last_write_id) == "all":
+        return None
+    versions = ids.versions
+    assert versions is not None
+    seen: Mask = versions <= write_ids.high_watermark
+    hidden = write_ids.hidden
+    return seen & ~np.isin(versions, hidden) if hidden else seen

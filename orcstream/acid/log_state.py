@@ -1,0 +1,342 @@
+"""What a table's transaction log says: outcomes of write ids, folded from entries in their order.
+
+Knows which entry counts, what conflicts with what, and the records' contents as JSON. Must not know where
+records lie, nor clocks. Pure functions over values; what is no record is `ValueError`, `KeyError` or
+`TypeError`, which `acid.log` makes a `FormatError`.
+
+One sequence of ids serves writes and compactions. Entry k is appended by whoever creates it first, and is
+never changed, so the outcome of an id, the first entry that names it, is decided by one atomic step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal, Self, cast
+
+from orcstream.acid.transactions import Outcome, Purpose, Snapshot, TableDefinition, Work
+from orcstream.plan.write_ids import WriteIds
+from orcstream.schema import Schema
+
+__all__ = ["Claim", "Entry", "LogState", "definition_of", "definition_record", "snapshot_of"]
+
+_MOST_ID = 10**10 - 1
+_PURPOSES = ("write", "compaction")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Somebody took an id; `token` tells who from others that tried."""
+
+    purpose: Purpose
+    token: str
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"purpose": self.purpose, "token": self.token}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """The reverse."""
+        return cls(_purpose(record["purpose"]), _text(record["token"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An outcome of an id; or, with the id 0, directories that are going to be removed."""
+
+    id: int
+    outcome: Literal["committed", "aborted", "removed"]
+    purpose: Purpose = "write"
+    work: Work = field(default_factory=Work)
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        said = {
+            "directories": list(self.work.directories),
+            "deletes_in": list(self.work.deletes_in),
+            "replaces": list(self.work.replaces),
+        }
+        return {
+            "id": self.id,
+            "outcome": self.outcome,
+            "purpose": self.purpose,
+            **{name: value for name, value in said.items() if value},
+        }
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """The reverse."""
+        outcome = record["outcome"]
+        if outcome not in ("committed", "aborted", "removed"):
+            raise ValueError(f"{outcome!r} is no outcome")
+        number = _whole(record["id"], 0 if outcome == "removed" else 1)
+        work = Work(
+            _paths(record.get("directories", [])),
+            _paths(record.get("deletes_in", []), may_be_empty=True),
+            _paths(record.get("replaces", [])),
+        )
+        return cls(number, outcome, _purpose(record["purpose"]), work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A commit of which directories may still be there, and where it stands."""
+
+    number: int
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """The entries 1 to `entry`, folded.
+
+    `committed` are ranges of ids, both ends included; `compactions` says of which outcomes the ids were
+    compactions'. `kept` are the commits whose directories were not removed. For each partition, `changed`
+    has the last entry that deleted rows there and the highest id that did; `removed` the least write id of
+    which a directory is gone on purpose, and the last entry that said so.
+    """
+
+    entry: int = 0
+    committed: tuple[tuple[int, int], ...] = ()
+    aborted: frozenset[int] = frozenset()
+    compactions: frozenset[int] = frozenset()
+    kept: tuple[_Kept, ...] = ()
+    changed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    removed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def outcome(self, id: int) -> Outcome:
+        """Of an id; "open" for one that no entry names."""
+        if id in self.aborted:
+            return "aborted"
+        at = bisect_right(self.committed, (id, _MOST_ID)) - 1
+        return "committed" if at >= 0 and id <= self.committed[at][1] else "open"
+
+    @property
+    def highest(self) -> int:
+        """The highest id with an outcome; 0 for none."""
+        return max(self.committed[-1][1] if self.committed else 0, max(self.aborted, default=0))
+
+    def open_up_to(self, highest: int, *, most: int) -> list[int]:
+        """The ids without an outcome. Raises `ValueError` for more than `most`."""
+        found, after = [], 0
+        for first, last in (*self.committed, (highest + 1, highest + 1)):
+            gap = range(after + 1, min(first, highest + 1))
+            if len(gap) > most + len(self.aborted):
+                raise ValueError(f"the ids {gap.start} to {gap.stop - 1} were never taken")
+            found += [one for one in gap if one not in self.aborted]
+            after = last
+        if len(found) > most:
+            raise ValueError(f"{len(found)} ids were never taken")
+        return found
+
+    def add(self, entry: Entry) -> LogState:
+        """The state after one more entry."""
+        number = self.entry + 1
+        if entry.outcome == "removed":
+            return replace(self._without(entry.work.directories, number), entry=number)
+        if self.outcome(entry.id) != "open":  # the first one counts
+            return replace(self, entry=number)
+        compactions = self.compactions | {entry.id} if entry.purpose == "compaction" else self.compactions
+        if entry.outcome == "aborted":
+            return replace(self, entry=number, aborted=self.aborted | {entry.id}, compactions=compactions)
+        changed = dict(self.changed)
+        for partition in entry.work.deletes_in:
+            highest = max(entry.id, changed.get(partition, (0, 0))[1])
+            changed[partition] = (number, highest)
+        kept = (*self.kept, _Kept(number, entry)) if entry.work.directories else self.kept
+        return replace(
+            self,
+            entry=number,
+            committed=_with(self.committed, entry.id),
+            compactions=compactions,
+            kept=kept,
+            changed=changed,
+        )
+
+    def _without(self, directories: Collection[str], number: int) -> LogState:
+        gone, kept, removed = set(directories), [], dict(self.removed)
+        for one in self.kept:
+            work = one.entry.work
+            left = tuple(path for path in work.directories if path not in gone)
+            if len(left) < len(work.directories):
+                for path in gone.intersection(work.directories):
+                    partition = _partition(path)
+                    least = removed.get(partition, (_MOST_ID, 0))[0]
+                    is_write = one.entry.purpose == "write"
+                    removed[partition] = (min(least, one.entry.id) if is_write else least, number)
+            if left:
+                kept.append(replace(one, entry=replace(one.entry, work=replace(work, directories=left))))
+        return replace(self, kept=tuple(kept), removed=removed)
+
+    def conflict(self, id: int, begun_at: int, work: Work) -> str | None:
+        """Why a transaction that began at entry `begun_at` may not commit; None where it may."""
+        for partition in work.deletes_in:
+            number, highest = self.changed.get(partition, (0, 0))
+            if number > begun_at or highest > id:
+                return f"another transaction changed rows {_of(partition)} meanwhile"
+        if not work.replaces:
+            return None
+        mine = set(work.replaces)
+        for one in self.kept:
+            if one.number > begun_at and mine.intersection(one.entry.work.replaces):
+                return "another compaction replaces the same directories"
+        for partition in work.partitions:
+            if self.removed.get(partition, (0, 0))[1] > begun_at:
+                return f"directories {_of(partition)} were removed meanwhile"
+        return None
+
+    def record(self) -> dict[str, Any]:
+        """As JSON: a checkpoint."""
+        return {
+            "entry": self.entry,
+            "committed": [list(one) for one in self.committed],
+            "aborted": sorted(self.aborted),
+            "compactions": sorted(self.compactions),
+            "kept": [{"number": one.number, **one.entry.record()} for one in self.kept],
+            "changed": {name: list(value) for name, value in self.changed.items()},
+            "removed": {name: list(value) for name, value in self.removed.items()},
+        }
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """The reverse."""
+        committed = tuple(_pair(one) for one in _list(record["committed"]))
+        ends = [end for one in committed for end in one]
+        if sorted(ends) != ends or any(a[1] >= b[0] for a, b in pairwise(committed)):
+            raise ValueError("ranges of ids are out of order")
+        aborted = frozenset(_whole(one, 1) for one in _list(record["aborted"]))
+        state = cls(
+            _whole(record["entry"], 1),
+            committed,
+            aborted,
+            frozenset(_whole(one, 1) for one in _list(record["compactions"])),
+            tuple(_Kept(_whole(one["number"], 1), Entry.of(one)) for one in _list(record["kept"])),
+            _pairs(record["changed"]),
+            _pairs(record["removed"]),
+        )
+        if any(replace(state, aborted=frozenset()).outcome(one) != "open" for one in aborted):
+            raise ValueError("an id is both committed and aborted")
+        return state
+
+
+def snapshot_of(
+    state: LogState, highest: int, is_open: Mapping[int, Purpose], *, up_to: int | None = None
+) -> Snapshot:
+    """What is seen of a log whose `highest` id is taken and that has these ids open."""
+    mark = highest if up_to is None else min(up_to, highest)
+    writes = [one for one, purpose in is_open.items() if purpose == "write" and one <= mark]
+    aborted = [one for one in state.aborted - state.compactions if one <= mark]
+    write_ids = WriteIds(mark, tuple(writes), tuple(aborted))
+    transactions = WriteIds(highest, tuple(is_open), tuple(state.aborted))
+    made: dict[str, set[str]] = {}
+    for one in state.kept:
+        if one.entry.purpose == "write" and write_ids.is_visible(one.entry.id):
+            for path in one.entry.work.directories:
+                made.setdefault(_partition(path), set()).add(path)
+    lost = [name for name, (least, _) in state.removed.items() if least <= mark]
+    directories = {name: frozenset(paths) for name, paths in made.items()}
+    return Snapshot(write_ids, transactions, {**directories, **dict.fromkeys(lost)})
+
+
+# --- the table's own record ------------------------------------------------------------------------
+
+
+def definition_record(definition: TableDefinition) -> dict[str, Any]:
+    """A table's definition as JSON."""
+    return {
+        "schema": str(definition.schema),
+        "partitions": [list(one) for one in definition.partitions],
+        "bucket_columns": list(definition.bucket_columns),
+        "bucket_count": definition.bucket_count,
+        "insert_only": definition.insert_only,
+    }
+
+
+def definition_of(record: Mapping[str, Any]) -> TableDefinition:
+    """The reverse."""
+    partitions = []
+    for one in _list(record["partitions"]):
+        name, text = _list(one)
+        partitions.append((_text(name), _text(text)))
+    if type(record["insert_only"]) is not bool:
+        raise ValueError("insert_only is true or false")
+    return TableDefinition(
+        Schema.parse(_text(record["schema"])),
+        tuple(partitions),
+        tuple(_text(one) for one in _list(record["bucket_columns"])),
+        record["bucket_count"],
+        record["insert_only"],
+    )
+
+
+# --- parts of records ------------------------------------------------------------------------------
+
+
+def _with(ranges: tuple[tuple[int, int], ...], id: int) -> tuple[tuple[int, int], ...]:
+    """Ranges with one more id, which is in none of them."""
+    at = bisect_right(ranges, (id, id))
+    first = last = id
+    start, stop = at, at
+    if at and ranges[at - 1][1] == id - 1:
+        start, first = at - 1, ranges[at - 1][0]
+    if at < len(ranges) and ranges[at][0] == id + 1:
+        stop, last = at + 1, ranges[at][1]
+    return (*ranges[:start], (first, last), *ranges[stop:])
+
+
+def _partition(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _of(partition: str) -> str:
+    return f"of {partition}" if partition else "of the table"
+
+
+def _purpose(value: Any) -> Purpose:
+    if value not in _PURPOSES:
+        raise ValueError(f"{value!r} is nothing that an id is taken for")
+    return cast("Purpose", value)
+
+
+def _whole(value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value <= _MOST_ID:
+        raise ValueError(f"{value!r} is no number of {least} to {_MOST_ID}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    first, second = _list(value)
+    return _whole(first, 0), _whole(second, 0)
+
+
+def _pairs(value: Any) -> dict[str, tuple[int, int]]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return {_path(name, may_be_empty=True): _pair(pair) for name, pair in value.items()}
+
+
+def _paths(value: Any, *, may_be_empty: bool = False) -> tuple[str, ...]:
+    return tuple(_path(one, may_be_empty=may_be_empty) for one in _list(value))
+
+
+def _path(value: Any, *, may_be_empty: bool = False) -> str:
+    """Below the table: what removes directories by these paths must not leave it."""
+    parts = _text(value).split("/")
+    if any(part in ("", ".", "..") for part in parts) and not (may_be_empty and value == ""):
+        raise ValueError(f"{value!r} is no path below the table")
+    return str(value)

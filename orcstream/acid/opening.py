@@ -1,0 +1,182 @@
+"""Opening a table: who says what is committed, the listing, and the columns.
+
+Knows where a table's schema may stand. The defaults of opening live here; those of reading in `acid.table`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from orcstream.acid.event_file import EventFile
+from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
+from orcstream.acid.partition_values import PartitionColumns
+from orcstream.acid.snapshot import TableSnapshot, list_table
+from orcstream.acid.table import AcidTable
+from orcstream.acid.transactions import Snapshot, TableDefinition, partition_schema
+from orcstream.codec.arrow_schema import schema_of
+from orcstream.errors import UsageError, located
+from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.keys import KeyProvider
+from orcstream.io.options import IoOptions
+from orcstream.io.source import strip_credentials
+from orcstream.pending import Pending
+from orcstream.plan.acid import AcidFile
+from orcstream.plan.write_ids import WriteIds
+from orcstream.reader.opening import Opening, OpenOptions
+from orcstream.schema import Kind, Schema
+
+__all__ = ["create_table", "open_table"]
+
+
+def open_table(
+    url: str | os.PathLike[str],
+    *,
+    write_ids: WriteIds | int | str | None = None,
+    transactions: WriteIds | int | str | None = None,
+    schema: object = None,
+    partition_schema: object = None,
+    storage_options: Mapping[str, Any] | None = None,
+    io_options: IoOptions | Mapping[str, Any] | None = None,
+    keys: KeyProvider | None = None,
+    require_keys: Iterable[str] | bool = False,
+    timezone: str | None = None,
+    default_timezone: str = "UTC",
+    calendar: str = "auto",
+    instants: bool = False,
+) -> OpeningTable:
+    """Open a Hive transactional table: full ACID tables of both versions, and those that only take inserts.
+
+    Either ``async with orcstream.acid.open_table(url) as table``, or ``table = await ...open_table(url)``
+    and, at the end, ``await table.aclose()``. `url` is the table's directory, or a partition's.
+
+    `write_ids` says which transactions are seen: a `WriteIds`, the highest one, or Hive's text
+    (``db.table:7:5:5,6:3``). Without it, all are taken for committed whose directories are there.
+    `transactions` says the same of the transactions that compactions ran in.
+
+    `schema` are the columns of the rows, where those of the newest file are not it; `partition_schema` those
+    that folders name, with their types, which are else inferred. The other parameters are those of
+    `orcstream.open`.
+
+    Raises `FileNotFoundError`, `PermissionError`, `SourceError`; `UsageError` for options that cannot be and
+    for a table without any file, whose columns nobody says; `Unsupported` (reason ``history_is_gone``) for a
+    snapshot that a compaction has swallowed.
+    """
+    options = OpenOptions.of(
+        storage_options,
+        io_options,
+        timezone,
+        default_timezone,
+        calendar,
+        instants=instants,
+        keys=keys,
+        require_keys=require_keys,
+    )
+    return OpeningTable(
+        os.fspath(url),
+        options,
+        write_ids if isinstance(write_ids, int) else None if write_ids is None else WriteIds.of(write_ids),
+        transactions,
+        None if schema is None else schema_of(schema),
+        None if partition_schema is None else schema_of(partition_schema),
+    )
+
+
+async def create_table(
+    url: str | os.PathLike[str],
+    schema: object,
+    *,
+    partitions: Mapping[str, str] | None = None,
+    bucket_columns: Sequence[str] = (),
+    bucket_count: int = 0,
+    insert_only: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    sink_options: SinkOptions | Mapping[str, Any] | None = None,
+) -> None:
+    """Make a folder a transactional table, with a log of its own of what is committed.
+
+    `schema` is that of a row, without the partition columns: text, a `Schema`, or anything with
+    `__arrow_c_schema__`. `partitions` are the partition columns and their types, in their order. Rows go to
+    `bucket_count` buckets by the values of `bucket_columns`, or all to one. Rows of a table that is
+    `insert_only` are never changed; its files are plain.
+
+    Such a table is for programs that use this package. Hive does not know what is committed in it: a table
+    that it shares is made by Hive, and opened with its metastore. Raises `FileExistsError` where there is one
+    already, `UsageError` for what no table can be, and the errors of the store.
+    """
+    definition = TableDefinition(
+        schema_of(schema), tuple((partitions or {}).items()), tuple(bucket_columns), bucket_count, insert_only
+    )
+    await create_log(os.fspath(url), definition, storage_options=storage_options, sink_options=sink_options)
+
+
+class OpeningTable(Pending[AcidTable]):
+    """A table about to be opened: await it, or enter it."""
+
+    made_by = "acid.open_table"
+
+    def __init__(
+        self,
+        url: str,
+        options: OpenOptions,
+        write_ids: WriteIds | int | None,
+        transactions: WriteIds | int | str | None,
+        schema: Schema | None,
+        partition_schema: Schema | None,
+    ) -> None:
+        super().__init__()
+        self._url = url
+        self._options = options
+        self._write_ids = write_ids
+        self._transactions = transactions
+        self._schema = schema
+        self._partition_schema = partition_schema
+
+    async def _make(self) -> AcidTable:
+        shown = strip_credentials(self._url)
+        options = self._options.storage_options
+        listing = await list_table(self._url, shown, options)
+        log: TransactionLog | None = None
+        definition: TableDefinition | None = None
+        if listing.has(LOG_FILE):
+            log = TransactionLog(self._url, storage_options=options)
+            definition = await log.definition()
+        seen = await self._seen(log)
+        if listing.lacks(seen.directories):  # written, or replaced, since it was listed
+            listing = await list_table(self._url, shown, options)
+        snapshot = listing.snapshot(seen)
+        with located(url=shown):
+            partitions = self._partition_schema
+            if partitions is None and definition is not None:
+                partitions = partition_schema(definition)
+            columns = PartitionColumns.of(listing.partitions, partitions)
+            schema = self._schema or (definition.schema if definition is not None else None)
+            schema = schema or await self._newest_schema(snapshot)
+            if schema.root.kind is not Kind.STRUCT:
+                raise UsageError(f"a table's rows are structs, not {schema.root}")
+            return AcidTable(snapshot, schema, columns, self._options, log)
+
+    async def _seen(self, log: TransactionLog | None) -> Snapshot:
+        """What is committed: as the user says, or the table's log, or else everything that is there."""
+        given = self._write_ids
+        if log is not None and (given is None or isinstance(given, int)):
+            return await log.snapshot(given)
+        return Snapshot(WriteIds.of(given), WriteIds.of(self._transactions))
+
+    async def _newest_schema(self, snapshot: TableSnapshot) -> Schema:
+        """Of the newest file of rows: columns are added, and hardly ever taken away."""
+        files = [file for partition in snapshot.partitions for file in partition.inserts]
+        files = files or [file for partition in snapshot.partitions for file in partition.deletes]
+        if not files:
+            raise UsageError("the table has no files that say its columns; name them with schema=")
+        newest = max(files, key=_age)
+        async with Opening(snapshot.url_of(newest), self._options, None) as orc:
+            return EventFile(newest, orc).row_schema
+
+
+def _age(file: AcidFile) -> tuple[int, int, str]:
+    directory = file.directory
+    if directory is None:
+        return (0, 0, file.path)
+    return (directory.last_write_id, directory.statement, file.path)

@@ -1,0 +1,223 @@
+"""From what the user asks of a table to the reads of its files: columns, conditions, partitions, buckets.
+
+Knows the snapshot and the table's columns. Must not know how files are opened, nor when they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from orcstream.acid.bucket import Bucket
+from orcstream.acid.event_file import EventFile, event_type
+from orcstream.acid.merging import IS_DELETED, OPERATION, ROW_ID, WRITE_ID, Output
+from orcstream.acid.partition_values import PartitionColumns, PartitionRow
+from orcstream.acid.predicates import narrowed, prefixed
+from orcstream.acid.snapshot import TableSnapshot
+from orcstream.acid.stream import FileRead, OpenFile, TableRead
+from orcstream.errors import Unsupported, UsageError
+from orcstream.expr import Expr, as_expr
+from orcstream.expr_binding import bind
+from orcstream.plan.acid import AcidFile, Partition
+from orcstream.reader.planning import Columns, ReadOptions, Where
+from orcstream.reader.stream import BatchStream
+from orcstream.schema import Schema, Type, find_column, steps_of
+
+__all__ = ["TablePlanner", "TableReadOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReadOptions:
+    """What the user may ask of a read; see `AcidTable.batches`."""
+
+    columns: Columns | None
+    read: ReadOptions
+    where: Where = None
+    row_ids: bool = False
+    include_deleted: bool = False
+    event_write_ids: bool = False  # besides ids, for what is written again
+    between: tuple[int, int] | None = None  # the write ids of changes
+    check: Callable[[EventFile], None] = lambda _: None  # raises for a file that cannot be read for this
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The names of the columns about rows."""
+        if self.between is not None:
+            return (OPERATION, WRITE_ID, ROW_ID)
+        asked = {
+            ROW_ID: self.row_ids,
+            IS_DELETED: self.include_deleted,
+            WRITE_ID: self.event_write_ids,
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked)
+
+
+class TablePlanner:
+    """Turns what a user asks of a table into reads of its files."""
+
+    def __init__(
+        self,
+        root: Type,
+        row_schema: Schema,
+        partition_columns: PartitionColumns,
+        snapshot: TableSnapshot,
+        asked: TableReadOptions,
+    ) -> None:
+        self._root = root
+        self._row_schema = row_schema
+        self._partition_columns = partition_columns
+        self._snapshot = snapshot
+        self._asked = asked
+        self._options = asked.read
+        self._where = None if asked.where is None else as_expr(asked.where)
+        projected = Schema(root).select(asked.columns, self._options.case_sensitive)
+        taken = set(projected.field_names).intersection(asked.extra)
+        if taken:
+            raise UsageError(f"the table has a column {min(taken)!r} of its own; choose columns= without it")
+        names = frozenset(partition_columns.names)
+        self._output = Output(projected, names, asked.extra, self._options.vectors, asked.between)
+        self._columns = self._row_columns()
+        if self._where is not None:
+            # What cannot be asked is said before anything is read.
+            bind(
+                self._where,
+                root,
+                case_sensitive=self._options.case_sensitive,
+                timestamp_unit=self._options.timestamp_unit,
+            )
+
+    def plan(self, open_file: OpenFile) -> TableRead:
+        return TableRead(
+            files=[read for partition in self._snapshot.partitions for read in self._reads(partition)],
+            output=self._output,
+            write_ids=self._snapshot.write_ids,
+            open_file=open_file,
+            batches=self._batches,
+            check=self._asked.check,
+            memory_limit=self._options.memory_limit,
+            batch_rows=self._options.batch_rows,
+        )
+
+    def _row_columns(self) -> list[tuple[str, ...]]:
+        """The paths of the columns that files are asked for."""
+        if self._asked.columns is None:
+            return [(name,) for name in self._row_schema.names]
+        paths = []
+        for column in self._asked.columns:
+            path = self._path(column)
+            if path[0] not in self._partition_columns.names:
+                paths.append(path)
+        return paths
+
+    def _path(self, column: str | tuple[str, ...]) -> tuple[str, ...]:
+        names: list[str] = []
+        node = self._root
+        for index in find_column(node, column, case_sensitive=self._options.case_sensitive):
+            names.append(steps_of(node)[index])
+            node = node.children[index]
+        return tuple(names)
+
+    # --- files
+
+    def _reads(self, partition: Partition) -> list[FileRead]:
+        row = PartitionRow(self._partition_columns, self._partition_columns.values(partition.path))
+        where = self._narrowed(row)
+        if where is False:
+            return []
+        if self._asked.between is not None:
+            return self._events(partition, row, self._asked.between)
+        versioned = self._snapshot.versioned(partition)
+        reads = []
+        for number in sorted({_bucket(file) for file in partition.inserts}):
+            inserts = [file for file in partition.inserts if _bucket(file) == number]
+            deletes = [file for file in partition.deletes if number < 0 or _bucket(file) in (number, -1)]
+            bucket = Bucket(
+                inserts, deletes, versioned, self._snapshot.write_ids, needs_ids=self._output.needs_ids
+            )
+            asked = None if where is True else where
+            reads += [FileRead(file, bucket, row, asked) for file in inserts]
+        return reads
+
+    def _events(self, partition: Partition, row: PartitionRow, between: tuple[int, int]) -> list[FileRead]:
+        """All files with events of some write ids."""
+        first, last = between
+        if partition.base is not None and partition.base.last_write_id >= first:
+            raise Unsupported(
+                f"{partition.base.name} has taken the place of the events of write ids from {first} on; "
+                f"those after write id {partition.base.last_write_id} are there",
+                reason="history_is_gone",
+            )
+        files = [
+            file
+            for file in (*partition.inserts, *partition.deletes)
+            if _first_write_id(file) <= last and _last_write_id(file) >= first
+        ]
+        buckets = {
+            number: Bucket(
+                [file for file in files if _bucket(file) == number],
+                (),
+                frozenset(),
+                self._snapshot.write_ids,
+                needs_ids=True,
+                merges=False,
+            )
+            for number in {_bucket(file) for file in files}
+        }
+        files.sort(key=lambda file: (_first_write_id(file), _last_write_id(file), file.path))
+        return [FileRead(file, buckets[_bucket(file)], row, None) for file in files]
+
+    def _narrowed(self, row: PartitionRow) -> Expr | bool:
+        if self._where is None:
+            return True
+        case_sensitive = self._options.case_sensitive
+        return narrowed(
+            self._where,
+            self._root,
+            row.values,
+            partial(row.holds, case_sensitive=case_sensitive),
+            case_sensitive=case_sensitive,
+        )
+
+    def _batches(self, file: EventFile, read: FileRead, with_ids: bool, memory_limit: int) -> BatchStream:
+        prefix = file.prefix
+        ids: Sequence[tuple[str, ...]] = [(name,) for name in file.id_columns] if with_ids else []
+        where = None
+        if read.where is not None:
+            where = prefixed(
+                read.where, self._row_schema.root, prefix, case_sensitive=self._options.case_sensitive
+            )
+        options = self._options
+        return file.orc.batches(
+            columns=[*ids, *((*prefix, *path) for path in self._columns)],
+            where=where,
+            schema=self._schema_for(file),
+            rows=range(file.orc.row_count) if file.file.is_growing else None,
+            row_numbers=with_ids and file.columns is None,
+            batch_rows=options.batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=options.decode_threads,
+            timestamp_unit=options.timestamp_unit,
+            dictionaries=options.dictionaries,
+            invalid_utf8=options.invalid_utf8,
+        )
+
+    def _schema_for(self, file: EventFile) -> str | None:
+        """What a file is read as, where it is not what it is."""
+        if str(file.row_schema) == str(self._row_schema):
+            return None
+        if file.columns is None:
+            return str(self._row_schema)
+        return event_type(self._row_schema, file.columns)
+
+
+def _first_write_id(file: AcidFile) -> int:
+    return 0 if file.directory is None else max(file.directory.first_write_id, 0)
+
+
+def _last_write_id(file: AcidFile) -> int:
+    return 0 if file.directory is None else file.directory.last_write_id
+
+
+def _bucket(file: AcidFile) -> int:
+    return -1 if file.bucket is None else file.bucket

@@ -1,0 +1,167 @@
+"""A table's directory as one reader sees it: listed, sorted into partitions, narrowed to a snapshot.
+
+Knows how a listing becomes a snapshot, and the little files beside the rows. Must not know rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orcstream.acid.at_once import at_once
+from orcstream.acid.transactions import Snapshot
+from orcstream.errors import Unsupported, located
+from orcstream.io.folders import ListedFile, list_folder
+from orcstream.io.options import IoOptions
+from orcstream.io.source import open_source
+from orcstream.plan.acid import (
+    METADATA_FILE,
+    AcidFile,
+    Partition,
+    PartitionListing,
+    list_partitions,
+    plan_snapshot,
+    uncertain_bases,
+)
+from orcstream.plan.acid_names import AcidDirectory, parse_directory
+from orcstream.plan.write_ids import WriteIds
+
+__all__ = ["TableListing", "TableSnapshot", "list_table"]
+
+_AT_ONCE = 16
+_MOST_METADATA_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TableListing:
+    """What lies in a table's directory: `partitions` by path, `files` by path. `shown` has no credentials.
+
+    `compacted` are bases that a compaction made although their names do not say so.
+    """
+
+    url: str
+    shown: str
+    partitions: Mapping[str, PartitionListing]
+    files: Mapping[str, ListedFile]
+    compacted: frozenset[tuple[str, AcidDirectory]]
+
+    def has(self, path: str) -> bool:
+        """Whether there is a file of this path."""
+        return path in self.files
+
+    def lacks(self, known: Mapping[str, frozenset[str] | None] | None) -> bool:
+        """Whether directories that are known to have been written are not there."""
+        return any(not self._are_there(path, written) for path, written in (known or {}).items() if written)
+
+    def _are_there(self, path: str, written: frozenset[str]) -> bool:
+        listing = self.partitions.get(path)
+        there = set() if listing is None else {one.name for one in listing.files}
+        return all(one.rpartition("/")[2] in there for one in written)
+
+    def snapshot(self, seen: Snapshot) -> TableSnapshot:
+        """What a reader reads. Raises `Unsupported` (``history_is_gone``) where some of it was removed."""
+        write_ids, transactions, known = seen.write_ids, seen.transactions, seen.directories
+        with located(url=self.shown):
+            partitions = tuple(
+                plan_snapshot(
+                    listing,
+                    write_ids,
+                    transactions,
+                    compacted={directory for of, directory in self.compacted if of == path},
+                    history_is_whole=known is not None and self._is_whole(path, known),
+                )
+                for path, listing in sorted(self.partitions.items())
+            )
+            if known is not None:
+                _check_complete(partitions, known)
+        return TableSnapshot(self, seen, partitions)
+
+    def _is_whole(self, path: str, known: Mapping[str, frozenset[str] | None]) -> bool:
+        written = known.get(path, frozenset())
+        return written is not None and self._are_there(path, written)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """A table as of some write ids."""
+
+    listing: TableListing
+    seen: Snapshot
+    partitions: tuple[Partition, ...]
+
+    @property
+    def write_ids(self) -> WriteIds:
+        """Which rows are seen."""
+        return self.seen.write_ids
+
+    def url_of(self, file: AcidFile) -> str:
+        """What opens a file."""
+        return self.listing.files[file.path].url
+
+    def versioned(self, partition: Partition) -> frozenset[AcidDirectory]:
+        """The directories of a partition that are known to be of Hive 3 or later."""
+        return frozenset(self.listing.partitions[partition.path].versioned)
+
+
+def _check_complete(partitions: Iterable[Partition], known: Mapping[str, frozenset[str] | None]) -> None:
+    """Whether all that was written is read, from where it was written or from what stands in for it."""
+    read = {one.path: one for one in partitions}
+    for path, written in known.items():
+        partition = read.get(path)
+        for name in sorted(written or ()):
+            directory = parse_directory(name.rpartition("/")[2])
+            if directory is None or (partition is not None and _is_read(directory, partition)):
+                continue
+            raise Unsupported(
+                f"{name} was removed, which these write ids need; read the table as it is now",
+                reason="history_is_gone",
+            )
+
+
+def _is_read(directory: AcidDirectory, partition: Partition) -> bool:
+    last = directory.last_write_id
+    if partition.base is not None and last <= partition.base.last_write_id:
+        return True
+    return any(
+        one.first_write_id <= directory.first_write_id and last <= one.last_write_id
+        for one in partition.deltas
+    )
+
+
+async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | None) -> TableListing:
+    """List a table's directory.
+
+    Raises `FileNotFoundError` where there is none, and what `list_folder` raises.
+    """
+    found = await list_folder(url, storage_options=storage_options)
+    files = {file.path: file for file in found.files}
+    lengths = {path: file.length for path, file in files.items()}
+    partitions = list_partitions(lengths, found.empty_folders)
+    asked = [(path, base) for path, listing in partitions.items() for base in uncertain_bases(listing)]
+    compacted: set[tuple[str, AcidDirectory]] = set()
+
+    async def look(one: tuple[str, AcidDirectory]) -> None:
+        path = "/".join(part for part in (one[0], one[1].name, METADATA_FILE) if part)
+        if await _says_compacted(files[path], storage_options):
+            compacted.add(one)
+
+    await at_once(asked, look, _AT_ONCE)
+    return TableListing(url, shown, partitions, files, frozenset(compacted))
+
+
+async def _says_compacted(file: ListedFile, storage_options: Mapping[str, Any] | None) -> bool:
+    """Whether a base's file says that a compaction made it; what cannot be read says nothing."""
+    if not 0 < file.length <= _MOST_METADATA_BYTES:
+        return False
+    source = await open_source(file.url, storage_options=storage_options, io_options=IoOptions())
+    try:
+        data = bytes((await source.fetch_suffix(file.length)).data)
+    finally:
+        await source.aclose()
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("dataFormat") == "compacted"

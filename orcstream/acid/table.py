@@ -1,0 +1,398 @@
+"""A transactional table, opened as of a snapshot: its partitions, its columns, its rows.
+
+Puts what the user asks for into the words of the layers below. Must not know how events become rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from orcstream.acid.cleaning import Cleaned, clean
+from orcstream.acid.compacting import Compaction, compact
+from orcstream.acid.delta_files import DeltaFiles
+from orcstream.acid.describing import DirectoryDescription, describe
+from orcstream.acid.partition_values import PartitionColumns
+from orcstream.acid.planning import TablePlanner, TableReadOptions
+from orcstream.acid.snapshot import TableSnapshot, list_table
+from orcstream.acid.stream import TableStream
+from orcstream.acid.transactions import Snapshot, Transactions
+from orcstream.acid.writing import TableTransaction
+from orcstream.batch import ReadResult
+from orcstream.errors import Unsupported, UsageError
+from orcstream.io.clients import keep_clients
+from orcstream.plan.acid import AcidFile, Partition
+from orcstream.plan.acid_compaction import CompactionKind
+from orcstream.plan.write_ids import WriteIds
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
+from orcstream.reader.file import OrcFile
+from orcstream.reader.opening import Opening, OpenOptions
+from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
+from orcstream.reader.supervisor import Supervisor
+from orcstream.schema import Kind, Schema, Type
+from orcstream.writer.creating import FileOptions
+from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
+
+__all__ = ["AcidTable"]
+
+_POLL_S = 1.0
+
+
+class TableLife:
+    """The tasks of an open table and of its views, and the connections that they keep."""
+
+    def __init__(self) -> None:
+        self.tasks = Supervisor()
+        self._clients = keep_clients()
+        self.is_ended = False
+
+    async def end(self) -> None:
+        """Stop all tasks and give the connections back; may be called again."""
+        if not self.is_ended:
+            self.is_ended = True
+            await self.tasks.end()
+            await self._clients.aclose()
+
+
+class AcidTable:
+    """A Hive transactional table as of a snapshot.
+
+    For use from one event loop; several streams at a time are fine.
+    """
+
+    def __init__(
+        self,
+        snapshot: TableSnapshot,
+        schema: Schema,
+        partition_columns: PartitionColumns,
+        opening: OpenOptions,
+        transactions: Transactions | None = None,
+        *,
+        life: TableLife | None = None,
+    ) -> None:
+        """`schema` is that of the rows, without the columns that folders name.
+
+        `transactions` say what is committed, where anybody does. A view of another table lives in its `life`,
+        which is not the view's to end.
+        """
+        self._url = snapshot.listing.shown
+        self._snapshot = snapshot
+        self._row_schema = schema
+        self._partition_columns = partition_columns
+        self._opening = opening
+        self._transactions = transactions
+        self._life = life or TableLife()
+        self._is_view = life is not None
+        self._root = _with_partitions(schema.root, partition_columns)
+
+    # --- facts
+
+    @property
+    def url(self) -> str:
+        """The table's directory, credentials stripped."""
+        return self._url
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the rows, then those that folders name."""
+        return Schema(self._root)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The names of the columns that folders name."""
+        return self._partition_columns.names
+
+    @property
+    def write_ids(self) -> WriteIds:
+        """Which transactions the table is read as of."""
+        return self._snapshot.write_ids
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """What is read of each partition; of a table without partitions, of one whose path is empty."""
+        return self._snapshot.partitions
+
+    # --- reading
+
+    def batches(
+        self,
+        *,
+        columns: Columns | None = None,
+        where: Where = None,
+        row_ids: bool = False,
+        include_deleted: bool = False,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> TableStream:
+        """A stream of the table's rows: those inserted and not deleted, as far as the snapshot sees both.
+
+        `columns` and `where` may name columns of partitions, too: partitions without a match are not read.
+        With `row_ids`, a last column ``row__id`` has each row's id, a struct of writeid, bucketid and rowid;
+        with `include_deleted`, deleted rows come as well, and ``row__is__deleted`` says which they are. The
+        other parameters are those of `OrcFile.batches`.
+
+        Rows come partition by partition, file by file; in no order of their values. Raises `ColumnNotFound`,
+        `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`, `Unsupported`,
+        `SourceError`.
+        """
+        options = ReadOptions(
+            batch_rows=batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        asked = TableReadOptions(
+            columns=columns, where=where, row_ids=row_ids, include_deleted=include_deleted, read=options
+        )
+        return self.stream(asked)
+
+    async def read(
+        self,
+        *,
+        columns: Columns | None = None,
+        where: Where = None,
+        row_ids: bool = False,
+        include_deleted: bool = False,
+        batch_rows: int = 1 << 17,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> ReadResult:
+        """All rows at once: ``pyarrow.table(await table.read())``. Takes the same as `batches`.
+
+        The result itself is outside `memory_limit`.
+        """
+        stream = self.batches(
+            columns=columns,
+            where=where,
+            row_ids=row_ids,
+            include_deleted=include_deleted,
+            batch_rows=batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        async with stream:
+            return ReadResult(stream.batch_schema, [batch async for batch in stream])
+
+    def changes(
+        self,
+        from_write_id: int,
+        to_write_id: int | None = None,
+        *,
+        columns: Columns | None = None,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> TableStream:
+        """The events of the write ids from one to another, both included; by default up to the last there is.
+
+        Besides the table's columns, each has ``operation`` (0 insert, 1 update, 2 delete), ``write_id``, and
+        ``row__id``, the id of its row. Since Hive 3 an update is a delete and an insert, and a delete has no
+        values but those of the partition: they are those of the insert of the same row id. Events of one
+        write id stand together as far as a compaction has not brought several into one file. Rows from
+        before the table was transactional are inserts of write id 0.
+
+        Raises `Unsupported` (``history_is_gone``) where a base has taken the place of the events.
+        """
+        last = self.write_ids.high_watermark if to_write_id is None else to_write_id
+        for one in (from_write_id, last):
+            if type(one) is not int or one < 0:
+                raise UsageError(f"a write id is an integer of 0 or more, not {one!r}", url=self._url)
+        options = ReadOptions(
+            batch_rows=batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        between = (from_write_id, last)
+        return self.stream(TableReadOptions(columns=columns, read=options, between=between))
+
+    def stream(self, asked: TableReadOptions) -> TableStream:
+        if self._life.is_ended:
+            raise UsageError("the table is closed", url=self._url)
+        planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
+        return TableStream(self, planner.plan(self._open_file), self._life.tasks, self._url)
+
+    async def _open_file(self, file: AcidFile) -> OrcFile:
+        url = self._snapshot.url_of(file)
+        return await Opening(url, self._opening, None, _POLL_S if file.is_growing else None)
+
+    async def describe(self, *, count: bool = True) -> tuple[DirectoryDescription, ...]:
+        """Every directory there is, and what it is to this reader.
+
+        To count rows and deletes, the tail of each file is read; with ``count=False``, nothing is.
+        """
+        return await describe(self._snapshot, self._open_file, count=count)
+
+    # --- other views
+
+    async def seen(self, snapshot: Snapshot) -> AcidTable:
+        """The table as another reader sees it, who may see what came since."""
+        listing = await list_table(self.place, self._url, self._opening.storage_options)
+        return self._with(listing.snapshot(snapshot))
+
+    @property
+    def snapshot(self) -> TableSnapshot:
+        """What this reader sees of the table's directory."""
+        return self._snapshot
+
+    @property
+    def storage_options(self) -> Mapping[str, Any] | None:
+        """As they were given."""
+        return self._opening.storage_options
+
+    @property
+    def place(self) -> str:
+        """The table's directory, as it was given."""
+        return self._snapshot.listing.url
+
+    def split(self) -> list[AcidTable]:
+        """Each of its partitions by itself."""
+        return [self.only(one) for one in self.partitions]
+
+    def only(self, partition: Partition) -> AcidTable:
+        """A partition, or some of the files of one, by itself."""
+        return self._with(replace(self._snapshot, partitions=(partition,)))
+
+    def _with(self, snapshot: TableSnapshot) -> AcidTable:
+        return AcidTable(
+            snapshot,
+            self._row_schema,
+            self._partition_columns,
+            self._opening,
+            self._transactions,
+            life=self._life,
+        )
+
+    # --- writing
+
+    async def transaction(
+        self, *, memory_limit: int = WRITE_MEMORY_LIMIT, **options: Unpack[FileOptions]
+    ) -> TableTransaction:
+        """Begin a transaction: ``async with await table.transaction() as t: await t.insert(rows)``.
+
+        It sees what is committed now, whatever this table was opened as of. `options` are those of
+        `orcstream.create` for the files of rows; `memory_limit` is for all of the transaction.
+
+        Raises `Unsupported` (``no_transactions``) for a table of which nobody says what is committed.
+        """
+        transactions = self._need_transactions()
+        definition = await transactions.definition()
+        transaction = await transactions.begin()
+        files = DeltaFiles(
+            self.place,
+            definition,
+            transaction.write_id,
+            {"storage_options": self._opening.storage_options, **options},
+            memory_limit=memory_limit,
+        )
+        return TableTransaction(self._url, self.seen, transaction, definition, files, memory_limit)
+
+    async def compact(
+        self,
+        kind: CompactionKind = "minor",
+        *,
+        partitions: Sequence[str] | None = None,
+        memory_limit: int = WRITE_MEMORY_LIMIT,
+        on_rows: Callable[[int], None] | None = None,
+        **options: Unpack[FileOptions],
+    ) -> Compaction:
+        """Bring directories of events together, so that there is less to read.
+
+        A minor compaction makes one delta of inserts and one of deletes of all that lie above the base; a
+        major one makes a new base of the rows that are there. Events of write ids above one that is open are
+        left alone. `partitions` are paths such as ``country=DE``; all by default. `on_rows` is told how many
+        rows were written, now and then; `options` are those of `orcstream.create`.
+
+        Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Raises
+        `CommitFailed` where another compaction was first, `Unsupported` (``no_transactions``) as
+        `transaction` does, and for events that are not in the order of their ids (``unsorted_events``,
+        ``old_events``).
+        """
+        known = {one.path for one in self.partitions}
+        for one in partitions or ():
+            if one not in known:
+                raise UsageError(f"no partition {one!r}; there are {', '.join(sorted(known))}", url=self._url)
+        return await compact(
+            self,
+            self._need_transactions(),
+            kind,
+            lambda one: partitions is None or one.path in partitions,
+            {"storage_options": self._opening.storage_options, **options},
+            memory_limit=memory_limit,
+            on_rows=on_rows,
+        )
+
+    async def clean(self, *, older_than_s: float = 3600.0, remove: bool = True) -> Cleaned:
+        """Remove directories that no reader can need: those that others stand in for, and those given up.
+
+        What stands in for them must have been there for `older_than_s` seconds, by the store's clock and
+        ours, and no transaction may be open that began before it: readers keep to the snapshot that they were
+        opened as of, and must not take longer. With ``remove=False``, it is only said what would go.
+
+        Snapshots from before cannot be read any more (``history_is_gone``).
+        """
+        return await clean(self, self._need_transactions(), older_than_s=older_than_s, remove=remove)
+
+    def _need_transactions(self) -> Transactions:
+        if self._life.is_ended:
+            raise UsageError("the table is closed", url=self._url)
+        if self._transactions is None:
+            raise Unsupported(
+                "nobody says what is committed here: name the metastore= that the table is Hive's in, or "
+                "make a table of its own with create_table()",
+                reason="no_transactions",
+                url=self._url,
+            )
+        return self._transactions
+
+    # --- life time
+
+    async def aclose(self) -> None:
+        """Stop all streams of this table and give back its connections; may be called again."""
+        if not self._is_view:
+            await self._life.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<AcidTable {self._url}: {len(self.schema)} columns, {len(self.partitions)} partitions>"
+
+
+def _with_partitions(row: Type, columns: PartitionColumns) -> Type:
+    """The struct of a table's columns, numbered anew."""
+    taken = set(row.field_names).intersection(columns.names)
+    if taken:
+        raise UsageError(f"the column {min(taken)!r} is in the files, and in the names of folders")
+    children = (*row.children, *columns.types)
+    return Schema.parse(str(Type(Kind.STRUCT, children, (*row.field_names, *columns.names)))).root
