@@ -13,6 +13,7 @@ from typing import Any, Self, Unpack
 from orcstream.acid.cleaning import Cleaned, clean
 from orcstream.acid.compacting import Compaction, compact
 from orcstream.acid.delta_files import DeltaFiles
+from orcstream.acid.describing import DirectoryDescription, describe
 from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, list_table
@@ -239,6 +240,13 @@ class AcidTable:
     async def _open_file(self, file: AcidFile) -> OrcFile:
         url = self._snapshot.url_of(file)
         return await Opening(url, self._opening, None, _POLL_S if file.is_growing else None)
+
+    async def describe(self, *, count: bool = True) -> tuple[DirectoryDescription, ...]:
+        """Every directory there is, and what it is to this reader.
+
+        To count rows and deletes, the tail of each file is read; with ``count=False``, nothing is.
+        """
+        return await describe(self._snapshot, self._open_file, count=count)
 
     # --- other views
 

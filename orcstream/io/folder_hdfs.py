@@ -34,7 +34,7 @@ class HdfsFolder:
             listing = await self._list_folder(folder)
             if folder and listing == []:
                 empty.append(folder)
-            for one in listing or []:
+            for one in listing or ():
                 path = posixpath.join(folder, one.name)
                 if one.is_folder:
                     folders.append(path)
@@ -53,7 +53,7 @@ class HdfsFolder:
     async def _remove_folder(self, folder: str) -> bool:
         """Whether it is gone."""
         whole = posixpath.join(self._path, folder)
-        for one in await self._list_folder(folder) or []:
+        for one in await self._list_folder(folder) or ():
             if not one.is_folder or not await self._remove_folder(posixpath.join(folder, one.name)):
                 return False
         try:
