@@ -55,8 +55,9 @@ $(VENV)/.created:
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
+# Not compiled to bytecode: little of it is ever imported, and that is compiled then.
 $(VENV)/.groups: pyproject.toml $(VENV)/.created
-	$(PY) -m pip install --quiet --group build --group test --group lint
+	$(PY) -m pip install --quiet --no-compile --group build --group test --group lint
 	@touch $@
 
 # The editable install builds the kernels in place; later changes of kernels need only build_ext.
@@ -79,7 +80,8 @@ test: ## lint, types and all tests
 	@$(MAKE) --jobs=2 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-lint: venv ## ruff and mypy, without the tests
+# It needs no kernels: beside them, mypy has a core to itself.
+lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy

@@ -11,7 +11,9 @@ version.
 
 from __future__ import annotations
 
+import os
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, TypeAlias
@@ -129,20 +131,23 @@ def _sorted(keys: RowIds) -> RowIds:
 
 
 class KeyBudget:
-    """Bytes that the keys of all buckets under way may take together."""
+    """Bytes that the keys of all buckets under way may take together; for any number of threads."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
+        self._lock = threading.Lock()
 
     def take(self, size: int) -> bool:
         """Whether so many more bytes may be held; if so, they count."""
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
 
     def give_back(self, size: int) -> None:
-        self._left += size
+        with self._lock:
+            self._left += size
 
 
 class _Run:
@@ -189,15 +194,15 @@ class _SpilledRun:
                 yield self._block(at)
 
     def _block(self, at: int) -> RowIds:
-        if self._held is None or self._held[0] != at:
-            self._held = at, self._read(at)
-        return self._held[1]
+        held = self._held  # another thread may put another block there
+        if held is None or held[0] != at:
+            held = self._held = at, self._read(at)
+        return held[1]
 
     def _read(self, at: int) -> RowIds:
         row_bytes = 32 if self._has_versions else 20
         count = min(_BLOCK_KEYS, self._count - at * _BLOCK_KEYS)
-        self._file.seek(at * _BLOCK_KEYS * row_bytes)
-        data = self._file.read(count * row_bytes)
+        data = os.pread(self._file.fileno(), count * row_bytes, at * _BLOCK_KEYS * row_bytes)
         write_ids = np.frombuffer(data, np.int64, count)
         buckets = np.frombuffer(data, np.int32, count, 8 * count)
         row_ids = np.frombuffer(data, np.int64, count, 12 * count)
@@ -211,7 +216,7 @@ class _SpilledRun:
 
 
 class DeletedKeys:
-    """Keys of rows that are hidden; for one caller at a time. Has to be closed."""
+    """Keys of rows that are hidden; any number of threads may look at once. Has to be closed."""
 
     def __init__(self, runs: Sequence[_Run | _SpilledRun], count: int, budget: KeyBudget) -> None:
         self._runs = runs
