@@ -44,6 +44,7 @@ _PARTITIONS_AT_ONCE: Final = 500
 _COMMIT_ATTEMPTS: Final = 3
 _SETTLING_S: Final = 30.0
 _LOCK_LOOKS_S: Final = (0.05, 2.0)  # the first pause between two looks at a lock, and the longest
+_UNDER_WAY: Final = ("initiated", "working", "ready for cleaning")
 _GONE: Final = ("TxnAbortedException", "NoSuchTxnException")
 
 
@@ -266,7 +267,7 @@ class Metastore:
     async def compact(self, kind: Literal["minor", "major"], partition: str = "") -> int:
         """Ask Hive to compact the table, or a partition; answers the number of the request.
 
-        One that was asked for already and is not over is answered instead.
+        One that was asked for already and is not over is answered instead. `SourceError` where Hive refuses.
         """
         types = services()
         request = types.CompactionRequest(
@@ -276,7 +277,13 @@ class Metastore:
             type=types.CompactionType.MAJOR if kind == "major" else types.CompactionType.MINOR,
             runas=None,
         )
-        return int((await self.call("compact2", request, repeat=True)).id)
+        answer = await self.call("compact2", request, repeat=True)
+        if answer.accepted:
+            return int(answer.id)
+        for one in reversed(await self.compactions()):
+            if one.partition == partition and one.state in _UNDER_WAY:
+                return one.id
+        raise SourceError(f"Hive does not compact {self.name}: {answer.errormessage}", url=self.url)
 
     async def compactions(self) -> tuple[HiveCompaction, ...]:
         """Those of this table that Hive remembers, the newest last."""

@@ -149,6 +149,7 @@ class _Connection:
 
         self._reader = reader
         self._writer = writer
+        self._waiting = bytearray()
         protocol = TAsyncBinaryProtocol(self)  # type: ignore[no-untyped-call]
         self.client: Any = TAsyncClient(  # type: ignore[no-untyped-call]
             services().ThriftHiveMetastore, protocol
@@ -158,9 +159,11 @@ class _Connection:
         return await self._reader.readexactly(length)
 
     def write(self, data: bytes) -> None:
-        self._writer.write(data)
+        self._waiting += data  # some bytes at a time; a message goes out as one
 
     async def flush(self) -> None:
+        data, self._waiting = bytes(self._waiting), bytearray()
+        self._writer.write(data)
         await self._writer.drain()
 
     def close(self) -> None:
