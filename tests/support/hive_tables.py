@@ -1,19 +1,26 @@
 """Tables that Apache Hive wrote, with its own answers: rows, row ids, and which write ids are committed.
 
 All are made in one session (`make_tables`), of as few statements as tell apart what directories can hold: each costs
-about a second. Hive writes into a folder of its own; nothing here knows how such tables are read.
+about a second. So they are kept in `.cache` (`tables_of_hive`) as long as neither Hive nor what is asked of it changes.
+Nothing here knows how such tables are read.
 """
 
 from __future__ import annotations
 
+import fcntl
+import functools
+import hashlib
+import pickle
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.hive import Hive
+from tests.support.hive import FOLDER, Hive, start_hive
+from tests.support.needs import CACHE
 
-__all__ = ["TABLES", "HiveTable", "make_tables"]
+__all__ = ["TABLES", "HiveTable", "make_tables", "tables_of_hive"]
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 INSERT_ONLY = "STORED AS ORC TBLPROPERTIES ('transactional'='true', 'transactional_properties'='insert_only')"
@@ -34,6 +41,26 @@ class HiveTable:
     rows: list[tuple[tuple[int, int, int] | None, tuple[Any, ...]]]
     write_ids: str
     transactions: str
+
+
+@functools.cache
+def tables_of_hive() -> dict[str, HiveTable]:
+    """All of `TABLES`, by their names, from Hive or as it made them before; not to be changed."""
+    sources = [Path(__file__), FOLDER.with_name("hive.py"), *sorted(FOLDER.iterdir())]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    folder = CACHE / "hive_tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    warehouse, answers = folder / digest, folder / f"{digest}.pickle"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes of one run make them once
+        if not answers.exists():
+            shutil.rmtree(warehouse, ignore_errors=True)
+            warehouse.mkdir()
+            with start_hive(warehouse) as hive:
+                made = make_tables(hive)
+            answers.write_bytes(pickle.dumps(made))
+    tables: dict[str, HiveTable] = pickle.loads(answers.read_bytes())
+    return tables
 
 
 def make_tables(hive: Hive) -> dict[str, HiveTable]:
@@ -216,14 +243,19 @@ def converted(hive: Hive) -> None:
 
 
 def of_unions(hive: Hive) -> None:
-    """Files in subfolders, from before the table was transactional."""
+    """Files in subfolders, where Hive's other engines leave those of a union, from before it was transactional."""
     hive.run(
-        "SET hive.optimize.union.remove=true",
-        "SET hive.merge.mapfiles=false",
         "SET mapreduce.input.fileinputformat.input.dir.recursive=true",
         "CREATE TABLE of_unions (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='false')",
-        "INSERT INTO of_unions SELECT a, b FROM changed UNION ALL SELECT a + 10, b FROM changed",
-        "SET hive.optimize.union.remove=false",
+        "INSERT INTO of_unions SELECT a, b FROM changed",
+        "INSERT INTO of_unions SELECT a + 10, b FROM changed",
+    )
+    for number, name in enumerate(("000000_0", "000000_0_copy_1"), 1):
+        folder = hive.location("of_unions") / f"HIVE_UNION_SUBDIR_{number}"
+        folder.mkdir()
+        for prefix, suffix in (("", ""), (".", ".crc")):
+            (folder.parent / f"{prefix}{name}{suffix}").rename(folder / f"{prefix}000000_0{suffix}")
+    hive.run(
         "ALTER TABLE of_unions SET TBLPROPERTIES ('transactional'='true')",
         "DELETE FROM of_unions WHERE a = 11",
     )
