@@ -1,5 +1,4 @@
-<<<<<<< HEAD
-"""Where the tables of these tests are."""
+"""Where the tables of these tests are, and those that Hive made."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.acid import log
 from tests.support.acid_logs import MEMORY
+from tests.support.hive_tables import HiveTable, tables_of_hive
 
 
 @pytest.fixture(autouse=True)
@@ -22,18 +22,9 @@ def empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["memory", "local"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return MEMORY if request.param == "memory" else str(tmp_path / "table")
-=======
-"""What the tests of transactional tables share."""
-
-from __future__ import annotations
-
-import pytest
-
-from tests.support.hive_tables import HiveTable, tables_of_hive
 
 
 @pytest.fixture(scope="session")
 def hive_tables() -> dict[str, HiveTable]:
     """Tables that Hive made, by name; nobody changes them."""
     return tables_of_hive()
->>>>>>> e00f9d38c9ab5a3647748b1daf1433d2e18ba34e
