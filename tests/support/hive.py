@@ -41,7 +41,7 @@ class HiveError(Exception):
 
 
 class Hive:
-    """One session of a Hive. Its tables are folders of `warehouse`; one session runs one statement at a time."""
+    """One session of a Hive, for one statement at a time. Its tables are folders of `warehouse`."""
 
     def __init__(self, warehouse: Path, sql_port: int, thrift_port: int) -> None:
         self.warehouse = warehouse
