@@ -10,7 +10,6 @@ import pytest
 
 import orcstream
 import orcstream.acid
-from orcstream.acid import DirectoryKind
 from tests.support.hive_tables import TABLES, HiveTable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]  # whoever is first has Hive make them all
@@ -45,7 +44,7 @@ async def test_rows_are_hives(hive_tables: dict[str, HiveTable], name: str) -> N
         ) as opened,
         opened.batches(row_ids=not is_insert_only) as batches,
     ):
-        assert [name for name, _ in table.columns] == [field.name for field in opened.schema.root.fields]
+        assert [name for name, _ in table.columns] == list(opened.schema.root.field_names)
         async for batch in batches:
             rows += batch.to_pylist()
     mine = []
