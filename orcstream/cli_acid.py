@@ -23,12 +23,12 @@ ACID_HELP = """URL is the directory of a Hive transactional table, or of one tha
   orcstream acid show hdfs://namenode/warehouse/orders --write-ids 7
   orcstream acid compact s3://bucket/tables/orders --kind major
   orcstream acid clean s3://bucket/tables/orders --older-than 1d --dry-run"""
-_SHOW_HELP = """A directory is read, obsolete (others stand in for it), aborted, or not visible to this reader.
-Rows and deletes are those of all transactions; what a reader sees is counted at the end."""
-_COMPACT_HELP = """A minor compaction brings deltas together, a major one makes a new base. What was compacted stays
-until `orcstream acid clean`. The table has to have a log of its own."""
-_CLEAN_HELP = """A directory goes when what stands in for it has been there for so long, and no transaction is open
-that began before. Readers of the past are told what is gone."""
+_SHOW_HELP = """A directory is read, obsolete (others stand in for it), aborted, or not visible to this
+reader. Rows and deletes are those of all transactions; what a reader sees is counted at the end."""
+_COMPACT_HELP = """A minor compaction brings deltas together, a major one makes a new base. What was compacted
+stays until `orcstream acid clean`. The table has to have a log of its own."""
+_CLEAN_HELP = """A directory goes when what stands in for it has been there for so long, and no transaction is
+open that began before. Readers of the past are told what is gone."""
 _ALL = (1 << 63) - 1
 _HEADS = ("directory", "write ids", "state", "files", "bytes", "rows", "deletes")
 

@@ -63,7 +63,7 @@ async def clean(
         else:
             kept += names
     files = [*_files_below(view.listing, gone), *originals]
-    if remove and files:
+    if remove and (files or gone):
         await transactions.removing(gone)
         options = table.storage_options
         await remove_files(table.place, files, storage_options=options)

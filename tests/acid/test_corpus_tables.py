@@ -45,14 +45,18 @@ async def test_nations(write_id: int | None, gone: list[int], corpus_folder: Pat
 
 
 async def test_no_nation_before_the_first_write(corpus_folder: Path) -> None:
-    async with open_table(corpus_folder / "acid" / "nation25k", write_ids=1, schema="struct<n_nationkey:bigint>") as it:
+    async with open_table(
+        corpus_folder / "acid" / "nation25k", write_ids=1, schema="struct<n_nationkey:bigint>"
+    ) as it:
         assert [batch async for batch in it.batches()] == []
 
 
 async def test_row_ids_of_nations(corpus_folder: Path) -> None:
     found = await read(corpus_folder / "acid/nation25k", 3, columns=["n_nationkey"], row_ids=True)
     expected = [
-        {"writeid": 2, "bucketid": BUCKET, "rowid": row} for row in range(25 * NATION_ROWS) if row // NATION_ROWS != 5
+        {"writeid": 2, "bucketid": BUCKET, "rowid": row}
+        for row in range(25 * NATION_ROWS)
+        if row // NATION_ROWS != 5
     ]
     assert found["row__id"].to_pylist() == expected
     assert found["n_nationkey"].to_pylist() == [one["rowid"] // NATION_ROWS for one in expected]
@@ -87,7 +91,11 @@ async def test_some_nations(memory_limit: int, corpus_folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("write_id", "ids"),
-    [(None, [0, 1, 4, *range(5, 21)]), (10000001, [0, 1, 4, *range(5, 21)]), (10000000, [0, 1, 3, 4, *range(5, 21)])],
+    [
+        (None, [0, 1, 4, *range(5, 21)]),
+        (10000001, [0, 1, 4, *range(5, 21)]),
+        (10000000, [0, 1, 3, 4, *range(5, 21)]),
+    ],
 )
 async def test_original_files(write_id: int | None, ids: list[int], corpus_folder: Path) -> None:
     found = await read(corpus_folder / "acid/dummy_id_data_orc", write_id)

@@ -54,12 +54,27 @@ class Hive:
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:
         """The rows of one statement, none for most."""
+        return self.query(text)[1]
+
+    def query(self, text: str) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
+        """Name and type of each column, and the rows."""
         answer = self._ask({"sql": text})
-        parsers = [_parser(kind) for _, kind in answer["columns"]]
-        return [
+        columns = [(name, kind) for name, kind in answer["columns"]]
+        parsers = [_parser(kind) for _, kind in columns]
+        return columns, [
             tuple(None if value is None else parse(value) for parse, value in zip(parsers, row, strict=True))
             for row in answer["rows"]
         ]
+
+    def run(self, *statements: str) -> None:
+        """One after the other."""
+        for statement in statements:
+            self.sql(statement)
+
+    def snapshot(self, table: str) -> tuple[str, str]:
+        """Hive's text of the write ids of a table, and of the transactions, that are committed now."""
+        answer = self._ask({"snapshot": f"default.{table}"})
+        return answer["write_ids"], answer["transactions"]
 
     def compact(self, table: str, kind: str, partition: str | None = None) -> None:
         """Compact a table, or a partition given as ``p='x'``, to the end; the old directories stay."""

@@ -19,7 +19,7 @@ from tests.support.needs import CACHE, not_here
 
 __all__ = ["missing_jars", "start_java_server"]
 
-START_TIMEOUT_S = 90
+START_TIMEOUT_S = 180
 JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 
 

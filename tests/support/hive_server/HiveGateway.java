@@ -10,6 +10,7 @@ import java.io.StringWriter;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -22,13 +23,20 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
+import org.apache.hadoop.hive.metastore.IMetaStoreClient;
 import org.apache.hadoop.hive.metastore.api.FieldSchema;
 import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
 import org.apache.hadoop.hive.ql.DriverFactory;
 import org.apache.hadoop.hive.ql.IDriver;
+import org.apache.hadoop.hive.ql.metadata.Hive;
 import org.apache.hadoop.hive.ql.processors.CommandProcessor;
 import org.apache.hadoop.hive.ql.processors.CommandProcessorFactory;
 import org.apache.hadoop.hive.ql.session.SessionState;
@@ -48,7 +56,7 @@ import org.apache.hive.com.fasterxml.jackson.databind.ObjectMapper;
  *
  * <p>SQL is asked for in lines of JSON, one session for each connection: {"sql": text} is answered by
  * {"columns": [[name, type], ...], "rows": [[value, ...], ...]}, {"run": "worker"}, one turn of a thread of the
- * compactor, by {}, and both by {"error": text} if they fail.
+ * compactor, by {}, {"snapshot": table} by {"write_ids": text, "transactions": text}, and all by {"error": text} if they fail.
  */
 public final class HiveGateway {
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -62,6 +70,7 @@ public final class HiveGateway {
     PrintStream out = System.out;
     System.setOut(System.err); // nobody reads what others say
     makeTransactionTables(Path.of(arguments[2]));
+    useUnguardedFiles();
     HiveConf conf = configuration(folder, arguments[1]);
     int thrift = freePort();
     startMetastore(conf, thrift);
@@ -105,7 +114,8 @@ public final class HiveGateway {
     values.put("mapreduce.client.progressmonitor.pollinterval", "20");
     values.put("mapreduce.client.completion.pollinterval", "20");
     values.put("hive.exec.counters.pull.interval", "20");
-    values.put("hive.exec.submit.local.task.via.child", "false");
+    values.put("hive.auto.convert.join", "false");
+    values.put("hive.in.test", "true"); // transactions of several statements
     values.put("hive.query.reexecution.enabled", "false");
     values.put("hive.stats.autogather", "false");
     values.put("hive.stats.column.autogather", "false");
@@ -117,6 +127,14 @@ public final class HiveGateway {
     values.put("list.sink.output.protocol", "10");
     values.forEach(conf::set);
     return conf;
+  }
+
+  /** All that ask for local files find these, because they were asked for first. */
+  private static void useUnguardedFiles() throws IOException {
+    Configuration conf = new Configuration();
+    conf.setClassLoader(HiveGateway.class.getClassLoader());
+    conf.setClass("fs.file.impl", Unguarded.class, FileSystem.class);
+    FileSystem.get(URI.create("file:///"), conf);
   }
 
   private static void makeTransactionTables(Path script) throws Exception {
@@ -169,24 +187,34 @@ public final class HiveGateway {
       socket.setTcpNoDelay(true);
       HiveConf own = new HiveConf(conf);
       SessionState session = SessionState.start(own);
+      // One for all statements: a transaction of several ends with the driver that began it.
+      IDriver driver = DriverFactory.newDriver(session.getConf());
       for (String line = in.readLine(); line != null; line = in.readLine()) {
-        out.write(JSON.writeValueAsString(answer(JSON.readValue(line, Map.class), session.getConf())));
+        out.write(JSON.writeValueAsString(answer(JSON.readValue(line, Map.class), session.getConf(), driver)));
         out.newLine();
         out.flush();
       }
+      driver.close();
+      driver.destroy();
       session.close();
     } catch (IOException error) {
       // Whoever asked has gone.
     }
   }
 
-  private static Map<String, Object> answer(Map<?, ?> question, HiveConf conf) {
+  private static Map<String, Object> answer(Map<?, ?> question, HiveConf conf, IDriver driver) {
     try {
       if (question.containsKey("run")) {
         turn((String) question.get("run"), conf);
         return Map.of();
       }
-      return execute((String) question.get("sql"), conf);
+      if (question.containsKey("snapshot")) {
+        IMetaStoreClient client = Hive.get(conf).getMSC();
+        String transactions = client.getValidTxns().writeToString();
+        String writeIds = client.getValidWriteIds((String) question.get("snapshot")).writeToString();
+        return Map.of("transactions", transactions, "write_ids", writeIds);
+      }
+      return execute((String) question.get("sql"), conf, driver);
     } catch (Throwable error) {
       StringWriter text = new StringWriter();
       error.printStackTrace(new PrintWriter(text));
@@ -194,35 +222,29 @@ public final class HiveGateway {
     }
   }
 
-  private static Map<String, Object> execute(String sql, HiveConf conf) throws Exception {
+  private static Map<String, Object> execute(String sql, HiveConf conf, IDriver driver) throws Exception {
     String[] words = sql.trim().split("\\s+");
     CommandProcessor processor = CommandProcessorFactory.getForHiveCommand(words, conf);
     if (processor != null) {
       processor.run(sql.trim().substring(words[0].length()).trim());
       return Map.of("columns", List.of(), "rows", List.of());
     }
-    IDriver driver = DriverFactory.newDriver(conf);
-    try {
-      driver.run(sql);
-      List<Object> rows = new ArrayList<>();
-      List<Object> some = new ArrayList<>();
-      while (driver.getResults(some)) {
-        for (Object row : some) {
-          rows.add(row instanceof Object[] ? plain((Object[]) row) : List.of(row.toString()));
-        }
-        some.clear();
+    driver.run(sql);
+    List<Object> rows = new ArrayList<>();
+    List<Object> some = new ArrayList<>();
+    while (driver.getResults(some)) {
+      for (Object row : some) {
+        rows.add(row instanceof Object[] ? plain((Object[]) row) : List.of(row.toString()));
       }
-      List<Object> columns = new ArrayList<>();
-      if (driver.getSchema() != null && driver.getSchema().isSetFieldSchemas()) {
-        for (FieldSchema field : driver.getSchema().getFieldSchemas()) {
-          columns.add(List.of(field.getName(), field.getType()));
-        }
-      }
-      return Map.of("columns", columns, "rows", rows);
-    } finally {
-      driver.close();
-      driver.destroy();
+      some.clear();
     }
+    List<Object> columns = new ArrayList<>();
+    if (driver.getSchema() != null && driver.getSchema().isSetFieldSchemas()) {
+      for (FieldSchema field : driver.getSchema().getFieldSchemas()) {
+        columns.add(List.of(field.getName(), field.getType()));
+      }
+    }
+    return Map.of("columns", columns, "rows", rows);
   }
 
   private static List<Object> plain(Object[] row) {
@@ -264,6 +286,17 @@ public final class HiveGateway {
     thread.init(new AtomicBoolean(true)); // to be stopped after one turn
     thread.start();
     thread.join();
+  }
+
+  /** Local files without permissions, each of which would cost a process that sets it. */
+  public static final class Unguarded extends LocalFileSystem {
+    public Unguarded() {
+      super(
+          new RawLocalFileSystem() {
+            @Override
+            public void setPermission(org.apache.hadoop.fs.Path path, FsPermission permission) {}
+          });
+    }
   }
 
   private static void waitForEnd(File folder) {
