@@ -2,7 +2,8 @@
 
 Knows how keys are compared, sorted, looked up, and put aside on disk where they are too many for the memory.
 Must not know files of events. A key is the triple (original write id, bucket, row id); the bucket is the
-number that stands in the column, statement and all.
+number that stands in the column, statement and all; where Hive 2 wrote that as a bare number, it is the same
+key as with the number in its newer form.
 
 Before Hive 3 an update is an event with the key of the row it replaces. There, events have versions, and an
 event hides those of lower versions; a delete of Hive 3 and newer hides the row of its key whatever its
@@ -15,7 +16,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from orcstream.codec._row_keys import are_ascending, find_keys
 from orcstream.codec.arrays import Mask
+from orcstream.plan.acid_names import BUCKET_SHIFT, MOST_BUCKET, VERSION_SHIFT, bucket_property
 
 __all__ = ["DeletedKeys", "KeyBudget", "KeyCollector", "RowIds"]
 
@@ -111,6 +113,14 @@ class RowIds:
 def _there(array: NDArray[np.generic] | None) -> NDArray[np.generic]:
     assert array is not None
     return array
+
+
+def _with_coded_buckets(keys: RowIds) -> RowIds:
+    are_bare = keys.buckets >> VERSION_SHIFT != 1
+    if not are_bare.any():
+        return keys
+    coded = bucket_property(0) | (keys.buckets & MOST_BUCKET) << BUCKET_SHIFT
+    return replace(keys, buckets=np.where(are_bare, coded, keys.buckets))
 
 
 def _sorted(keys: RowIds) -> RowIds:
@@ -233,6 +243,7 @@ class DeletedKeys:
         hidden = np.zeros(len(rows), np.bool_)
         if not len(rows) or not self._runs:
             return hidden
+        rows = _with_coded_buckets(rows)
         first, last = rows.bounds()
         for run in self._runs:
             for keys in run.blocks(first, last):
@@ -301,6 +312,7 @@ class KeyCollector:
         """More keys; the collector holds on to their arrays."""
         if not len(keys):
             return
+        keys = _with_coded_buckets(keys)
         if not self._charge(_SORTING * keys.nbytes):
             self._spill()
             # Alone it is held even where there is no room for it: sorting and writing it needs that.

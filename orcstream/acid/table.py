@@ -232,6 +232,7 @@ class AcidTable:
         return self.stream(TableReadOptions(columns=columns, read=options, between=between))
 
     def stream(self, asked: TableReadOptions) -> TableStream:
+        """A read that is described as a whole; `batches` and `changes` describe theirs by arguments."""
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)

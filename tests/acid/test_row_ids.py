@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +43,12 @@ def versioned(events: Sequence[tuple[Key, int, int]]) -> RowIds:
     return RowIds(plain.write_ids, plain.buckets, plain.row_ids, versions, statements)
 
 
+def coded(key: Key) -> Key:
+    """With the bucket in its newer form."""
+    bucket = key[1] if key[1] >> 29 == 1 else 1 << 29 | (key[1] & 4095) << 16
+    return key[0], bucket, key[2]
+
+
 # --- the collector
 
 
@@ -56,9 +64,10 @@ def test_what_is_hidden(limit: int, parts: list[list[Key]], rows: list[Key], asc
     for part in parts:
         collector.add(ids(part))
     hidden = collector.finish()
-    known = {key for part in parts for key in part}
-    assert hidden.hides(ids(rows)).tolist() == [row in known for row in rows]
-    assert hidden.hides(ids(rows)).tolist() == [row in known for row in rows]  # a second time
+    known = {coded(key) for part in parts for key in part}
+    expected = [coded(row) in known for row in rows]
+    assert hidden.hides(ids(rows)).tolist() == expected
+    assert hidden.hides(ids(rows)).tolist() == expected  # a second time
     assert hidden.count >= len(known)
     assert hidden.is_spilled is (limit < LIMIT and bool(known) and hidden.is_spilled)
     if limit == 0:
@@ -81,7 +90,9 @@ def test_versions(
         collector.add(versioned(part))
     hidden = collector.finish()
     events = [event for part in parts for event in part]
-    expected = [any(key == row[0] and order > list(row[1:]) for key, *order in events) for row in rows]
+    expected = [
+        any(coded(key) == coded(row) and order > mine for key, *order in events) for row, *mine in rows
+    ]
     assert hidden.hides(versioned(rows)).tolist() == expected
     hidden.close()
     assert budget.take(limit)
@@ -176,7 +187,7 @@ def test_budgets_are_shared_by_threads() -> None:
 # --- kernels
 
 
-def arrays(keys: Sequence[Key]) -> tuple[object, object, object, int]:
+def arrays(keys: Sequence[Key]) -> tuple[Any, Any, Any, int]:
     found = ids(keys)
     return found.write_ids, found.buckets, found.row_ids, len(keys)
 
@@ -190,7 +201,7 @@ def test_find_keys(rows: list[Key], known: list[Key]) -> None:
 
 @given(st.lists(KEYS, max_size=20))
 def test_are_ascending(keys: list[Key]) -> None:
-    assert are_ascending(*arrays(keys)) is all(a < b for a, b in zip(keys, keys[1:], strict=False))
+    assert are_ascending(*arrays(keys)) is all(a < b for a, b in pairwise(keys))
     ordered = sorted(set(keys))
     assert are_ascending(*arrays(ordered))
     assert len(ordered) == len(keys) or not are_ascending(*arrays(sorted(keys)))
@@ -209,19 +220,20 @@ SHORT, LONG = arrays([(1, 2, 3)] * 3), arrays([(1, 2, 3)] * 4)
 @pytest.mark.parametrize("at", range(3))
 @pytest.mark.parametrize("count", [4, 1 << 40, (1 << 63) - 1, -1, -(1 << 63)])
 def test_lengths_that_are_not_there(at: int, count: int) -> None:
-    some = [*LONG[:3]]
+    parts = [*LONG[:3]]
     if count == 4:
-        some[at] = SHORT[at]
+        parts[at] = SHORT[at]
+    some: tuple[Any, Any, Any, int] = (parts[0], parts[1], parts[2], count)
     with pytest.raises(ValueError, match=r"."):
-        are_ascending(*some, count)
+        are_ascending(*some)
     with pytest.raises(ValueError, match=r"."):
-        find_keys(*some, count, *SHORT)
+        find_keys(*some, *SHORT)
     with pytest.raises(ValueError, match=r"."):
-        find_keys(*SHORT, *some, count)
+        find_keys(*SHORT, *some)
 
 
 @pytest.mark.parametrize("odd", [None, 5, "x", [1, 2, 3]])
-def test_what_has_no_memory(odd: object) -> None:
+def test_what_has_no_memory(odd: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         are_ascending(odd, *SHORT[1:])
     with pytest.raises((TypeError, ValueError)):

@@ -1,4 +1,4 @@
-"""Transactional tables made by hand: files of events, and of plain rows, written by pyarrow.
+"""Transactional tables made by hand: files of events, and of plain rows, written by pyorc.
 
 Knows Hive's six columns and names. Must not know how this package reads them.
 """
@@ -12,14 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import orc
+import pyorc
 
-__all__ = ["DELETE", "INSERT", "ROWS", "UPDATE", "Event", "key_of", "put_events", "put_flushed", "put_rows"]
+__all__ = [
+    "DELETE",
+    "INSERT",
+    "ROWS",
+    "UPDATE",
+    "Event",
+    "key_of",
+    "put_compacted",
+    "put_events",
+    "put_flushed",
+    "put_rows",
+]
 
 INSERT, UPDATE, DELETE = range(3)
-ROWS = pa.struct([("k", pa.int32()), ("v", pa.string())])
+ROWS = "struct<k:int,v:string>"
+NAMES = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _CODED = 1 << 29
+
+Row = dict[str, Any]
 
 
 def key_of(write_id: int, row_id: int, bucket: int = 0, statement: int = 0) -> tuple[int, int, int]:
@@ -34,7 +47,7 @@ class Event:
     operation: int
     key: tuple[int, int, int]
     write_id: int
-    row: dict[str, Any] | None
+    row: Row | None
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -42,37 +55,39 @@ class Event:
         return (*self.key, -self.write_id)
 
 
-def put_events(path: Path, events: Iterable[Event], row: pa.DataType = ROWS, **options: Any) -> None:
-    """A file of events, in the order of their keys; its directory says that it is of Hive 3."""
+def put_events(
+    path: Path,
+    events: Iterable[Event],
+    row: str = ROWS,
+    *,
+    stripe_rows: int | None = None,
+    version: bool = False,
+    names: Sequence[str] = NAMES,
+) -> None:
+    """A file of events, in the order of their keys; with a `version`, its directory says it is of Hive 3."""
     found = sorted(events, key=lambda event: event.order)
-    columns = {
-        "operation": pa.array([one.operation for one in found], pa.int32()),
-        "originalTransaction": pa.array([one.key[0] for one in found], pa.int64()),
-        "bucket": pa.array([one.key[1] for one in found], pa.int32()),
-        "rowId": pa.array([one.key[2] for one in found], pa.int64()),
-        "currentTransaction": pa.array([one.write_id for one in found], pa.int64()),
-        "row": pa.array([one.row for one in found], row),
-    }
-    _put(path, pa.table(columns), **options)
-
-
-def put_rows(path: Path, rows: Sequence[dict[str, Any]], row: pa.DataType = ROWS, **options: Any) -> None:
-    """A file without events: original, loaded, or of a table that only takes inserts."""
-    array = pa.array(rows, row)
-    names = [row.field(at).name for at in range(row.num_fields)]
-    _put(path, pa.table(array.flatten(), names=names), **options)
-
-
-def _put(path: Path, table: pa.Table, *, stripe_rows: int | None = None, version: bool = False) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if stripe_rows is None:
-        orc.write_table(table, path, compression="zlib")
-    else:
-        with orc.ORCWriter(path, batch_size=stripe_rows, stripe_size=1, compression="zlib") as writer:
-            for first in range(0, max(len(table), 1), stripe_rows):
-                writer.write(table.slice(first, stripe_rows))
+    rows = [(one.operation, *one.key, one.write_id, one.row) for one in found]
+    kinds = ("int", "bigint", "int", "bigint", "bigint", row)
+    schema = ",".join(f"{name}:{kind}" for name, kind in zip(names, kinds, strict=True))
+    _put(path, f"struct<{schema}>", [dict(zip(names, one, strict=True)) for one in rows], stripe_rows)
     if version:
         (path.parent / "_orc_acid_version").write_text("2")
+
+
+def put_rows(path: Path, rows: Sequence[Row], row: str = ROWS, stripe_rows: int | None = None) -> None:
+    """A file without events: original, loaded, or of a table that only takes inserts."""
+    _put(path, row, rows, stripe_rows)
+
+
+def _put(path: Path, schema: str, rows: Sequence[Row], stripe_rows: int | None) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # By pyorc: pyarrow does not keep the rows beside structs that are null.
+    options = {} if stripe_rows is None else {"stripe_size": 1, "batch_size": stripe_rows}
+    with (
+        path.open("wb") as file,
+        pyorc.Writer(file, schema, struct_repr=pyorc.StructRepr.DICT, **options) as writer,
+    ):
+        writer.writerows(rows)
 
 
 def put_compacted(base: Path) -> None:
