@@ -213,6 +213,19 @@ class Metastore:
             raise
         return MetastoreTransaction(self, transaction_id, write_id, kind, snapshot)
 
+    async def removing(self, directories: Collection[str]) -> None:
+        """Nothing is noted: whoever reads through Hive has a transaction open, and may need what is old.
+
+        `CommitFailed` while any is.
+        """
+        opened = (await self.transactions()).open
+        if directories and opened:
+            raise CommitFailed(
+                f"transactions are open that may read what is to be removed (the first is {opened[0]}): clean "
+                f"again when they are over, or leave it to Hive",
+                url=self.url,
+            )
+
     async def _leave(self, transaction_id: int, error: BaseException) -> None:
         """Where this fails too, the metastore gives it up when it has been silent for long enough."""
         try:

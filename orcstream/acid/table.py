@@ -377,6 +377,8 @@ class AcidTable:
         """Stop all streams of this table and give back its connections; may be called again."""
         if not self._is_view:
             await self._life.end()
+            if self._transactions is not None:
+                await self._transactions.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
+import orcstream
 from orcstream.acid.metastore import HivePartition, Metastore
 from orcstream.acid.metastore_client import MetastoreClient
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, Work, kept_alive
@@ -221,6 +222,29 @@ async def test_a_beginning_that_is_cancelled_leaves_no_transaction(
         after = await other.transactions()
         assert after.open == before.open
         assert len(after.aborted) == len(before.aborted) + 1
+
+
+async def test_hive_and_we_change_one_table(hive: Hive, url: str) -> None:
+    hive.sql(f"create table shared (id int, name string) {TRANSACTIONAL})")
+    hive.sql("insert into shared values (1, 'a'), (2, 'b')")
+    place = str(hive.location("shared"))
+    with pytest.raises(UsageError, match="given together"):
+        orcstream.acid.open_table(place, metastore=url)
+    async with (
+        orcstream.acid.open_table(place, metastore=url, table="default.shared") as table,
+        await table.transaction() as change,
+    ):
+        await change.insert([(3, "c")])
+        await change.delete(orcstream.col("id") == 1)
+    assert sorted(hive.sql("select * from shared")) == [(2, "b"), (3, "c")]
+    async with orcstream.acid.open_table(place, metastore=url, table="default.shared") as table:
+        rows = [tuple(row.values()) for row in (await table.read()).to_pylist()]
+        assert sorted(rows) == [(2, "b"), (3, "c")]
+    async with opened(url, "default.shared") as metastore:
+        transaction = await metastore.begin()
+        with pytest.raises(CommitFailed, match="clean again"):
+            await metastore.removing(["delta_0000001_0000001_0000"])
+        await transaction.abort()
 
 
 # --- connections -----------------------------------------------------------------------------------

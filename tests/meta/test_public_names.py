@@ -95,7 +95,9 @@ def _shown_members(name: str, found: Any) -> Iterator[tuple[str, str | None]]:
                 yield f"{name}.{member}", inspect.getdoc(value)
 
 
-@pytest.mark.parametrize("module", [orcstream, orcstream.acid, orcstream.blocking, orcstream.errors, orcstream.io.keys])
+@pytest.mark.parametrize(
+    "module", [orcstream, orcstream.acid, orcstream.blocking, orcstream.errors, orcstream.io.keys]
+)
 def test_help_explains_every_name(module: ModuleType) -> None:
     shown = [one for name in module.__all__ for one in _shown_members(name, getattr(module, name))]
     assert [name for name, doc in shown if not doc] == []
