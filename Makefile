@@ -32,6 +32,8 @@ HADOOP_AWS_POM := bench/hadoop_aws/pom.xml
 # The web server, where the system has none: on PATH, or where Debian has it, which is not on that of users.
 HAS_NGINX := $(shell PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx)
 NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
+# It lives for seconds: a second compiler does not pay.
+MAVEN_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
@@ -55,8 +57,9 @@ $(VENV)/.created:
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
+# Not compiled to bytecode: little of it is ever imported, and that is compiled then.
 $(VENV)/.groups: pyproject.toml $(VENV)/.created
-	$(PY) -m pip install --quiet --group build --group test --group lint
+	$(PY) -m pip install --quiet --no-compile --group build --group test --group lint
 	@touch $@
 
 # The editable install builds the kernels in place; later changes of kernels need only build_ext.
@@ -79,7 +82,8 @@ test: ## lint, types and all tests
 	@$(MAKE) --jobs=2 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-lint: venv ## ruff and mypy, without the tests
+# It needs no kernels: beside them, mypy has a core to itself.
+lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -137,7 +141,7 @@ $(HADOOP_AWS): $(HADOOP_AWS_POM)
 $(HDFS) $(KMS) $(HIVE) $(HADOOP_AWS):
 	@command -v mvn >/dev/null || { echo "These jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
 	rm -rf $(@D)
-	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
+	MAVEN_OPTS="$(MAVEN_JVM)" mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
 

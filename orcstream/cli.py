@@ -26,6 +26,8 @@ import anyio
 import numpy as np
 
 import orcstream
+from orcstream.cli_acid import ACID_HELP, add_acid_options
+from orcstream.cli_arguments import DURATION_S, duration_s
 from orcstream.cli_convert import CONVERT_HELP, MASK_HELP, add_convert_options, add_mask_options, convert
 from orcstream.cli_job import JOB_HELP, add_job_options
 from orcstream.cli_keys import (
@@ -72,6 +74,7 @@ _EXAMPLES = """examples:
   orcstream merge all.orc trips.orc trips.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
   orcstream job compact s3://bucket/tables/trips/
+  orcstream acid show hdfs://namenode/warehouse/orders
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
 `orcstream COMMAND --help` says more about each."""
@@ -94,8 +97,6 @@ Encrypted files need --keys. --rekey and --new-key encrypt their columns anew; o
 _CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
 On S3 these are all unfinished uploads, whichever program began them; elsewhere temporary files of orcstream's
 pattern."""
-# What stands after the number of a duration.
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -192,7 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_url(cleanup)
     cleanup.add_argument(
         "--older-than",
-        type=_duration_s,
+        type=duration_s,
         required=True,
         metavar="AGE",
         help="only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts",
@@ -230,6 +231,16 @@ def _parser() -> argparse.ArgumentParser:
         JOB_HELP,
     )
     add_job_options(job, _json_object)
+
+    tables = _command(
+        commands,
+        "acid",
+        None,
+        "Hive's transactional tables: what lies in them, compaction, cleaning",
+        "Works on transactional tables.",
+        ACID_HELP,
+    )
+    add_acid_options(tables, _json_object)
 
     masking = _command(
         commands,
@@ -361,13 +372,6 @@ def _rows(text: str) -> range:
     return range(_count(start or "0"), _count(stop) if stop else sys.maxsize)
 
 
-def _duration_s(text: str) -> int:
-    count, unit = text[:-1], text[-1:]
-    if unit not in _UNIT_S or not count.isascii() or not count.isdigit() or len(count) > _COUNT_DIGITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 15m, 2h or 7d")
-    return int(count) * _UNIT_S[unit]
-
-
 def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
     """What argparse takes as a type; it knows no errors of ours."""
 
@@ -454,8 +458,8 @@ def _of_what(leftover: Any) -> str:
 
 def _age(age_s: float) -> str:
     """In the largest unit of which there is one, rounded down."""
-    unit = next((unit for unit in "dhm" if age_s >= _UNIT_S[unit]), "s")
-    return f"{max(0, int(age_s // _UNIT_S[unit]))}{unit}"
+    unit = next((unit for unit in "dhm" if age_s >= DURATION_S[unit]), "s")
+    return f"{max(0, int(age_s // DURATION_S[unit]))}{unit}"
 
 
 # --- meta, plan, keys and count ----------------------------------------------------------------------------

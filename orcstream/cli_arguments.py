@@ -1,4 +1,4 @@
-"""What several commands take as arguments: sizes, and names with values.
+"""What several commands take as arguments: sizes, durations, and names with values.
 
 Knows how they are spelled. Must not know what they mean.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import re
 
-__all__ = ["byte_size", "pair"]
+__all__ = ["DURATION_S", "byte_size", "duration_s", "pair"]
 
+DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -27,3 +28,11 @@ def pair(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE")
     return key, value
+
+
+def duration_s(text: str) -> int:
+    """Seconds; ``90s``, ``15m``, ``2h``, ``7d``."""
+    found = re.fullmatch(r"([0-9]{1,18})([smhd])", text, re.ASCII)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90s, 15m, 2h or 7d")
+    return int(found[1]) * DURATION_S[found[2]]

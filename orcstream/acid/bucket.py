@@ -64,8 +64,8 @@ class Bucket:
         self._deletes = deletes
         self._versioned = versioned
         self._write_ids = write_ids
-        self._needs_ids = needs_ids or bool(deletes)
         self._merges = merges
+        self._needs_ids = needs_ids or bool(deletes) or any(map(self._is_of_any_version, inserts))
         self._left = len(inserts)
         self._files: dict[str, EventFile] = {}
         self._lock = anyio.Lock()
@@ -120,11 +120,16 @@ class Bucket:
 
     def _is_uncertain(self, file: AcidFile) -> bool:
         """Whether what it says of its rows matters to others of the bucket."""
-        if not file.path.rpartition("/")[2].startswith("bucket_"):
+        if not _is_of_events(file):
             return self._needs_ids  # its rows may get their ids by their place, after those of others
+        return self._is_of_any_version(file)
+
+    def _is_of_any_version(self, file: AcidFile) -> bool:
+        """Whether its events may replace others, as before Hive 3, and that matters."""
         directory = file.directory
         return (
             self._merges
+            and _is_of_events(file)
             and directory is not None
             and directory.kind is DirectoryKind.DELTA
             and directory not in self._versioned
@@ -224,6 +229,11 @@ class _Collecting:
     def discard(self) -> None:
         """Give back what was brought together."""
         self._collector.discard()
+
+
+def _is_of_events(file: AcidFile) -> bool:
+    """By its name; files that are loaded, or of tables that only take inserts, have others."""
+    return file.path.rpartition("/")[2].startswith("bucket_")
 
 
 def _is_of_updates(file: EventFile) -> bool:

@@ -30,7 +30,7 @@ from orcstream.codec.arrays import items_of
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io import small_files
 from orcstream.io.folder import below
-from orcstream.io.folders import make_folder_of, remove_files
+from orcstream.io.folders import make_folder_of, remove_files, remove_folders
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.acid import VERSION_FILE, AcidFile, Partition
 from orcstream.plan.acid_compaction import CompactionKind, CompactionPlan, plan_compaction, settled_ids
@@ -287,7 +287,10 @@ class _Compactor:
 
     async def discard(self) -> None:
         """Leave nothing of what was made."""
-        await remove_files(self._url, self._paths, storage_options=self._options.get("storage_options"))
+        options = self._options.get("storage_options")
+        await remove_files(self._url, self._paths, storage_options=options)
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in self._paths)
+        await remove_folders(self._url, folders, storage_options=options)
 
 
 class _Order:

@@ -21,7 +21,7 @@ from orcstream.codec.ingest import IngestedRows
 from orcstream.errors import Unsupported
 from orcstream.io import small_files
 from orcstream.io.folder import below
-from orcstream.io.folders import make_folder_of, remove_files
+from orcstream.io.folders import make_folder_of, remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE
 from orcstream.plan.acid_names import (
     MOST_STATEMENT,
@@ -172,10 +172,17 @@ class DeltaFiles:
             self._statement += 1
             self._is_used = False
 
+    async def abort_open(self) -> None:
+        """Give up the files that are not whole; shielded from cancellation."""
+        with anyio.CancelScope(shield=True):
+            while self._open:
+                _, one = self._open.popitem()
+                await one.writer.abort()
+
     async def discard(self) -> None:
         """Leave nothing of what was written; shielded from cancellation."""
+        await self.abort_open()
         with anyio.CancelScope(shield=True):
-            opened, self._open = self._open, {}
-            for one in opened.values():
-                await one.writer.abort()
-            await remove_files(self._url, self._paths, storage_options=self._options.get("storage_options"))
+            options = self._options.get("storage_options")
+            await remove_files(self._url, self._paths, storage_options=options)
+            await remove_folders(self._url, self._directories, storage_options=options)

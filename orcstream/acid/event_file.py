@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orcstream.acid.row_ids import Ints, Longs, RowIds
 from orcstream.codec.arrays import Mask, items_of, validity_bits
-from orcstream.errors import ColumnNotFound, FormatError
+from orcstream.errors import ColumnNotFound, FormatError, Unsupported
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import bucket_property
 from orcstream.schema import Kind, Schema
@@ -23,6 +23,7 @@ from orcstream.schema import Kind, Schema
 if TYPE_CHECKING:
     from orcstream.batch import Batch
     from orcstream.codec.column import Vector
+    from orcstream.plan.acid_names import AcidDirectory
     from orcstream.plan.write_ids import WriteIds
     from orcstream.reader.file import OrcFile
 
@@ -203,8 +204,21 @@ def visible_events(file: EventFile, write_ids: WriteIds, ids: RowIds) -> Mask | 
         return None
     if write_ids.visible(directory.first_write_id, directory.last_write_id) == "all":
         return None
+    if file.columns is None:
+        _check_closed(directory, write_ids)
+        return None
     versions = ids.versions
     assert versions is not None
     seen: Mask = versions <= write_ids.high_watermark
     hidden = write_ids.hidden
     return seen & ~np.isin(versions, hidden) if hidden else seen
+
+
+def _check_closed(directory: AcidDirectory, write_ids: WriteIds) -> None:
+    """Rows do not say here whose they are. Those of aborted writes were left out when they were compacted."""
+    if write_ids.has_open(directory.first_write_id, directory.last_write_id):
+        raise Unsupported(
+            f"{directory.name} does not tell the rows of its write ids apart; read the table as of write id "
+            f"{directory.last_write_id} or later",
+            reason="history_is_gone",
+        )

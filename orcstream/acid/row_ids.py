@@ -2,7 +2,8 @@
 
 Knows how keys are compared, sorted, looked up, and put aside on disk where they are too many for the memory.
 Must not know files of events. A key is the triple (original write id, bucket, row id); the bucket is the
-number that stands in the column, statement and all.
+number that stands in the column, statement and all; where Hive 2 wrote that as a bare number, it is the same
+key as with the number in its newer form.
 
 Before Hive 3 an update is an event with the key of the row it replaces. There, events have versions, and an
 event hides those of lower versions; a delete of Hive 3 and newer hides the row of its key whatever its
@@ -11,9 +12,11 @@ version.
 
 from __future__ import annotations
 
+import os
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 
 from orcstream.codec._row_keys import are_ascending, find_keys
 from orcstream.codec.arrays import Mask
+from orcstream.plan.acid_names import BUCKET_SHIFT, MOST_BUCKET, VERSION_SHIFT, bucket_property
 
 __all__ = ["DeletedKeys", "KeyBudget", "KeyCollector", "RowIds"]
 
@@ -111,6 +115,14 @@ def _there(array: NDArray[np.generic] | None) -> NDArray[np.generic]:
     return array
 
 
+def _with_coded_buckets(keys: RowIds) -> RowIds:
+    are_bare = keys.buckets >> VERSION_SHIFT != 1
+    if not are_bare.any():
+        return keys
+    coded = bucket_property(0) | (keys.buckets & MOST_BUCKET) << BUCKET_SHIFT
+    return replace(keys, buckets=np.where(are_bare, coded, keys.buckets))
+
+
 def _sorted(keys: RowIds) -> RowIds:
     """Ascending, each key once: with the highest of its versions."""
     if are_ascending(keys.write_ids, keys.buckets, keys.row_ids, len(keys)):
@@ -129,20 +141,23 @@ def _sorted(keys: RowIds) -> RowIds:
 
 
 class KeyBudget:
-    """Bytes that the keys of all buckets under way may take together."""
+    """Bytes that the keys of all buckets under way may take together; for any number of threads."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
+        self._lock = threading.Lock()
 
     def take(self, size: int) -> bool:
         """Whether so many more bytes may be held; if so, they count."""
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
 
     def give_back(self, size: int) -> None:
-        self._left += size
+        with self._lock:
+            self._left += size
 
 
 class _Run:
@@ -189,15 +204,15 @@ class _SpilledRun:
                 yield self._block(at)
 
     def _block(self, at: int) -> RowIds:
-        if self._held is None or self._held[0] != at:
-            self._held = at, self._read(at)
-        return self._held[1]
+        held = self._held  # another thread may put another block there
+        if held is None or held[0] != at:
+            held = self._held = at, self._read(at)
+        return held[1]
 
     def _read(self, at: int) -> RowIds:
         row_bytes = 32 if self._has_versions else 20
         count = min(_BLOCK_KEYS, self._count - at * _BLOCK_KEYS)
-        self._file.seek(at * _BLOCK_KEYS * row_bytes)
-        data = self._file.read(count * row_bytes)
+        data = os.pread(self._file.fileno(), count * row_bytes, at * _BLOCK_KEYS * row_bytes)
         write_ids = np.frombuffer(data, np.int64, count)
         buckets = np.frombuffer(data, np.int32, count, 8 * count)
         row_ids = np.frombuffer(data, np.int64, count, 12 * count)
@@ -211,7 +226,7 @@ class _SpilledRun:
 
 
 class DeletedKeys:
-    """Keys of rows that are hidden; for one caller at a time. Has to be closed."""
+    """Keys of rows that are hidden; any number of threads may look at once. Has to be closed."""
 
     def __init__(self, runs: Sequence[_Run | _SpilledRun], count: int, budget: KeyBudget) -> None:
         self._runs = runs
@@ -228,6 +243,7 @@ class DeletedKeys:
         hidden = np.zeros(len(rows), np.bool_)
         if not len(rows) or not self._runs:
             return hidden
+        rows = _with_coded_buckets(rows)
         first, last = rows.bounds()
         for run in self._runs:
             for keys in run.blocks(first, last):
@@ -296,6 +312,7 @@ class KeyCollector:
         """More keys; the collector holds on to their arrays."""
         if not len(keys):
             return
+        keys = _with_coded_buckets(keys)
         if not self._charge(_SORTING * keys.nbytes):
             self._spill()
             # Alone it is held even where there is no room for it: sorting and writing it needs that.

@@ -13,7 +13,7 @@ from typing import Any
 from orcstream.acid.at_once import at_once
 from orcstream.acid.transactions import Snapshot
 from orcstream.errors import Unsupported, located
-from orcstream.io.folders import ListedFile, list_files
+from orcstream.io.folders import ListedFile, list_folder
 from orcstream.io.options import IoOptions
 from orcstream.io.source import open_source
 from orcstream.plan.acid import (
@@ -133,10 +133,12 @@ def _is_read(directory: AcidDirectory, partition: Partition) -> bool:
 async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | None) -> TableListing:
     """List a table's directory.
 
-    Raises `FileNotFoundError` where there is none, and what `list_files` raises.
+    Raises `FileNotFoundError` where there is none, and what `list_folder` raises.
     """
-    files = {file.path: file for file in await list_files(url, storage_options=storage_options)}
-    partitions = list_partitions({path: file.length for path, file in files.items()})
+    found = await list_folder(url, storage_options=storage_options)
+    files = {file.path: file for file in found.files}
+    lengths = {path: file.length for path, file in files.items()}
+    partitions = list_partitions(lengths, found.empty_folders)
     asked = [(path, base) for path, listing in partitions.items() for base in uncertain_bases(listing)]
     compacted: set[tuple[str, AcidDirectory]] = set()
 
@@ -160,6 +162,6 @@ async def _says_compacted(file: ListedFile, storage_options: Mapping[str, Any] |
         await source.aclose()
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and found.get("dataFormat") == "compacted"

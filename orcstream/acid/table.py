@@ -5,13 +5,15 @@ Puts what the user asks for into the words of the layers below. Must not know ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
+from orcstream.acid.cleaning import Cleaned, clean
 from orcstream.acid.compacting import Compaction, compact
 from orcstream.acid.delta_files import DeltaFiles
+from orcstream.acid.describing import DirectoryDescription, describe
 from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, list_table
@@ -230,6 +232,7 @@ class AcidTable:
         return self.stream(TableReadOptions(columns=columns, read=options, between=between))
 
     def stream(self, asked: TableReadOptions) -> TableStream:
+        """A read that is described as a whole; `batches` and `changes` describe theirs by arguments."""
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
@@ -239,12 +242,29 @@ class AcidTable:
         url = self._snapshot.url_of(file)
         return await Opening(url, self._opening, None, _POLL_S if file.is_growing else None)
 
+    async def describe(self, *, count: bool = True) -> tuple[DirectoryDescription, ...]:
+        """Every directory there is, and what it is to this reader.
+
+        To count rows and deletes, the tail of each file is read; with ``count=False``, nothing is.
+        """
+        return await describe(self._snapshot, self._open_file, count=count)
+
     # --- other views
 
     async def seen(self, snapshot: Snapshot) -> AcidTable:
         """The table as another reader sees it, who may see what came since."""
         listing = await list_table(self.place, self._url, self._opening.storage_options)
         return self._with(listing.snapshot(snapshot))
+
+    @property
+    def snapshot(self) -> TableSnapshot:
+        """What this reader sees of the table's directory."""
+        return self._snapshot
+
+    @property
+    def storage_options(self) -> Mapping[str, Any] | None:
+        """As they were given."""
+        return self._opening.storage_options
 
     @property
     def place(self) -> str:
@@ -327,6 +347,17 @@ class AcidTable:
             memory_limit=memory_limit,
             on_rows=on_rows,
         )
+
+    async def clean(self, *, older_than_s: float = 3600.0, remove: bool = True) -> Cleaned:
+        """Remove directories that no reader can need: those that others stand in for, and those given up.
+
+        What stands in for them must have been there for `older_than_s` seconds, by the store's clock and
+        ours, and no transaction may be open that began before it: readers keep to the snapshot that they were
+        opened as of, and must not take longer. With ``remove=False``, it is only said what would go.
+
+        Snapshots from before cannot be read any more (``history_is_gone``).
+        """
+        return await clean(self, self._need_transactions(), older_than_s=older_than_s, remove=remove)
 
     def _need_transactions(self) -> Transactions:
         if self._life.is_ended:

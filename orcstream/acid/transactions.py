@@ -170,6 +170,9 @@ class Transactions(Protocol):
     async def begin(self, purpose: Purpose = "write") -> Transaction:
         """A new transaction, with ids that no other has."""
 
+    async def removing(self, directories: Collection[str]) -> None:
+        """Directories, by their paths below the table, are going to be removed: nobody needs them."""
+
     async def aclose(self) -> None:
         """Give back what is held. Open transactions stay open."""
 

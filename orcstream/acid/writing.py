@@ -192,7 +192,10 @@ class TableTransaction:
         if self._is_ended:
             return
         with anyio.CancelScope(shield=True):
-            outcome = await self._transaction.abort()
+            try:
+                outcome = await self._transaction.abort()
+            finally:
+                await self._files.abort_open()
             self._is_ended = True
             # Who gave up looks after what is left, so that nothing is removed that counts.
             if outcome != "committed":

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 
-__all__ = ["Folder", "ListedFile", "below", "retried"]
+__all__ = ["Folder", "FolderListing", "ListedFile", "below", "retried"]
 
 T = TypeVar("T")
 
@@ -34,14 +34,29 @@ class ListedFile:
     modified_s: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class FolderListing:
+    """What is in a folder, at any depth.
+
+    `empty_folders` are the paths of folders with nothing in them, relative like those of files, where the
+    store has such.
+    """
+
+    files: Sequence[ListedFile]
+    empty_folders: Sequence[str] = ()
+
+
 class Folder(Protocol):
     """One URL of a store, as a folder."""
 
-    async def list_files(self) -> list[ListedFile]:
-        """All files at any depth, in any order; where the URL names a file, itself."""
+    async def walk(self) -> FolderListing:
+        """All that is in it, in any order; where the URL names a file, itself."""
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         """Those that are gone already are no failure."""
+
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        """Those that are empty, or hold nothing but such; others stay. Some stores have no folders."""
 
     async def aclose(self) -> None: ...
 

@@ -20,7 +20,7 @@ from orcstream.io.filesystem import (
     translate_error,
     version_of,
 )
-from orcstream.io.folder import ListedFile, below, retried
+from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.threads import run_in_thread
 from orcstream.io.urls import strip_credentials
 
@@ -39,7 +39,7 @@ class FilesystemFolder:
         self._url = url
         self._shown = strip_credentials(url)
 
-    async def list_files(self) -> list[ListedFile]:
+    async def walk(self) -> FolderListing:
         return await self._in_thread(self._find)
 
     async def remove_files(self, paths: Sequence[str]) -> None:
@@ -50,13 +50,30 @@ class FilesystemFolder:
 
         await self._in_thread(work)
 
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        def work() -> None:
+            for path in paths:
+                self._remove_folder(f"{self._path.rstrip('/')}/{path}")
+
+        await self._in_thread(work)
+
+    def _remove_folder(self, folder: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for info in self._filesystem.ls(folder, detail=True):
+                if info["type"] == "directory":
+                    self._remove_folder(info["name"])
+        # Not empty, gone meanwhile, or nothing that this store has.
+        with contextlib.suppress(OSError, NotImplementedError):
+            self._filesystem.rmdir(folder)
+
     async def aclose(self) -> None:
         await self._lease.aclose()
 
-    def _find(self) -> list[ListedFile]:
+    def _find(self) -> FolderListing:
         self._filesystem.invalidate_cache()
         itself = self._filesystem.info(self._path)
-        details = self._below() if itself["type"] == "directory" else {self._path: itself}
+        empty: list[str] = []
+        details = self._below(empty) if itself["type"] == "directory" else {self._path: itself}
         prefix = f"{self._path.rstrip('/')}/"
         found = []
         for name, info in details.items():
@@ -66,10 +83,10 @@ class FilesystemFolder:
             size = int(info.get("size") or 0)
             version = fingerprint_of(size, info) if version_of(info) else ""
             found.append(ListedFile(url, path, size, version, modified_of(info)))
-        return found
+        return FolderListing(found, [name.removeprefix(prefix) for name in empty])
 
-    def _below(self) -> Mapping[str, Any]:
-        """Files by their paths; stores without folders list them at once."""
+    def _below(self, empty: list[str]) -> Mapping[str, Any]:
+        """Files by their paths; stores without folders list them at once. Empty folders are added."""
         if not _walks(self._filesystem):
             found: Mapping[str, Any] = self._filesystem.find(self._path, detail=True)
             return found
@@ -81,6 +98,8 @@ class FilesystemFolder:
                 listing = self._filesystem.ls(folder, detail=True)
             except FileNotFoundError:
                 continue  # removed meanwhile
+            if not listing and folder != self._path:
+                empty.append(folder)
             for info in listing:
                 name = info["name"].rstrip("/")
                 if info["type"] != "directory":

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from orcstream.io.folder import ListedFile, below, retried
-from orcstream.io.hdfs import FileStatus, OpenedHdfs, open_hdfs
+from orcstream.io.folder import FolderListing, ListedFile, below, retried
+from orcstream.io.hdfs import FileStatus, HdfsRefusal, OpenedHdfs, open_hdfs
 from orcstream.io.urls import strip_credentials
 
 __all__ = ["HdfsFolder", "open_hdfs_folder"]
@@ -24,34 +24,53 @@ class HdfsFolder:
         self._shown = strip_credentials(url)
         self._url = url
 
-    async def list_files(self) -> list[ListedFile]:
+    async def walk(self) -> FolderListing:
         status = await retried(lambda: self._hdfs.status(self._path), self._shown)
         if not status.is_folder:
-            return [self._of(status, self._url, posixpath.basename(self._path))]
-        found, folders = [], [""]
+            return FolderListing([self._of(status, self._url, posixpath.basename(self._path))])
+        found, empty, folders = [], [], [""]
         while folders:
             folder = folders.pop()
-            for one in await self._list_folder(folder):
+            listing = await self._list_folder(folder)
+            if folder and listing == []:
+                empty.append(folder)
+            for one in listing or ():
                 path = posixpath.join(folder, one.name)
                 if one.is_folder:
                     folders.append(path)
                 else:
                     found.append(self._of(one, below(self._url, path), path))
-        return found
+        return FolderListing(found, empty)
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         for path in paths:
             await retried(partial(self._hdfs.delete, posixpath.join(self._path, path)), self._shown)
 
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            await self._remove_folder(path)
+
+    async def _remove_folder(self, folder: str) -> bool:
+        """Whether it is gone."""
+        whole = posixpath.join(self._path, folder)
+        for one in await self._list_folder(folder) or ():
+            if not one.is_folder or not await self._remove_folder(posixpath.join(folder, one.name)):
+                return False
+        try:
+            await retried(partial(self._hdfs.delete, whole), self._shown)
+        except HdfsRefusal:  # something was put there meanwhile
+            return False
+        return True
+
     async def aclose(self) -> None:
         await self._lease.aclose()
 
-    async def _list_folder(self, folder: str) -> list[FileStatus]:
+    async def _list_folder(self, folder: str) -> list[FileStatus] | None:
         whole = posixpath.join(self._path, folder)
         try:
             return await retried(lambda: self._hdfs.list_folder(whole), self._shown)
         except FileNotFoundError:
-            return []  # removed meanwhile
+            return None  # removed meanwhile
 
     @staticmethod
     def _of(status: FileStatus, url: str, path: str) -> ListedFile:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from orcstream.io.folder import ListedFile, below
+from orcstream.io.folder import FolderListing, ListedFile, below
 from orcstream.io.local import fingerprint_of
 from orcstream.io.sink_local import in_thread
 from orcstream.io.urls import local_path
@@ -23,8 +24,8 @@ class LocalFolder:
         self._path = Path(local_path(url))
         self._shown = shown
 
-    async def list_files(self) -> list[ListedFile]:
-        return await in_thread(lambda: list(self._walk()), self._shown)
+    async def walk(self) -> FolderListing:
+        return await in_thread(self._walk, self._shown)
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         def work() -> None:
@@ -33,24 +34,36 @@ class LocalFolder:
 
         await in_thread(work, self._shown)
 
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        def work() -> None:
+            for path in paths:
+                for folder, _, _ in os.walk(self._path / path, topdown=False):
+                    with suppress(OSError):  # not empty, or gone meanwhile
+                        Path(folder).rmdir()
+
+        await in_thread(work, self._shown)
+
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    def _walk(self) -> Iterator[ListedFile]:
+    def _walk(self) -> FolderListing:
         status = self._path.stat()
         if not stat.S_ISDIR(status.st_mode):
-            yield _of_status(self._url, self._path.name, status)
-            return
+            return FolderListing([_of_status(self._url, self._path.name, status)])
         root = os.fspath(self._path)
-        for folder, _, names in os.walk(root, onerror=_unless_removed):
+        found, empty = [], []
+        for folder, folders, names in os.walk(root, onerror=_unless_removed):
             inside = folder[len(root) :].strip("/")
+            if inside and not folders and not names:
+                empty.append(inside)
             for name in names:
                 path = f"{inside}/{name}" if inside else name
                 try:  # paths as objects would take longer than asking for the files
                     status = os.stat(f"{folder}/{name}")  # noqa: PTH116
-                    yield _of_status(below(self._url, path), path, status)
+                    found.append(_of_status(below(self._url, path), path, status))
                 except FileNotFoundError:
                     continue  # removed meanwhile
+        return FolderListing(found, empty)
 
 
 def _unless_removed(error: OSError) -> None:

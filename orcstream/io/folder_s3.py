@@ -1,7 +1,6 @@
 """Folders of S3: keys below a prefix, a thousand in a request. Knows s3fs's client.
 
-S3 has no folders: one without files is not there, and what looks like one, a key that ends with ``/``, is
-left out.
+S3 has no folders: one without files is not there, unless a key that ends with ``/`` marks it.
 """
 # ruff: noqa: SLF001 - the asynchronous interface of s3fs is spelled with underscores
 
@@ -16,7 +15,7 @@ from typing import Any, cast
 from orcstream.errors import SourceError
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
-from orcstream.io.folder import ListedFile, below, retried
+from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.s3 import TRANSIENT_CODES, S3Client, find_place, guarded
 from orcstream.io.urls import strip_credentials
 
@@ -38,23 +37,27 @@ class S3Folder:
         self._url = url
         self._shown = strip_credentials(url)
 
-    async def list_files(self) -> list[ListedFile]:
+    async def walk(self) -> FolderListing:
         found = [one async for one in self._objects(self._prefix)]
         if found:
-            files = [(one["Key"].removeprefix(self._prefix), one) for one in found]
-            return [
+            keys = [(one["Key"].removeprefix(self._prefix), one) for one in found]
+            files = [
                 self._of(one, below(self._url, path), path)
-                for path, one in files
+                for path, one in keys
                 if path and not path.endswith("/")
             ]
+            return FolderListing(files, _without_more(sorted(path for path, _ in keys)))
         itself = await self._itself()
         if itself is None:
             raise no_such_file(self._shown)
-        return [self._of(itself, self._url, posixpath.basename(self._key))]
+        return FolderListing([self._of(itself, self._url, posixpath.basename(self._key))])
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         for first in range(0, len(paths), REMOVED_AT_ONCE):
             await self._remove([self._prefix + path for path in paths[first : first + REMOVED_AT_ONCE]])
+
+    async def remove_folders(self, paths: Sequence[str]) -> None:
+        """There are none."""
 
     async def aclose(self) -> None:
         await self._lease.aclose()
@@ -119,6 +122,12 @@ class S3Folder:
         modified = one.get("LastModified")
         modified_s = modified.timestamp() if isinstance(modified, datetime.datetime) else None
         return ListedFile(url, path, one["Size"], str(one.get("ETag") or ""), modified_s)
+
+
+def _without_more(paths: Sequence[str]) -> list[str]:
+    """Markers of folders in which there is nothing else."""
+    pairs = zip(paths, [*paths[1:], ""], strict=True)
+    return [path[:-1] for path, after in pairs if path.endswith("/") and not after.startswith(path)]
 
 
 async def open_s3_folder(url: str, options: Mapping[str, Any], shown: str) -> S3Folder:

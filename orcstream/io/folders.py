@@ -18,13 +18,21 @@ from typing import Any
 import anyio
 
 from orcstream.errors import Unsupported
-from orcstream.io.folder import Folder, ListedFile
+from orcstream.io.folder import Folder, FolderListing, ListedFile
 from orcstream.io.folder_local import LocalFolder
 from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
-__all__ = ["ListedFile", "list_files", "make_folder_of", "remove_files"]
+__all__ = [
+    "FolderListing",
+    "ListedFile",
+    "list_files",
+    "list_folder",
+    "make_folder_of",
+    "remove_files",
+    "remove_folders",
+]
 
 
 async def list_files(
@@ -34,10 +42,21 @@ async def list_files(
 
     A folder that is there and empty has no files. S3 knows no such folder: there that is `FileNotFoundError`.
     """
+    return list((await list_folder(url, storage_options=storage_options)).files)
+
+
+async def list_folder(
+    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> FolderListing:
+    """`list_files`, and the folders below that have nothing in them, in the order of their paths.
+
+    S3 has these as far as somebody left a key there that ends with ``/``; other stores of objects have none.
+    """
     text = os.fspath(url)
     folder = await _open_folder(text, dict(storage_options or {}))
     try:
-        return sorted(await folder.list_files(), key=lambda file: file.path)
+        found = await folder.walk()
+        return FolderListing(sorted(found.files, key=lambda file: file.path), sorted(found.empty_folders))
     finally:
         with anyio.CancelScope(shield=True):
             await folder.aclose()
@@ -53,6 +72,21 @@ async def remove_files(
     folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
     try:
         await folder.remove_files(list(paths))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await folder.aclose()
+
+
+async def remove_folders(
+    url: str | os.PathLike[str],
+    paths: Iterable[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Remove folders below a folder that are empty, or hold nothing but empty ones; others stay."""
+    folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
+    try:
+        await folder.remove_folders(list(paths))
     finally:
         with anyio.CancelScope(shield=True):
             await folder.aclose()

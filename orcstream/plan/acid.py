@@ -235,8 +235,8 @@ class _Seen:
             swallowed = one if is_compacted else swallowed
         if swallowed is not None and not history_is_whole:
             raise Unsupported(
-                f"the write ids {write_ids} need history that {swallowed.name} has swallowed; read the table "
-                f"as of write id {swallowed.last_write_id} or later",
+                f"readers as of write id {write_ids.high_watermark} need history that {swallowed.name} has "
+                f"swallowed; read the table as of write id {swallowed.last_write_id} or later",
                 reason="history_is_gone",
             )
         return None

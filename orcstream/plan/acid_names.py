@@ -39,8 +39,8 @@ _DIRECTORY = re.compile(
 _BUCKET = re.compile(r"bucket_([0-9]{1,9})(?:_[0-9]{1,9})?", re.ASCII)
 _ORIGINAL = re.compile(r"([0-9]{1,9})_[0-9]{1,9}(?:_copy_([0-9]{1,9}))?", re.ASCII)
 
-_VERSION_SHIFT = 29
-_BUCKET_SHIFT = 16
+VERSION_SHIFT = 29
+BUCKET_SHIFT = 16
 
 
 class DirectoryKind(enum.Enum):
@@ -134,14 +134,14 @@ def bucket_property(bucket: int, statement: int = NO_STATEMENT) -> int:
     Three bits of version, 1 here; twelve of the bucket; twelve of the statement, 0 where there is none. Of
     larger numbers, which only names of files can have, the upper bits are lost.
     """
-    return 1 << _VERSION_SHIFT | (bucket & MOST_BUCKET) << _BUCKET_SHIFT | max(statement, 0) & MOST_STATEMENT
+    return 1 << VERSION_SHIFT | (bucket & MOST_BUCKET) << BUCKET_SHIFT | max(statement, 0) & MOST_STATEMENT
 
 
 def bucket_number(value: int) -> int:
     """The bucket of such a number, of either version."""
-    return value if value >> _VERSION_SHIFT != 1 else value >> _BUCKET_SHIFT & MOST_BUCKET
+    return value if value >> VERSION_SHIFT != 1 else value >> BUCKET_SHIFT & MOST_BUCKET
 
 
 def statement_of(value: int) -> int:
     """The statement of such a number; 0 for the older version."""
-    return 0 if value >> _VERSION_SHIFT != 1 else value & MOST_STATEMENT
+    return 0 if value >> VERSION_SHIFT != 1 else value & MOST_STATEMENT

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from orcstream.io.records import Records
 from orcstream.spark.commit_records import LOG_FOLDER, Group, Source, group_of, groups_of, record_of
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
-from orcstream.spark.records import Records
-from orcstream.spark.target import Target
+from orcstream.spark.target import Target, records_of
 from orcstream.spark.write_options import WritePlan
 from orcstream.spark.written import WrittenFile
 
@@ -65,7 +65,7 @@ class CommitLog:
 
     @property
     def _records(self) -> Records:
-        return Records(self.plan, self.folder)
+        return records_of(self.plan, self.folder)
 
     # --- batches
 
@@ -206,7 +206,7 @@ async def claimed_paths(target: Target, paths: Iterable[str]) -> set[str]:
             queries.setdefault(query, set()).add(name)
     found: set[str] = set()
     for query, names in queries.items():
-        records = Records(target, f"{LOG_FOLDER}/{query}")
+        records = records_of(target, f"{LOG_FOLDER}/{query}")
         for name in names:
             match = _NAME.fullmatch(name)
             assert match is not None

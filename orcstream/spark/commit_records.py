@@ -6,14 +6,9 @@ Knows the contents of one kind of record. Must not know how files are merged, no
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
-
-from orcstream.errors import FormatError, Unsupported
-from orcstream.io.urls import strip_credentials
-from orcstream.spark import small_files
 
 __all__ = [
     "JOBS_FOLDER",
@@ -22,7 +17,6 @@ __all__ = [
     "Source",
     "group_of",
     "groups_of",
-    "read_record",
     "record_of",
 ]
 
@@ -83,19 +77,3 @@ def group_of(record: Mapping[str, Any]) -> Group:
 def groups_of(record: Mapping[str, Any]) -> tuple[Group, ...]:
     """The groups of a record of one, or of a plan of several."""
     return tuple(group_of(one) for one in record.get("groups", (record,)))
-
-
-async def read_record(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A record of any kind. Raises `FormatError`, and `Unsupported` for later versions."""
-    data = await small_files.get(url, storage_options=storage_options)
-    try:
-        record = dict(json.loads(data))
-    except (ValueError, TypeError) as error:
-        raise FormatError(f"this is no record of a commit log: {error}", url=strip_credentials(url)) from None
-    if record.get("version") != 1:
-        raise Unsupported(
-            f"the record is of version {record.get('version')}; a later orcstream has written it",
-            reason="log_version",
-            url=strip_credentials(url),
-        )
-    return record

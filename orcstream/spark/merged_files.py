@@ -17,11 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from orcstream.io.records import read_record
+from orcstream.io.small_files import side_by_side
 from orcstream.io.urls import name_of
-from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source, read_record
+from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source
 from orcstream.spark.files import FileChoice, FoundFile, FoundFiles, find_files
 from orcstream.spark.merge_records import Compaction, find_compactions, groups_in
-from orcstream.spark.small_files import side_by_side
 
 __all__ = ["MergeId", "Merges", "Place", "find_counted", "joined"]
 

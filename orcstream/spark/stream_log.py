@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from orcstream.errors import FormatError, UsageError
+from orcstream.io import small_files
 from orcstream.io.folders import list_files, remove_files
 from orcstream.io.urls import strip_credentials
-from orcstream.spark import small_files, sweeping
+from orcstream.spark import sweeping
 from orcstream.spark.seen_files import SeenFiles, name_key
 
 __all__ = ["FileOfBatch", "StreamBatch", "StreamLog", "StreamState"]

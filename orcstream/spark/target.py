@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from orcstream.io.records import Records
 from orcstream.spark.access import Access
 
-__all__ = ["Folder", "Target"]
+__all__ = ["Folder", "Target", "records_of"]
 
 
 class Target(Protocol):
@@ -48,3 +49,8 @@ class Folder:
     def url_of(self, path: str) -> str:
         """The URL of a file below the folder."""
         return f"{self.url.rstrip('/')}/{path}"
+
+
+def records_of(target: Target, folder: str) -> Records:
+    """The records in a folder below the target."""
+    return Records(target.url_of(folder), target.storage_options, target.sink_options)

@@ -1,10 +1,27 @@
-"""What the tests of transactional tables share."""
+"""Where the tables of these tests are, and those that Hive made."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from orcstream.acid import log
+from tests.support.acid_logs import MEMORY
 from tests.support.hive_tables import HiveTable, tables_of_hive
+
+
+@pytest.fixture(autouse=True)
+def empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_LOOK_AGAIN_S", 0)
+    for path in [path for path in MemoryFileSystem.store if path.startswith("/acid-log/")]:
+        del MemoryFileSystem.store[path]
+
+
+@pytest.fixture(params=["memory", "local"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return MEMORY if request.param == "memory" else str(tmp_path / "table")
 
 
 @pytest.fixture(scope="session")

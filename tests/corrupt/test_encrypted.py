@@ -25,7 +25,7 @@ from tests.support.encrypting import SECRETS, CountedKeys, written
 from tests.support.reference.encryption import FILE_STATISTICS, STRIPE_STATISTICS, Stream
 from tests.support.relocking import harmed, relocked
 
-FLIPS = share(150, 6)
+FLIPS = share(150, 15)
 # What the lies themselves take to be made is in it: some hold 40 MiB, several times.
 GROWTH_BYTES = 400 << 20
 WHERE = (col("who.ssn") == "ssn-3") | (col("pay") > 1500) | col("tags").is_null()

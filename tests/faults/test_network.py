@@ -131,6 +131,7 @@ async def test_reading(hop: tuple[Place, Link], fault: Fault) -> None:
                     assert pa.record_batch(await anext(stream))["id"][0].as_py() == 25_000
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", [one for one in READING if not one.passes], ids=str)
 async def test_reading_what_stays_away(hop: tuple[Place, Link], fault: Fault) -> None:
     place, link = hop
@@ -193,6 +194,7 @@ async def test_writing(target: tuple[Place, Link], fault: Fault) -> None:
     assert place.left() == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", [one for one in WRITING if not one.passes], ids=str)
 async def test_writing_to_what_stays_away(target: tuple[Place, Link], fault: Fault) -> None:
     """The fault ends when the writer has given up: an abort has to reach the store."""

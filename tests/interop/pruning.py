@@ -27,6 +27,7 @@ from orcstream.plan.messages import decompress_message
 from orcstream.plan.prune import Outcome, Questions, group_outcomes, stripe_outcomes
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema import FileColumn, Kind, Type
+from tests.support.effort import share
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 COMPARED = frozenset(Kind) - {Kind.STRUCT, Kind.LIST, Kind.MAP, Kind.UNION, Kind.GEOMETRY, Kind.GEOGRAPHY}
@@ -293,7 +294,7 @@ def check(known: Known, predicate: Predicate) -> None:
                 row += count
 
 
-def check_many(known: Known, seed: int, count: int = 60) -> None:
+def check_many(known: Known, seed: int, count: int = share(60, 2)) -> None:
     rng = random.Random(seed)
     for _ in range(count):
         check(known, random_predicate(known, rng))

@@ -169,6 +169,7 @@ async def asked_of(data: bytes, cost: CostModel, query: dict[str, Any]) -> tuple
     return source, found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("preset", ["http", "object_store", "hdfs", "local"])
 @pytest.mark.parametrize("name", QUERIES)
 def test_hops_and_requests_are_those_of_a_file_in_the_clear(name: str, preset: str) -> None:

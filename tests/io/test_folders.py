@@ -18,7 +18,7 @@ import orcstream
 from orcstream.errors import RetriesExhausted, SourceError, Unsupported, UsageError
 from orcstream.io import folder_s3
 from orcstream.io.clients import leased_clients
-from orcstream.io.folders import list_files, remove_files
+from orcstream.io.folders import list_files, list_folder, remove_files
 from orcstream.io.retry import RetryPolicy
 from tests.support.s3_proxy import S3_KINDS, start_s3
 from tests.support.servers import RangeServer, range_server
@@ -326,3 +326,40 @@ async def test_a_length_alone_is_no_version() -> None:
     for url in ("silent:///t", "silent:///t/a.orc"):
         (found,) = await list_files(url)
         assert (found.length, found.version, found.modified_s) == (4, "", None)
+
+
+async def test_folders_without_files(store: SinkStore) -> None:
+    """Are told where the store has such; those with something in them are not."""
+    put(store, "t/a/x", b"one")
+    url, empty = store.url_of("t"), ["day=1/empty", "last"]
+    if url.startswith("s3://"):
+        for marker in ("t/", "t/a/", "t/day=1/empty/", "t/last/"):
+            store.put(marker, b"")
+    elif url.startswith("memory:"):
+        empty = []  # its objects have none
+    elif "hdfs" in url.partition("://")[0]:
+        for name in empty:
+            put(store, f"t/{name}/x", b"")
+        await remove_files(url, [f"{name}/x" for name in empty], storage_options=store.options)
+    else:
+        for name in empty:
+            (Path(url.removeprefix("file://")) / name).mkdir(parents=True)
+    found = await list_folder(url, storage_options=store.options)
+    assert [one.path for one in found.files] == ["a/x"]
+    assert list(found.empty_folders) == empty
+    assert leased_clients() == 0
+
+
+async def test_folders_of_fsspec_without_files() -> None:
+    class Hollow(Listed):
+        protocol = "hollow"
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+    fsspec.register_implementation("hollow", Hollow, clobber=True)
+    Hollow().pipe({"/t/a/x": b"data"})
+    for name in ("/t/day=1/empty", "/t/last"):
+        Hollow().makedirs(name)
+    found = await list_folder("hollow:///t")
+    assert [one.path for one in found.files] == ["a/x"]
+    assert list(found.empty_folders) == ["day=1/empty", "last"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import orcstream
+from orcstream.io import records, sink, small_files
 from orcstream.spark import written
 
 __all__ = ["Killed", "Killer"]
@@ -23,10 +24,11 @@ class Killer:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
         for home, name in (
-            (written, "put"),
+            (small_files, "put"),
             (written, "remove_paths"),
+            (records, "remove_files"),
             (written, "discard_files"),
-            (orcstream, "commit"),
+            (sink, "commit"),
             (orcstream, "merge"),
         ):
             monkeypatch.setattr(home, name, self._wrapped(getattr(home, name)))

@@ -22,7 +22,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 import orcstream
 from orcstream.blocking_loop import the_loop
 from orcstream.errors import SourceChanged
-from orcstream.spark import small_files, stream_log, written
+from orcstream.io import records, sink, small_files
+from orcstream.spark import stream_log, written
 from orcstream.spark.options import Options
 from orcstream.spark.stream_reading import stream_reader_of
 from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
@@ -58,10 +59,10 @@ class Killer:
         self.left: int | None = None
         for home, name in (
             (small_files, "put"),
-            (orcstream, "commit"),
+            (sink, "commit"),
             (stream_log, "remove_files"),
-            (written, "put"),
             (written, "remove_paths"),
+            (records, "remove_files"),
             (orcstream, "merge"),
         ):
             monkeypatch.setattr(home, name, self._wrapped(getattr(home, name)))

@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import orcstream
 from orcstream.blocking_loop import the_loop
+from orcstream.io import folders, records
 from orcstream.spark import commit_log, globs, stream_compaction, written
 from orcstream.spark.commit_log import CommitLog
 from orcstream.spark.files import FileChoice
@@ -266,20 +267,19 @@ def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Of the records that go at once, a store removes any first."""
     monkeypatch.setattr(commit_log, "KEPT", 1)
     plan = plan_of(str(tmp_path), compact_every="1")
-    remove = written.remove_paths
+    remove = folders.remove_files
     dies = True
 
     def goes_first(path: str) -> bool:
         return re.search(rf"\.({kinds})\.json$", path) is not None
 
-    async def halfway(target: Any, paths: Any) -> None:
-        several = list(paths)
-        if dies and any(path.endswith(".json") for path in several):
-            await remove(target, filter(goes_first, several))
+    async def halfway(url: str, paths: Any, **options: Any) -> None:
+        if dies:
+            await remove(url, filter(goes_first, paths), **options)
             raise Killed
-        await remove(target, several)
+        await remove(url, paths, **options)
 
-    monkeypatch.setattr(written, "remove_paths", halfway)
+    monkeypatch.setattr(records, "remove_files", halfway)
     for batch in range(3):
         messages = prepared(plan, batch)
         try:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import orcstream
 from orcstream.errors import FormatError, OrcError, SourceChanged, UsageError
-from orcstream.spark import small_files
+from orcstream.io import small_files
 from orcstream.spark.seen_files import SeenFiles, name_key, version_key
 from orcstream.spark.stream_reading import stream_reader_of
 from tests.spark.stream_driver import (

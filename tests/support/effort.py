@@ -18,7 +18,7 @@ A = TypeVar("A")
 ALL: Final = os.environ.get("ORCSTREAM_TEST_ALL") == "1"
 
 
-def share(count: int, part: int = 5) -> int:
+def share(count: int, part: int = 10) -> int:
     """How many tries, of as many as `make test-all` makes."""
     return count if ALL else max(3, count // part)
 

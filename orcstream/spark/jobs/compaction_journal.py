@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from orcstream.errors import FormatError
+from orcstream.io.records import Records
 from orcstream.spark import commit_records
 from orcstream.spark.commit_records import JOBS_FOLDER, record_of
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
-from orcstream.spark.records import Records
-from orcstream.spark.target import Target
+from orcstream.spark.target import Target, records_of
 from orcstream.spark.written import WrittenFile
 
 __all__ = [
@@ -121,7 +121,7 @@ class CompactionJournal:
 
     @property
     def _records(self) -> Records:
-        return Records(self.target, f"{JOBS_FOLDER}/{self.name}")
+        return records_of(self.target, f"{JOBS_FOLDER}/{self.name}")
 
     # --- the driver
 
@@ -158,7 +158,7 @@ class CompactionJournal:
         # A plan without what came of it would be a job that is not over.
         for is_plan in (True, False):
             gone = [match[0] for match in old if (match[2] == "plan") == is_plan]
-            await Records(self.target, JOBS_FOLDER).remove(
+            await records_of(self.target, JOBS_FOLDER).remove(
                 [one.removeprefix(f"{JOBS_FOLDER}/") for one in gone]
             )
 

@@ -21,8 +21,7 @@ from orcstream.spark.access import Access, run
 from orcstream.spark.files import FileChoice
 from orcstream.spark.jobs.distributing import Distribute
 from orcstream.spark.merged_files import find_counted
-from orcstream.spark.records import Records
-from orcstream.spark.target import Folder
+from orcstream.spark.target import Folder, records_of
 
 __all__ = ["Piece", "found_pieces", "looked_at"]
 
@@ -160,7 +159,7 @@ def _unit(
 ) -> list[Mapping[str, Any]]:
     if journal is None or not all(piece.is_told_from_others for piece in unit.pieces):
         return [look(access, piece) for piece in unit.pieces]
-    records = Records(journal, "_orcstream_jobs")
+    records = records_of(journal, "_orcstream_jobs")
     # Without keys, less of a file is seen.
     text = json.dumps([label, access.keys, [asdict(piece) for piece in unit.pieces]])
     name = f"looked-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-import orcstream
 from orcstream.errors import CommitUnknown, SinkError
-from orcstream.spark import small_files
+from orcstream.io import sink, small_files
 
 
 def left(folder: Path) -> list[str]:
@@ -38,7 +37,7 @@ async def test_a_commit_that_fails_leaves_nothing(
     async def commit(*_: Any, **__: Any) -> None:
         raise failure
 
-    monkeypatch.setattr(orcstream, "commit", commit)
+    monkeypatch.setattr(sink, "commit", commit)
     with pytest.raises(type(failure)):
         await put(tmp_path)
     assert left(tmp_path) == []
@@ -47,7 +46,7 @@ async def test_a_commit_that_fails_leaves_nothing(
 async def test_a_store_that_loses_answers_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lost, commit = 2, orcstream.commit
+    lost, commit = 2, sink.commit
 
     async def losing(*arguments: Any, **options: Any) -> None:
         nonlocal lost
@@ -56,7 +55,7 @@ async def test_a_store_that_loses_answers_is_asked_again(
             lost -= 1
             raise CommitUnknown("the answer was lost")
 
-    monkeypatch.setattr(orcstream, "commit", losing)
+    monkeypatch.setattr(sink, "commit", losing)
     await put(tmp_path)
     lost = 100
     with pytest.raises(CommitUnknown):
