@@ -32,6 +32,8 @@ HADOOP_AWS_POM := bench/hadoop_aws/pom.xml
 # The web server, where the system has none: on PATH, or where Debian has it, which is not on that of users.
 HAS_NGINX := $(shell PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx)
 NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
+# It lives for seconds: a second compiler does not pay.
+MAVEN_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 KERNELS := $(shell find orcstream -name '*.pyx' -o -name '*.pxd')
 
@@ -139,7 +141,7 @@ $(HADOOP_AWS): $(HADOOP_AWS_POM)
 $(HDFS) $(KMS) $(HIVE) $(HADOOP_AWS):
 	@command -v mvn >/dev/null || { echo "These jars are fetched by Maven: no mvn on PATH." >&2; exit 1; }
 	rm -rf $(@D)
-	mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
+	MAVEN_OPTS="$(MAVEN_JVM)" mvn --batch-mode --quiet --file $< $(MAVEN_COPY) \
 		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
 

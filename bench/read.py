@@ -85,6 +85,12 @@ def _encrypted(*, quick: bool) -> list[Figure]:
     return encrypted.measure(quick=quick)
 
 
+def _acid(*, quick: bool) -> list[Figure]:
+    from bench import acid
+
+    return acid.measure(quick=quick)
+
+
 def _spark(*, quick: bool) -> list[Figure]:
     from bench import spark
 
@@ -116,6 +122,7 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "write": _write,
     "upload": _upload,
     "encrypted": _encrypted,
+    "acid": _acid,
     "spark": _spark,
     "spark-distant": _spark_distant,
 }

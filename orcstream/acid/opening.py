@@ -11,10 +11,11 @@ from typing import Any
 
 from orcstream.acid.event_file import EventFile, opening_of
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
+from orcstream.acid.metastore import Metastore
 from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.snapshot import TableSnapshot, list_table
 from orcstream.acid.table import AcidTable
-from orcstream.acid.transactions import Snapshot, TableDefinition, partition_schema
+from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import UsageError, located
 from orcstream.io.byte_sink import SinkOptions
@@ -35,6 +36,8 @@ def open_table(
     *,
     write_ids: WriteIds | int | str | None = None,
     transactions: WriteIds | int | str | None = None,
+    metastore: str | None = None,
+    table: str | None = None,
     schema: object = None,
     partition_schema: object = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -54,6 +57,10 @@ def open_table(
     `write_ids` says which transactions are seen: a `WriteIds`, the highest one, or Hive's text
     (``db.table:7:5:5,6:3``). Without it, all are taken for committed whose directories are there.
     `transactions` says the same of the transactions that compactions ran in.
+
+    `metastore` is that of a table that Hive shares (``thrift://host:9083``, several with commas between
+    them), and `table` the table's name in it, ``database.table``: it says what is committed, what the columns
+    are, and gives ids and locks to those who write. It needs ``orcstream[hive]``.
 
     `schema` are the columns of the rows, where those of the newest file are not it; `partition_schema` those
     that folders name, with their types, which are else inferred. The other parameters are those of
@@ -80,7 +87,14 @@ def open_table(
         transactions,
         None if schema is None else schema_of(schema),
         None if partition_schema is None else schema_of(partition_schema),
+        _metastore(metastore, table),
     )
+
+
+def _metastore(url: str | None, table: str | None) -> Metastore | None:
+    if (url is None) != (table is None):
+        raise UsageError("metastore= and table= are given together: thrift://host:9083 and database.table")
+    return None if url is None or table is None else Metastore(url, table)
 
 
 async def create_table(
@@ -124,6 +138,7 @@ class OpeningTable(Pending[AcidTable]):
         transactions: WriteIds | int | str | None,
         schema: Schema | None,
         partition_schema: Schema | None,
+        metastore: Metastore | None,
     ) -> None:
         super().__init__()
         self._url = url
@@ -132,17 +147,25 @@ class OpeningTable(Pending[AcidTable]):
         self._transactions = transactions
         self._schema = schema
         self._partition_schema = partition_schema
+        self._metastore = metastore
 
     async def _make(self) -> AcidTable:
+        try:
+            return await self._open()
+        except BaseException:
+            if self._metastore is not None:
+                await self._metastore.aclose()
+            raise
+
+    async def _open(self) -> AcidTable:
         shown = strip_credentials(self._url)
         options = self._options.storage_options
         listing = await list_table(self._url, shown, options)
-        log: TransactionLog | None = None
-        definition: TableDefinition | None = None
-        if listing.has(LOG_FILE):
-            log = TransactionLog(self._url, storage_options=options)
-            definition = await log.definition()
-        seen = await self._seen(log)
+        keeper: Transactions | None = self._metastore
+        if keeper is None and listing.has(LOG_FILE):
+            keeper = TransactionLog(self._url, storage_options=options)
+        definition = None if keeper is None else await keeper.definition()
+        seen = await self._seen(keeper)
         if listing.lacks(seen.directories):  # written, or replaced, since it was listed
             listing = await list_table(self._url, shown, options)
         snapshot = listing.snapshot(seen)
@@ -155,13 +178,13 @@ class OpeningTable(Pending[AcidTable]):
             schema = schema or await self._newest_schema(snapshot)
             if schema.root.kind is not Kind.STRUCT:
                 raise UsageError(f"a table's rows are structs, not {schema.root}")
-            return AcidTable(snapshot, schema, columns, self._options, log)
+            return AcidTable(snapshot, schema, columns, self._options, keeper)
 
-    async def _seen(self, log: TransactionLog | None) -> Snapshot:
-        """What is committed: as the user says, or the table's log, or else everything that is there."""
+    async def _seen(self, keeper: Transactions | None) -> Snapshot:
+        """What is committed: as the user says, or who keeps it, or else everything that is there."""
         given = self._write_ids
-        if log is not None and (given is None or isinstance(given, int)):
-            return await log.snapshot(given)
+        if keeper is not None and (given is None or isinstance(given, int)):
+            return await keeper.snapshot(given)
         return Snapshot(WriteIds.of(given), WriteIds.of(self._transactions))
 
     async def _newest_schema(self, snapshot: TableSnapshot) -> Schema:

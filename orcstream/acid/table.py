@@ -231,6 +231,7 @@ class AcidTable:
         return self.stream(TableReadOptions(columns=columns, read=options, between=between))
 
     def stream(self, asked: TableReadOptions) -> TableStream:
+        """A read that is described as a whole; `batches` and `changes` describe theirs by arguments."""
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
@@ -374,6 +375,8 @@ class AcidTable:
         """Stop all streams of this table and give back its connections; may be called again."""
         if not self._is_view:
             await self._life.end()
+            if self._transactions is not None:
+                await self._transactions.aclose()
 
     async def __aenter__(self) -> Self:
         return self

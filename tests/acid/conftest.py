@@ -1,4 +1,4 @@
-"""Where the tables of these tests are."""
+"""Where the tables of these tests are, and those that Hive made."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.acid import log
 from tests.support.acid_logs import MEMORY
+from tests.support.hive_tables import HiveTable, tables_of_hive
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +22,9 @@ def empty_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["memory", "local"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return MEMORY if request.param == "memory" else str(tmp_path / "table")
+
+
+@pytest.fixture(scope="session")
+def hive_tables() -> dict[str, HiveTable]:
+    """Tables that Hive made, by name; nobody changes them."""
+    return tables_of_hive()

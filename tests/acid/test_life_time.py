@@ -169,7 +169,7 @@ async def test_two_streams_at_once(folder: Path) -> None:
 async def test_two_tasks_on_one_stream(folder: Path) -> None:
     async with open_table(folder) as table:
         stream = table.batches(batch_rows=10)
-        one = asyncio.create_task(anext(stream))  # type: ignore[arg-type]
+        one = asyncio.create_task(anext(stream))
         await anyio.lowlevel.checkpoint()
         with pytest.raises(UsageError, match="two tasks"):
             await anext(stream)
@@ -204,7 +204,7 @@ async def test_a_step_that_is_cancelled_loses_no_row(folder: Path) -> None:
         stream = table.batches(batch_rows=10, memory_limit=1 << 16)
         found = steps = 0
         while True:
-            task = asyncio.create_task(anext(stream, None))  # type: ignore[arg-type]
+            task = asyncio.create_task(anext(stream, None))
             for _ in range(steps % 7):
                 await anyio.lowlevel.checkpoint()
             steps += 1

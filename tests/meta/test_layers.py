@@ -104,6 +104,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "batch",
         "expr",
         "reader",
+        "writer",
     },
     "blocking": {
         "errors",
@@ -131,7 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "writer",
         "blocking",
     },
-    "cli": {"schema", "io", "spark", "orcstream"},
+    "cli": {"acid", "schema", "io", "spark", "orcstream"},
     "testing": {"errors", "byterange", "io"},
     "spark": {"errors", "schema", "column_statistics", "io", "blocking", "orcstream"},
     "__main__": {"cli"},

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import orcstream
+import orcstream.acid
 import orcstream.errors
 import orcstream.io.keys
 import orcstream.testing
@@ -70,6 +71,14 @@ def test_every_name_of_the_checks_is_documented() -> None:
     assert sorted(orcstream.testing.__all__) == list(orcstream.testing.__all__)
 
 
+def test_every_name_of_transactional_tables_is_documented() -> None:
+    part = API.split("\n## Transactional tables\n")[1].split("\n## ")[0]
+    listed = re.findall(r"^- `(\w+)", part, re.MULTILINE)
+    assert sorted(listed) == sorted(orcstream.acid.__all__)
+    table = part.split("`AcidTable`")[1].split("\n- `")[0]
+    assert set(re.findall(r"`(\w+)[(`]", table)) >= _public_members(orcstream.acid.AcidTable)
+
+
 def test_every_error_is_in_the_table() -> None:
     table = API.split("\n## Errors\n")[1].split("\n## ")[0]
     listed = set(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE))
@@ -86,7 +95,9 @@ def _shown_members(name: str, found: Any) -> Iterator[tuple[str, str | None]]:
                 yield f"{name}.{member}", inspect.getdoc(value)
 
 
-@pytest.mark.parametrize("module", [orcstream, orcstream.blocking, orcstream.errors, orcstream.io.keys])
+@pytest.mark.parametrize(
+    "module", [orcstream, orcstream.acid, orcstream.blocking, orcstream.errors, orcstream.io.keys]
+)
 def test_help_explains_every_name(module: ModuleType) -> None:
     shown = [one for name in module.__all__ for one in _shown_members(name, getattr(module, name))]
     assert [name for name, doc in shown if not doc] == []

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support import selecting, strategies
-from tests.support.effort import share
+from tests.support.effort import share, some
 from tests.support.predicates import Ask, Not, literal_of
 from tests.support.reference import compression, statistics
 from tests.support.reference.builder import FileBuilder, Options
@@ -242,7 +242,7 @@ def test_what_is_not_believed_drops_nothing(tmp_path: Path, name: str) -> None:
     async def go() -> None:
         await selecting.check(path, type_, 1)
         async with API.open(str(path)) as file:
-            for number in (0, 5, 420, 777, 999):
+            for number in some((777, 0, 5, 420, 999)):
                 literals = (rows[number][0],)
                 for question in ("=", "in", "<=", ">="):
                     node = Ask(("v",), v, question, literals)

@@ -1,8 +1,6 @@
-"""Apache Hive for tests: SQL on transactional tables, compaction, and the metastore's Thrift, in one JVM on the loopback.
+"""Apache Hive for tests: SQL on transactional tables, compaction, and the metastore's Thrift, in one JVM.
 
-`make servers` fetches its jars. Jobs run in the process (local MapReduce), the metastore is in memory. Values come
-as Python's: decimals, dates and timestamps as Hive's text, float and double as floats, binary as bytes, and
-lists, maps and structs parsed from Hive's JSON.
+`make servers` fetches its jars. Jobs run in the process (local MapReduce), the metastore is in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ OPENED = (
     "java.util.regex",
 )
 OPTIONS = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED)
-TIMEOUT_S = 100
+TIMEOUT_S = 300
 _MINOR_OR_MAJOR = ("minor", "major")
 
 
@@ -43,7 +41,7 @@ class HiveError(Exception):
 
 
 class Hive:
-    """One session of a Hive; its tables are folders of `warehouse`, those of the database ``default`` directly."""
+    """One session of a Hive, for one statement at a time. Its tables are folders of `warehouse`."""
 
     def __init__(self, warehouse: Path, sql_port: int, thrift_port: int) -> None:
         self.warehouse = warehouse
@@ -53,7 +51,11 @@ class Hive:
         self._lines = self._socket.makefile("rw", encoding="utf-8")
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:
-        """The rows of one statement, none for most."""
+        """The rows of one statement, none for most.
+
+        Decimals, dates and timestamps are Hive's text, float and double floats, binary bytes; lists, maps and
+        structs are parsed from Hive's JSON.
+        """
         return self.query(text)[1]
 
     def query(self, text: str) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
@@ -118,7 +120,7 @@ def _parser(kind: str) -> Callable[[Any], Any]:
     if kind == "binary":
         return bytes.fromhex
     if kind.startswith(("array<", "map<", "struct<", "uniontype<")):
-        return json.loads  # type: ignore[no-any-return]
+        return json.loads
     return lambda value: value
 
 

@@ -1,21 +1,31 @@
 """Tables that Apache Hive wrote, with its own answers: rows, row ids, and which write ids are committed.
 
-All are made in one session (`make_tables`), of as few statements as tell apart what directories can hold: each costs
-about a second. Hive writes into a folder of its own; nothing here knows how such tables are read.
+All are made in one session (`make_tables`), of as few statements as tell apart what directories can hold:
+each costs about a second. So they are kept in `.cache` (`tables_of_hive`) as long as neither Hive nor what is
+asked of it changes. Nothing here knows how such tables are read.
 """
 
 from __future__ import annotations
 
+import fcntl
+import functools
+import hashlib
+import pickle
+import shutil
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from tests.support.hive import Hive
+from tests.support.hive import FOLDER, Hive, start_hive
+from tests.support.needs import CACHE
 
-__all__ = ["TABLES", "HiveTable", "make_tables"]
+__all__ = ["TABLES", "HiveTable", "make_tables", "tables_of_hive"]
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+RowId: TypeAlias = tuple[int, int, int]
+
 INSERT_ONLY = "STORED AS ORC TBLPROPERTIES ('transactional'='true', 'transactional_properties'='insert_only')"
 
 
@@ -31,9 +41,32 @@ class HiveTable:
     name: str
     path: Path
     columns: list[tuple[str, str]]
-    rows: list[tuple[tuple[int, int, int] | None, tuple[Any, ...]]]
+    rows: list[tuple[RowId | None, tuple[Any, ...]]]
     write_ids: str
     transactions: str
+
+
+@functools.cache
+def tables_of_hive() -> dict[str, HiveTable]:
+    """All of `TABLES`, by their names, from Hive or as it made them before; not to be changed."""
+    sources = [Path(__file__), FOLDER.with_name("hive.py"), *sorted(FOLDER.iterdir())]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    folder = CACHE / "hive_tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    warehouse, answers = folder / digest, folder / f"{digest}.pickle"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes of one run make them once
+        if not answers.exists():
+            shutil.rmtree(warehouse, ignore_errors=True)
+            # Hive takes all below a folder with a leading dot for hidden, so they are made elsewhere.
+            with tempfile.TemporaryDirectory(prefix="orcstream-tables") as place:
+                with start_hive(Path(place)) as hive:
+                    made = make_tables(hive)
+                shutil.copytree(place, warehouse)
+            moved = {name: replace(table, path=warehouse / name) for name, table in made.items()}
+            answers.write_bytes(pickle.dumps(moved))
+    tables: dict[str, HiveTable] = pickle.loads(answers.read_bytes())
+    return tables
 
 
 def make_tables(hive: Hive) -> dict[str, HiveTable]:
@@ -50,6 +83,7 @@ def _described(hive: Hive, name: str) -> HiveTable:
     is_insert_only = name in INSERT_ONLY_TABLES
     columns, rows = hive.query(f"SELECT {'' if is_insert_only else 'row__id, '}* FROM {name}")
     described = [(column.removeprefix(f"{name}."), kind) for column, kind in columns]
+    with_ids: list[tuple[RowId | None, tuple[Any, ...]]]
     if is_insert_only:
         with_ids = [(None, row) for row in rows]
     else:
@@ -126,8 +160,8 @@ def partitioned(hive: Hive) -> None:
     """Two levels of partitions, one of them without a value; one is compacted by itself."""
     hive.run(
         f"CREATE TABLE partitioned (a INT) PARTITIONED BY (country STRING, year INT) {ACID}",
-        "INSERT INTO partitioned VALUES (1, 'DE', 2024), (2, 'DE', 2025), (3, 'a b/c=d', 2025), (4, NULL, 2025),"
-        " (5, 'DE', 2025), (6, 'DE', 2024)",
+        "INSERT INTO partitioned VALUES (1, 'DE', 2024), (2, 'DE', 2025), (3, 'a b/c=d', 2025),"
+        " (4, NULL, 2025), (5, 'DE', 2025), (6, 'DE', 2024)",
         "DELETE FROM partitioned WHERE a IN (1, 5)",
     )
     hive.compact("partitioned", "major", "country='DE', year=2025")
@@ -165,7 +199,8 @@ def typed(hive: Hive) -> None:
         f" li ARRAY<INT>, ma MAP<STRING,INT>, st STRUCT<x:INT,y:STRING>) {ACID}",
         "INSERT INTO typed SELECT true, 1Y, 2S, 3, 4L, CAST(0.1 AS FLOAT), 0.2D, 123456789.5BD, 'äöü',"
         " CAST('vc' AS VARCHAR(5)), CAST('c' AS CHAR(4)), CAST('bytes' AS BINARY), DATE '1969-12-31',"
-        " TIMESTAMP '2024-02-29 12:34:56.123456789', array(1, 2), map('k', 1), named_struct('x', 1, 'y', 'y')",
+        " TIMESTAMP '2024-02-29 12:34:56.123456789', array(1, 2), map('k', 1),"
+        " named_struct('x', 1, 'y', 'y')",
         "INSERT INTO typed (i) VALUES (5), (6)",
         "ALTER TABLE typed ADD COLUMNS (added STRING)",
         "UPDATE typed SET s = 'changed', added = 'new' WHERE i = 3",
@@ -216,14 +251,19 @@ def converted(hive: Hive) -> None:
 
 
 def of_unions(hive: Hive) -> None:
-    """Files in subfolders, from before the table was transactional."""
+    """Files in subfolders, as other engines leave those of a union, from before it was transactional."""
     hive.run(
-        "SET hive.optimize.union.remove=true",
-        "SET hive.merge.mapfiles=false",
         "SET mapreduce.input.fileinputformat.input.dir.recursive=true",
         "CREATE TABLE of_unions (a INT, b STRING) STORED AS ORC TBLPROPERTIES ('transactional'='false')",
-        "INSERT INTO of_unions SELECT a, b FROM changed UNION ALL SELECT a + 10, b FROM changed",
-        "SET hive.optimize.union.remove=false",
+        "INSERT INTO of_unions SELECT a, b FROM changed",
+        "INSERT INTO of_unions SELECT a + 10, b FROM changed",
+    )
+    for number, name in enumerate(("000000_0", "000000_0_copy_1"), 1):
+        folder = hive.location("of_unions") / f"HIVE_UNION_SUBDIR_{number}"
+        folder.mkdir()
+        for prefix, suffix in (("", ""), (".", ".crc")):
+            (folder.parent / f"{prefix}{name}{suffix}").rename(folder / f"{prefix}000000_0{suffix}")
+    hive.run(
         "ALTER TABLE of_unions SET TBLPROPERTIES ('transactional'='true')",
         "DELETE FROM of_unions WHERE a = 11",
     )

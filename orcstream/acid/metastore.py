@@ -1,0 +1,539 @@
+"""Transactions of a table that is shared with Hive: its metastore says what is committed.
+
+Knows the metastore's calls and what they mean: ids, locks, lists of what is open. Must not know connections
+(`acid.metastore_client`), stores, nor how directories are written.
+
+The snapshot of a transaction is taken before its write id, so that whatever it sees has a lower one. Locks
+are those of Hive: inserting shares them with everybody, changing rows excludes others that do. At the commit
+the metastore compares who changed what meanwhile; the first wins.
+"""
+
+from __future__ import annotations
+
+import copy
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from urllib.parse import unquote
+
+import anyio
+
+from orcstream.acid.metastore_client import Lost, MetastoreClient, Refused, services
+from orcstream.acid.transactions import Operation, Outcome, Purpose, Snapshot, TableDefinition, Work
+from orcstream.errors import (
+    CommitFailed,
+    CommitUnknown,
+    OrcError,
+    SourceError,
+    Unsupported,
+    UsageError,
+)
+from orcstream.plan.write_ids import WriteIds
+from orcstream.schema import Kind, Schema, Type
+
+__all__ = ["HiveCompaction", "HivePartition", "HiveTable", "Metastore", "MetastoreTransaction"]
+
+_AGENT: Final = "orcstream"
+# What Hive asks of those who read and write such tables; bucketing is its version 2.
+_CAPABILITIES: Final = (
+    "HIVEBUCKET2 HIVEFULLACIDREAD HIVEFULLACIDWRITE HIVEMANAGEDINSERTREAD HIVEMANAGEDINSERTWRITE "
+    "EXTREAD EXTWRITE".split()
+)
+_PARTITIONS_AT_ONCE: Final = 500
+_COMMIT_ATTEMPTS: Final = 3
+_SETTLING_S: Final = 30.0
+_LOCK_LOOKS_S: Final = (0.05, 2.0)  # the first pause between two looks at a lock, and the longest
+_UNDER_WAY: Final = ("initiated", "working", "ready for cleaning")
+_GONE: Final = ("TxnAbortedException", "NoSuchTxnException")
+
+
+@dataclass(frozen=True, slots=True)
+class HiveTable:
+    """A table as its metastore has it. `location` is a URL of its directory; Hadoop writes ``file:/x``."""
+
+    name: str
+    location: str
+    definition: TableDefinition
+    parameters: Mapping[str, str]
+    storage: Any = field(repr=False, compare=False)  # the service's own, to make partitions of
+
+
+@dataclass(frozen=True, slots=True)
+class HivePartition:
+    """A partition; `name` is as in ``country=DE/day=1``, which is its path below the table most often."""
+
+    name: str
+    values: tuple[str, ...]
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class HiveCompaction:
+    """A compaction that somebody asked Hive for; `state` is Hive's word, as "working" or "succeeded"."""
+
+    id: int
+    partition: str
+    kind: str
+    state: str
+    message: str | None
+
+
+class Metastore:
+    """The transactions of a table, by a Hive metastore; see `Transactions`.
+
+    `url` is ``thrift://host:9083``, several with commas between them; `table` is ``database.table``. A call
+    may take `timeout_s` seconds, waiting for a lock `lock_timeout_s`.
+
+    Errors: `SourceError` where the metastore cannot be reached, does not answer or refuses; `UsageError` for
+    a table that it does not have, or that is not transactional; `Unsupported` for tables whose files are no
+    ORC (reason ``table_format``) or that have columns of types ORC does not (``hive_type``).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        user: str | None = None,
+        timeout_s: float = 60.0,
+        lock_timeout_s: float = 300.0,
+    ) -> None:
+        database, dot, name = table.lower().rpartition(".")
+        if not (database and dot and name) or "." in database:
+            raise UsageError(f"a table of a metastore is database.table, not {table!r}")
+        self.name = f"{database}.{name}"
+        self.lock_timeout_s = lock_timeout_s
+        self._database = database
+        self._table = name
+        self._client = MetastoreClient(url, user=user, timeout_s=timeout_s)
+
+    # --- the table
+
+    async def table(self) -> HiveTable:
+        """What the metastore says of the table, now."""
+        types = services()
+        request = types.GetTableRequest(
+            dbName=self._database,
+            tblName=self._table,
+            capabilities=types.ClientCapabilities([types.ClientCapability.INSERT_ONLY_TABLES]),
+            processorCapabilities=list(_CAPABILITIES),
+            processorIdentifier=_AGENT,
+        )
+        try:
+            answer = await self.call("get_table_req", request, repeat=True)
+        except Refused as error:
+            if error.kind == "NoSuchObjectException":
+                raise UsageError(f"the metastore has no table {self.name}", url=self._client.url) from None
+            raise
+        return _table_of(self.name, answer.table, self._client.url)
+
+    async def definition(self) -> TableDefinition:
+        """What the table is."""
+        return (await self.table()).definition
+
+    async def partitions(self) -> tuple[HivePartition, ...]:
+        """Those that the metastore knows, sorted by name."""
+        names = sorted(await self.call("get_partition_names", self._database, self._table, -1, repeat=True))
+        found: list[HivePartition] = []
+        for first in range(0, len(names), _PARTITIONS_AT_ONCE):
+            some = names[first : first + _PARTITIONS_AT_ONCE]
+            request = services().GetPartitionsByNamesRequest(
+                db_name=self._database,
+                tbl_name=self._table,
+                names=some,
+                processorCapabilities=list(_CAPABILITIES),
+                processorIdentifier=_AGENT,
+            )
+            answer = await self.call("get_partitions_by_names_req", request, repeat=True)
+            by_values = {tuple(one.values): one for one in answer.partitions}
+            for name in some:
+                one = by_values.get(values := _values_of(name))
+                if one is not None:  # else it was dropped meanwhile
+                    found.append(HivePartition(name, values, one.sd.location))
+        return tuple(found)
+
+    async def add_partitions(self, paths: Collection[str]) -> None:
+        """Make these known, by their paths below the table; those that are known already stay as they are."""
+        table = await self.table()
+        types = services()
+        parts = []
+        for path in sorted(paths):
+            storage = copy.copy(table.storage)
+            storage.location = f"{table.location.rstrip('/')}/{path}"
+            parts.append(
+                types.Partition(
+                    values=list(_values_of(path)),
+                    dbName=self._database,
+                    tableName=self._table,
+                    createTime=0,
+                    lastAccessTime=0,
+                    sd=storage,
+                    parameters={},
+                )
+            )
+        for first in range(0, len(parts), _PARTITIONS_AT_ONCE):
+            request = types.AddPartitionsRequest(
+                dbName=self._database,
+                tblName=self._table,
+                parts=parts[first : first + _PARTITIONS_AT_ONCE],
+                ifNotExists=True,
+                needResult=False,
+            )
+            await self.call("add_partitions_req", request, repeat=True)
+
+    # --- transactions
+
+    async def snapshot(self, write_id: int | None = None) -> Snapshot:
+        """What is committed now, up to a write id where one is given."""
+        snapshot = await self._snapshot(0)
+        if write_id is None:
+            return snapshot
+        mark = min(WriteIds(write_id).high_watermark, snapshot.write_ids.high_watermark)
+        of = snapshot.write_ids
+        cut = [tuple(one for one in ids if one <= mark) for ids in (of.open, of.aborted)]
+        return Snapshot(WriteIds(mark, *cut), snapshot.transactions)
+
+    async def begin(self, purpose: Purpose = "write") -> MetastoreTransaction:
+        """A new transaction; a compaction's has no write id."""
+        types = services()
+        if purpose == "write":
+            _check_bucketing(await self.table(), self._client.url)
+        kind = types.TxnType.COMPACTION if purpose == "compaction" else types.TxnType.DEFAULT
+        request = types.OpenTxnRequest(
+            num_txns=1, user=self.user, hostname=socket.gethostname(), agentInfo=_AGENT, txn_type=kind
+        )
+        (transaction_id,) = (await self.call("open_txns", request)).txn_ids
+        try:
+            snapshot = await self._snapshot(transaction_id)
+            write_id = await self._allocate(transaction_id) if purpose == "write" else 0
+        except BaseException as error:
+            with anyio.move_on_after(_SETTLING_S, shield=True):
+                await self._leave(transaction_id, error)
+            raise
+        return MetastoreTransaction(self, transaction_id, write_id, kind, snapshot)
+
+    async def removing(self, directories: Collection[str]) -> None:
+        """Nothing is noted: whoever reads through Hive has a transaction open, and may need what is old.
+
+        `CommitFailed` while any is.
+        """
+        opened = (await self.transactions()).open
+        if directories and opened:
+            raise CommitFailed(
+                f"transactions are open that may read what is to be removed (the first is {opened[0]}): "
+                "clean again when they are over, or leave it to Hive",
+                url=self.url,
+            )
+
+    async def _leave(self, transaction_id: int, error: BaseException) -> None:
+        """Where this fails too, the metastore gives it up when it has been silent for long enough."""
+        try:
+            await self.call("abort_txn", services().AbortTxnRequest(txnid=transaction_id))
+        except (OrcError, OSError) as failure:
+            error.add_note(f"transaction {transaction_id} stays open for a while: {failure}")
+
+    async def _allocate(self, transaction_id: int) -> int:
+        request = services().AllocateTableWriteIdsRequest(
+            dbName=self._database, tableName=self._table, txnIds=[transaction_id]
+        )
+        answer = await self.call("allocate_table_write_ids", request, repeat=True)
+        return int(answer.txnToWriteIds[0].writeId)
+
+    async def _snapshot(self, transaction_id: int) -> Snapshot:
+        """What the transaction sees; 0 is for a reader without one."""
+        transactions = await self.transactions()
+        if transaction_id:
+            mark = transaction_id - 1
+            transactions = WriteIds(
+                mark,
+                tuple(one for one in transactions.open if one <= mark),
+                tuple(one for one in transactions.aborted if one <= mark),
+            )
+        return Snapshot(await self._write_ids(transactions), transactions)
+
+    async def transactions(self) -> WriteIds:
+        """Which transactions are open or were aborted, of all tables."""
+        found = await self.call("get_open_txns", repeat=True)
+        return _ids_of(found.txn_high_water_mark, found.open_txns, found.abortedBits)
+
+    async def _write_ids(self, transactions: WriteIds) -> WriteIds:
+        request = services().GetValidWriteIdsRequest(
+            fullTableNames=[self.name], validTxnList=str(transactions)
+        )
+        answer = await self.call("get_valid_write_ids", request, repeat=True)
+        (found,) = answer.tblValidWriteIds
+        return _ids_of(found.writeIdHighWaterMark, found.invalidWriteIds, found.abortedBits)
+
+    async def outcome_of(self, transaction_id: int, write_id: int) -> Outcome:
+        """What became of a transaction. One without rows is asked for by its own id."""
+        transactions = await self.transactions()
+        ids, one = (
+            (await self._write_ids(transactions), write_id) if write_id else (transactions, transaction_id)
+        )
+        if ids.is_aborted(one):
+            return "aborted"
+        return "committed" if ids.is_visible(one) else "open"
+
+    # --- compaction
+
+    async def compact(self, kind: Literal["minor", "major"], partition: str = "") -> int:
+        """Ask Hive to compact the table, or a partition; answers the number of the request.
+
+        One that was asked for already and is not over is answered instead. `SourceError` where Hive refuses.
+        """
+        types = services()
+        request = types.CompactionRequest(
+            dbname=self._database,
+            tablename=self._table,
+            partitionname=partition or None,
+            type=types.CompactionType.MAJOR if kind == "major" else types.CompactionType.MINOR,
+            runas=None,
+        )
+        answer = await self.call("compact2", request, repeat=True)
+        if answer.accepted:
+            return int(answer.id)
+        for one in reversed(await self.compactions()):
+            if one.partition == partition and one.state in _UNDER_WAY:
+                return one.id
+        raise SourceError(f"Hive does not compact {self.name}: {answer.errormessage}", url=self.url)
+
+    async def compactions(self) -> tuple[HiveCompaction, ...]:
+        """Those of this table that Hive remembers, the newest last."""
+        types = services()
+        request = types.ShowCompactRequest(dbName=self._database, tbName=self._table)
+        answer = await self.call("show_compact", request, repeat=True)
+        names = types.CompactionType._VALUES_TO_NAMES  # noqa: SLF001 - thriftpy2's name for it
+        found = [
+            HiveCompaction(
+                one.id or 0, one.partitionname or "", names[one.type].lower(), one.state, one.errorMessage
+            )
+            for one in answer.compacts
+            if (one.dbname, one.tablename) == (self._database, self._table)
+        ]
+        return tuple(sorted(found, key=lambda one: one.id))
+
+    # --- calls
+
+    @property
+    def user(self) -> str:
+        """Who is said to ask."""
+        return self._client.user
+
+    @property
+    def url(self) -> str:
+        """As it was given."""
+        return self._client.url
+
+    async def call(self, method: str, *arguments: Any, repeat: bool = False) -> Any:
+        """The answer of the metastore's own call, for what has no name here."""
+        return await self._client.call(method, *arguments, repeat=repeat)
+
+    def lock_request(self, components: Sequence[tuple[Operation, str]], transaction_id: int) -> Any:
+        """The locks for changes of partitions, "" being that of a table without any."""
+        types = services()
+        asked = []
+        for operation, partition in components:
+            changes = operation == "change"
+            asked.append(
+                types.LockComponent(
+                    type=types.LockType.EXCL_WRITE if changes else types.LockType.SHARED_READ,
+                    level=types.LockLevel.PARTITION if partition else types.LockLevel.TABLE,
+                    dbname=self._database,
+                    tablename=self._table,
+                    partitionname=partition or None,
+                    operationType=types.DataOperationType.UPDATE
+                    if changes
+                    else types.DataOperationType.INSERT,
+                    isTransactional=True,
+                    isDynamicPartitionWrite=False,
+                )
+            )
+        return types.LockRequest(
+            component=asked,
+            txnid=transaction_id,
+            user=self.user,
+            hostname=socket.gethostname(),
+            agentInfo=_AGENT,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._client.aclose()
+
+
+class MetastoreTransaction:
+    """One that was begun at a metastore; see `Transaction`."""
+
+    def __init__(
+        self, metastore: Metastore, transaction_id: int, write_id: int, kind: int, snapshot: Snapshot
+    ) -> None:
+        self._metastore = metastore
+        self._kind = kind
+        self._locked: set[tuple[Operation, str]] = set()
+        self._is_committed = False
+        self.transaction_id = transaction_id
+        self.write_id = write_id
+        self.snapshot = snapshot
+
+    async def lock(self, operation: Operation, partitions: Collection[str]) -> None:
+        """Wait for the locks, for as long as `lock_timeout_s`; see `Transaction`."""
+        wanted = [
+            (operation, one)
+            for one in sorted(set(partitions))
+            if not self._locked.intersection({(operation, one), ("change", one)})
+        ]
+        if not wanted or not self.write_id:
+            return
+        types, pause = services(), _LOCK_LOOKS_S[0]
+        request = self._metastore.lock_request(wanted, self.transaction_id)
+        with anyio.move_on_after(self._metastore.lock_timeout_s):
+            answer = await self._call("lock", request)
+            while answer.state == types.LockState.WAITING:
+                await anyio.sleep(pause)
+                pause = min(pause * 1.5, _LOCK_LOOKS_S[1])
+                look = types.CheckLockRequest(lockid=answer.lockid, txnid=self.transaction_id)
+                answer = await self._call("check_lock", look, repeat=True)
+            if answer.state == types.LockState.ACQUIRED:
+                self._locked.update(wanted)
+                return
+        raise CommitFailed(
+            f"{self._metastore.name} is locked by others; begin again, or raise lock_timeout_s",
+            url=self._metastore.url,
+        )
+
+    async def heartbeat(self) -> None:
+        """A sign of life. `CommitFailed` where the transaction was given up."""
+        await self._call("heartbeat", services().HeartbeatRequest(txnid=self.transaction_id), repeat=True)
+
+    async def commit(self, work: Work) -> None:
+        """Make all that it wrote count; see `Transaction`. Partitions that are new are made known before."""
+        if self._is_committed:
+            return
+        changed = set(work.deletes_in)
+        await self.lock("change", changed)
+        await self.lock("insert", set(work.partitions) - changed)
+        new = {path for path in work.partitions if path}
+        if new and self.write_id:
+            await self._metastore.add_partitions(new)
+        # Else the metastore trusts that whoever had to wait for a lock has taken a new snapshot since.
+        request = services().CommitTxnRequest(
+            txnid=self.transaction_id, exclWriteEnabled=False, txn_type=self._kind
+        )
+        for attempt in range(_COMMIT_ATTEMPTS):
+            try:
+                await self._metastore.call("commit_txn", request)
+            except Refused as error:
+                await self._check_refused(error, is_repeated=attempt > 0)
+            except Lost as error:
+                lost = error
+                continue
+            self._is_committed = True
+            return
+        raise CommitUnknown(
+            f"{lost.message}: whether transaction {self.transaction_id} was committed is not known",
+            url=self._metastore.url,
+        ) from lost
+
+    async def _check_refused(self, error: Refused, *, is_repeated: bool) -> None:
+        """Raise, unless an earlier attempt, whose answer was lost, has done it."""
+        if error.kind not in _GONE:
+            raise CommitUnknown(error.message, url=error.url) from error
+        if not is_repeated or await self.outcome() != "committed":
+            raise self._given_up(error) from None
+
+    async def abort(self) -> Outcome:
+        """Give it up; answers "committed" where a commit was first."""
+        request = services().AbortTxnRequest(txnid=self.transaction_id, txn_type=self._kind)
+        try:
+            await self._metastore.call("abort_txn", request, repeat=True)
+        except Refused as error:
+            if error.kind != "NoSuchTxnException":
+                raise
+            return await self.outcome()
+        return "aborted"
+
+    async def outcome(self) -> Outcome:
+        """What the metastore says now."""
+        if self._is_committed:
+            return "committed"
+        return await self._metastore.outcome_of(self.transaction_id, self.write_id)
+
+    async def _call(self, method: str, request: Any, *, repeat: bool = False) -> Any:
+        try:
+            return await self._metastore.call(method, request, repeat=repeat)
+        except Refused as error:
+            if error.kind in _GONE:
+                raise self._given_up(error) from None
+            raise
+
+    def _given_up(self, error: Refused) -> CommitFailed:
+        return CommitFailed(
+            f"transaction {self.transaction_id} cannot be committed ({error.message}); begin again, with "
+            f"what is there now",
+            url=self._metastore.url,
+        )
+
+
+# --- what answers say ------------------------------------------------------------------------------
+
+
+def _ids_of(mark: int, exceptions: Sequence[int], aborted_bits: bytes) -> WriteIds:
+    """The service tells open and aborted ids in one list, and by a bit for each which it is."""
+    opened: list[int] = []
+    aborted: list[int] = []
+    for at, one in enumerate(exceptions):
+        byte = aborted_bits[at // 8] if at // 8 < len(aborted_bits) else 0
+        (aborted if byte >> at % 8 & 1 else opened).append(one)
+    try:
+        return WriteIds(mark, tuple(opened), tuple(aborted))
+    except UsageError as error:
+        raise SourceError(f"the metastore's list of ids is none: {error.message}") from None
+
+
+def _values_of(path: str) -> tuple[str, ...]:
+    """The values of ``country=DE/day=1``, as the metastore has them."""
+    return tuple(unquote(folder.partition("=")[2]) for folder in path.split("/"))
+
+
+def _table_of(name: str, table: Any, url: str) -> HiveTable:
+    parameters = dict(table.parameters or {})
+    if parameters.get("transactional", "").lower() != "true":
+        raise UsageError(f"{name} is not transactional: open its files, or their folder", url=url)
+    storage = table.sd
+    library = storage.serdeInfo.serializationLib or ""
+    if not library.endswith(".OrcSerde"):
+        raise Unsupported(f"the files of {name} are no ORC ({library})", reason="table_format", url=url)
+    count = max(storage.numBuckets or 0, 0)
+    definition = TableDefinition(
+        Schema.parse(str(Type(Kind.STRUCT, *_columns(name, storage.cols, url)))),
+        tuple((one.name, one.type) for one in table.partitionKeys or ()),
+        tuple(storage.bucketCols or ()) if count else (),
+        count,
+        parameters.get("transactional_properties", "").lower() == "insert_only",
+    )
+    return HiveTable(name, storage.location, definition, parameters, storage)
+
+
+def _columns(name: str, columns: Sequence[Any], url: str) -> tuple[tuple[Type, ...], tuple[str, ...]]:
+    types = []
+    for one in columns:
+        try:
+            types.append(Schema.parse(f"struct<a:{one.type}>").root.children[0])
+        except UsageError as error:
+            raise Unsupported(
+                f"column {one.name} of {name} is a {one.type}, which no ORC file has: {error.message}",
+                reason="hive_type",
+                url=url,
+            ) from None
+    return tuple(types), tuple(one.name for one in columns)
+
+
+def _check_bucketing(table: HiveTable, url: str) -> None:
+    version = table.parameters.get("bucketing_version", "1")
+    if table.definition.bucket_count and version != "2":
+        raise Unsupported(
+            f"{table.name} has buckets of version {version}, by another hash than the one that is written",
+            reason="bucketing_version",
+            url=url,
+        )

@@ -1,0 +1,397 @@
+"""Transactions by a Hive metastore: a real one, beside Hive itself; and what becomes of lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import orcstream
+from orcstream.acid.metastore import HivePartition, Metastore
+from orcstream.acid.metastore_client import MetastoreClient
+from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, Work, kept_alive
+from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
+from orcstream.plan.write_ids import WriteIds
+from orcstream.schema import Schema
+from tests.support.hive import Hive, start_hive
+
+TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
+
+
+@pytest.fixture(scope="module")
+def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
+    with start_hive(tmp_path_factory.mktemp("warehouse")) as hive:
+        hive.sql(f"create table plain (id int, name string) {TRANSACTIONAL})")
+        hive.sql(
+            "create table parted (id int, a struct<x:int,y:array<string>>, t timestamp with local time zone) "
+            f"partitioned by (country string, day int) clustered by (id) into 2 buckets {TRANSACTIONAL})"
+        )
+        yield hive
+
+
+@pytest.fixture
+def url(hive: Hive) -> str:
+    return f"thrift://127.0.0.1:{hive.thrift_port}"
+
+
+@asynccontextmanager
+async def opened(url: str, table: str = "default.plain", **options: float) -> AsyncIterator[Metastore]:
+    metastore = Metastore(url, table, **options)  # type: ignore[arg-type]
+    try:
+        yield metastore
+    finally:
+        await metastore.aclose()
+
+
+def whole(snapshot: Snapshot) -> bool:
+    """Whether nothing is hidden below the high watermark."""
+    return snapshot.write_ids == WriteIds(snapshot.write_ids.high_watermark)
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+
+async def test_what_a_table_is(hive: Hive, url: str) -> None:
+    async with opened(url, "Default.Parted") as metastore:
+        keeper: Transactions = metastore
+        assert await keeper.definition() == TableDefinition(
+            Schema.parse("struct<id:int,a:struct<x:int,y:array<string>>,t:timestamp with local time zone>"),
+            (("country", "string"), ("day", "int")),
+            ("id",),
+            2,
+        )
+        table = await metastore.table()
+        assert table.name == "default.parted"
+        assert Path(table.location.removeprefix("file:")) == hive.location("parted")
+        assert await metastore.partitions() == ()
+
+
+async def test_partitions_come_and_are_known(hive: Hive, url: str) -> None:
+    path = "country=a%2Fb%3D/day=1"
+    async with opened(url, "default.parted") as metastore:
+        transaction = await metastore.begin()
+        await transaction.commit(Work((f"{path}/delta_0000001_0000001_0000",)))
+        location = f"file:{hive.location('parted')}/{path}"
+        assert await metastore.partitions() == (HivePartition(path, ("a/b=", "1"), location),)
+        again = await metastore.begin()
+        await again.commit(Work((f"{path}/delta_0000002_0000002_0000",), (path,)))
+        assert len(await metastore.partitions()) == 1
+        number = await metastore.compact("minor", path)
+        assert await metastore.compact("minor", path) == number
+        (asked,) = [one for one in await metastore.compactions() if one.id == number]
+        assert (asked.partition, asked.kind, asked.state) == (path, "minor", "initiated")
+    assert hive.sql("show partitions parted") == [(path,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "match"),
+    [
+        ("", UsageError, "no table"),
+        ("(id int) stored as orc tblproperties('transactional'='false')", UsageError, "not transactional"),
+        (
+            "(id int) tblproperties('transactional'='true', 'transactional_properties'='insert_only')",
+            Unsupported,
+            "no ORC",
+        ),
+    ],
+)
+async def test_tables_that_are_none_of_ours(
+    hive: Hive, url: str, sql: str, error: type[Exception], match: str
+) -> None:
+    name = f"other{len(sql)}"
+    if sql:
+        hive.sql(f"create table {name} {sql}")
+    async with opened(url, f"default.{name}") as metastore:
+        with pytest.raises(error, match=match):
+            await metastore.table()
+
+
+async def test_buckets_by_the_older_hash_are_not_written(hive: Hive, url: str) -> None:
+    hive.sql(
+        f"create table old (a int) clustered by (a) into 2 buckets {TRANSACTIONAL}, 'bucketing_version'='1')"
+    )
+    async with opened(url, "default.old") as metastore:
+        with pytest.raises(Unsupported, match="version 1"):
+            await metastore.begin()
+        await (await metastore.begin("compaction")).abort()
+
+
+# --- transactions ----------------------------------------------------------------------------------
+
+
+async def test_ids_snapshots_and_outcomes(url: str) -> None:
+    async with opened(url) as metastore, opened(url) as other:
+        before = await metastore.snapshot()
+        first, second = await metastore.begin(), await other.begin()
+        assert second.write_id == first.write_id + 1 == before.write_ids.high_watermark + 2
+        for one in (first, second):
+            assert whole(one.snapshot) or not one.snapshot.write_ids.is_visible(one.write_id)
+            assert not one.snapshot.write_ids.is_visible(first.write_id)
+            assert not one.snapshot.transactions.is_visible(first.transaction_id)
+        await second.heartbeat()
+        await second.commit(Work(("delta_0000002_0000002_0000",)))
+        await second.commit(Work(("delta_0000002_0000002_0000",)))
+        snapshot = await metastore.snapshot()
+        assert snapshot.write_ids.open == (first.write_id,)
+        assert snapshot.write_ids.is_visible(second.write_id)
+        assert await first.outcome() == "open"
+        assert await second.abort() == await second.outcome() == "committed"
+        for _ in range(2):
+            assert await first.abort() == "aborted"
+        assert await first.outcome() == "aborted"
+        with pytest.raises(CommitFailed, match="begin again"):
+            await first.commit(Work(("delta_0000001_0000001_0000",)))
+        with pytest.raises(CommitFailed, match="begin again"):
+            await first.heartbeat()
+        past = await metastore.snapshot(first.write_id)
+        assert past.write_ids.high_watermark == first.write_id
+        assert past.write_ids.is_aborted(first.write_id)
+        assert past.transactions.is_aborted(first.transaction_id)
+
+
+async def test_the_first_that_changes_rows_wins(hive: Hive, url: str) -> None:
+    """Against another of ours, and against Hive."""
+    async with opened(url) as metastore:
+        first, second, insert = [await metastore.begin() for _ in range(3)]
+        await second.commit(Work(("delete_delta_0000002_0000002_0000",), ("",)))
+        with pytest.raises(CommitFailed, match="write conflict"):
+            await first.commit(Work(("delete_delta_0000001_0000001_0000",), ("",)))
+        assert await first.outcome() == "aborted"
+        await insert.commit(Work(("delta_0000003_0000003_0000",)))
+        third = await metastore.begin()
+        hive.sql("update plain set name = 'c' where id = 1")
+        with pytest.raises(CommitFailed, match="write conflict"):
+            await third.commit(Work((), ("",)))
+        snapshot = await metastore.snapshot()
+        assert {first.write_id, third.write_id} <= set(snapshot.write_ids.aborted)
+
+
+async def test_a_lock_that_others_hold(url: str) -> None:
+    async with opened(url) as metastore, opened(url, lock_timeout_s=0.2) as hasty, opened(url) as patient:
+        holder, waiting = await metastore.begin(), await patient.begin()
+        await holder.lock("change", [""])
+        await holder.lock("insert", [""])  # which the other includes
+        third = await hasty.begin()
+        await third.lock("insert", [""])
+        with pytest.raises(CommitFailed, match="lock_timeout_s"):
+            await third.lock("change", [""])
+        await third.abort()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiting.lock, "change", [""])
+            await anyio.sleep(0.1)
+            await holder.abort()
+        await waiting.commit(Work((), ("",)))
+
+
+async def test_compactions_are_transactions_without_rows(url: str) -> None:
+    async with opened(url) as metastore:
+        mark = (await metastore.snapshot()).write_ids.high_watermark
+        done, given_up = await metastore.begin("compaction"), await metastore.begin("compaction")
+        assert (done.write_id, given_up.write_id) == (0, 0)
+        async with kept_alive(done):
+            assert await done.outcome() == "open"
+        await done.commit(Work((f"base_0000001_v{done.transaction_id:07}",), replaces=("delta_1_1",)))
+        assert await given_up.abort() == await given_up.outcome() == "aborted"
+        snapshot = await metastore.snapshot()
+        assert snapshot.write_ids.high_watermark == mark
+        assert snapshot.transactions.is_visible(done.transaction_id)
+        assert snapshot.transactions.is_aborted(given_up.transaction_id)
+
+
+async def test_a_beginning_that_is_cancelled_leaves_no_transaction(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as metastore, opened(url) as other:
+        before = await other.transactions()
+        allocate = metastore._allocate
+
+        async def cancelled(transaction_id: int) -> int:
+            await allocate(transaction_id)
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        monkeypatch.setattr(metastore, "_allocate", cancelled)
+        with anyio.CancelScope() as scope:
+            await metastore.begin()
+        after = await other.transactions()
+        assert after.open == before.open
+        assert len(after.aborted) == len(before.aborted) + 1
+
+
+async def test_hive_and_we_change_one_table(hive: Hive, url: str) -> None:
+    hive.sql(f"create table shared (id int, name string) {TRANSACTIONAL})")
+    hive.sql("insert into shared values (1, 'a'), (2, 'b')")
+    place = str(hive.location("shared"))
+    with pytest.raises(UsageError, match="given together"):
+        orcstream.acid.open_table(place, metastore=url)
+    async with (
+        orcstream.acid.open_table(place, metastore=url, table="default.shared") as table,
+        await table.transaction() as change,
+    ):
+        await change.insert([(3, "c")])
+        await change.delete(orcstream.col("id") == 1)
+    assert sorted(hive.sql("select * from shared")) == [(2, "b"), (3, "c")]
+    async with orcstream.acid.open_table(place, metastore=url, table="default.shared") as table:
+        rows = [tuple(row.values()) for row in (await table.read()).to_pylist()]
+        assert sorted(rows) == [(2, "b"), (3, "c")]
+    async with opened(url, "default.shared") as metastore:
+        transaction = await metastore.begin()
+        with pytest.raises(CommitFailed, match="clean again"):
+            await metastore.removing(["delta_0000001_0000001_0000"])
+        await transaction.abort()
+
+
+# --- connections -----------------------------------------------------------------------------------
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def server(serve: Serve) -> AsyncIterator[str]:
+    served: list[asyncio.Task[None]] = []
+
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(asyncio.ensure_future(serve(reader, writer)))
+
+    async with await asyncio.start_server(begin, "127.0.0.1") as running:
+        yield f"thrift://127.0.0.1:{running.sockets[0].getsockname()[1]}"
+    for task in served:
+        task.cancel()
+    await asyncio.gather(*served, return_exceptions=True)
+
+
+class Cutting:
+    """Passes everything on, and cuts the connection when a method is asked, before or after its answer."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.method = b"nothing"
+        self.left = 0
+        self.passes = True
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        is_cut = asyncio.Event()
+
+        async def answers() -> None:
+            while (data := await inner_reader.read(65536)) and not is_cut.is_set():
+                writer.write(data)
+
+        answering = asyncio.create_task(answers())
+        try:
+            while data := await reader.read(65536):
+                if self.method in data and self.left:
+                    self.left -= 1
+                    is_cut.set()
+                    if self.passes:
+                        inner_writer.write(data)
+                        await answering
+                    return
+                inner_writer.write(data)
+        finally:
+            answering.cancel()
+            writer.transport.abort()
+            inner_writer.transport.abort()
+
+
+@pytest.mark.parametrize(("lost", "passes"), [(1, True), (1, False), (2, True), (10, True), (10, False)])
+async def test_a_commit_whose_answer_is_lost(hive: Hive, lost: int, *, passes: bool) -> None:
+    cutting = Cutting(hive.thrift_port)
+    async with server(cutting.serve) as url, opened(url) as metastore:
+        transaction = await metastore.begin()
+        await transaction.lock("insert", [""])
+        cutting.method, cutting.left, cutting.passes = b"commit_txn", lost, passes
+        work = Work((f"delta_{transaction.write_id:07}_{transaction.write_id:07}_0000",))
+        if lost > 2:
+            with pytest.raises(CommitUnknown, match="not known"):
+                await transaction.commit(work)
+            cutting.left = 0
+            assert await transaction.outcome() == ("committed" if passes else "open")
+            assert await transaction.abort() == ("committed" if passes else "aborted")
+        else:
+            await transaction.commit(work)
+            assert await transaction.outcome() == "committed"
+
+
+async def test_questions_are_asked_again_over_a_new_connection(hive: Hive) -> None:
+    cutting = Cutting(hive.thrift_port)
+    async with server(cutting.serve) as url, opened(url) as metastore:
+        await metastore.snapshot()
+        for method in (b"get_open_txns", b"get_valid_write_ids", b"get_table_req"):
+            cutting.method, cutting.left = method, 1
+            await metastore.snapshot()
+            await metastore.table()
+            assert (cutting.left, metastore.url) == (0, url)
+
+
+async def test_the_next_metastore_is_asked_where_one_is_away(hive: Hive, url: str) -> None:
+    async with opened(f"thrift://127.0.0.1:1, {url}") as metastore:
+        await metastore.snapshot()
+    async with opened("thrift://127.0.0.1:1") as metastore:
+        with pytest.raises(SourceError, match=r"cannot be reached \(127\.0\.0\.1:1"):
+            await metastore.snapshot()
+
+
+async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        await reader.read()
+    finally:
+        writer.transport.abort()
+
+
+async def test_a_metastore_that_says_nothing() -> None:
+    async with server(_silent) as url:
+        async with opened(url, timeout_s=0.1) as metastore:
+            with pytest.raises(SourceError, match=r"not within 0\.1 s"):
+                await metastore.snapshot()
+        async with opened(url) as metastore:
+            with anyio.move_on_after(0.1) as scope:
+                await metastore.snapshot()
+            assert scope.cancelled_caught
+            assert metastore._client._connection is None
+
+
+HOSTILE = (
+    b"",
+    b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    bytes(64),
+    b"\xff" * 64,
+    # A name, a list and a text of two thousand million bytes, a struct in a struct in a struct.
+    b"\x80\x01\x00\x02\x7f\xff\xff\xff",
+    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00\x0f\x00\x00\x0b\x7f\xff\xff\xff",
+    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00\x0f\x00\x00\x0b\x00\x00\x00\x01\x7f\xff\xff\xff",
+    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00" + b"\x0c\x00\x00" * 5000,
+)
+
+
+@pytest.mark.parametrize("answer", HOSTILE)
+async def test_whatever_comes_back_is_our_error(answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with server(serve) as url, opened(url) as metastore:
+        with pytest.raises(SourceError, match="did not answer"):
+            await metastore.snapshot()
+
+
+@pytest.mark.parametrize("url", ["", "host:9083", "http://host", "thrift://", "thrift://host:x"])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(UsageError, match="thrift://host:9083"):
+        MetastoreClient(url, user=None, timeout_s=1)
+
+
+def test_what_cannot_be_asked_for() -> None:
+    for table in ("plain", "a.b.c", ".plain", "default."):
+        with pytest.raises(UsageError, match=r"database\.table"):
+            Metastore("thrift://host", table)
+    with pytest.raises(UsageError, match="timeout_s"):
+        Metastore("thrift://host", "default.plain", timeout_s=0)
