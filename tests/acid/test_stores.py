@@ -28,8 +28,8 @@ DELTAS = 20
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Originals in two partitions, twenty tiny deltas, and one of deletes."""
     folder = tmp_path_factory.mktemp("made")
-    for day in ("day=2024-05-01", "day=x%2Fy"):
-        put_rows(folder / day / "000000_0", [{"k": 100 + at, "v": day} for at in range(3)])
+    for name in ("day=2024-05-01", "day=x%2Fy"):
+        put_rows(folder / name / "000000_0", [{"k": 100 + at, "v": name} for at in range(3)])
     day = folder / "day=2024-05-01"
     for write_id in range(1, DELTAS + 1):
         event = Event(INSERT, key_of(write_id, 0), write_id, {"k": write_id, "v": "ü"})
