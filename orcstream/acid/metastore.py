@@ -221,8 +221,8 @@ class Metastore:
         opened = (await self.transactions()).open
         if directories and opened:
             raise CommitFailed(
-                f"transactions are open that may read what is to be removed (the first is {opened[0]}): clean "
-                f"again when they are over, or leave it to Hive",
+                f"transactions are open that may read what is to be removed (the first is {opened[0]}): "
+                f"clean again when they are over, or leave it to Hive",
                 url=self.url,
             )
 

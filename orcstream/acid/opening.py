@@ -58,9 +58,9 @@ def open_table(
     (``db.table:7:5:5,6:3``). Without it, all are taken for committed whose directories are there.
     `transactions` says the same of the transactions that compactions ran in.
 
-    `metastore` is that of a table that Hive shares (``thrift://host:9083``, several with commas between them),
-    and `table` the table's name in it, ``database.table``: it says what is committed, what the columns are,
-    and gives ids and locks to those who write. It needs ``orcstream[hive]``.
+    `metastore` is that of a table that Hive shares (``thrift://host:9083``, several with commas between
+    them), and `table` the table's name in it, ``database.table``: it says what is committed, what the columns
+    are, and gives ids and locks to those who write. It needs ``orcstream[hive]``.
 
     `schema` are the columns of the rows, where those of the newest file are not it; `partition_schema` those
     that folders name, with their types, which are else inferred. The other parameters are those of
