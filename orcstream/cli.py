@@ -74,7 +74,7 @@ _EXAMPLES = """examples:
   orcstream merge all.orc trips.orc trips.orc --keys kms://http@localhost:9600/kms --rekey
   orcstream cleanup s3://bucket/tables/trips/ --older-than 2d --dry-run
   orcstream job compact s3://bucket/tables/trips/
-  orcstream acid show hdfs://namenode/warehouse/orders
+  orcstream acid show s3://bucket/warehouse/orders
   orcstream convert trips.orc trips-of-berlin.orc --where "city = 'Berlin'" --bloom id
 
 `orcstream COMMAND --help` says more about each."""

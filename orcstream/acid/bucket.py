@@ -20,6 +20,7 @@ from orcstream.acid.at_once import at_once
 from orcstream.acid.event_file import INSERT, EventFile, Events, visible_events
 from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.codec.arrays import Mask
+from orcstream.errors import FormatError
 from orcstream.expr import Expr, col
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.acid import AcidFile
@@ -111,7 +112,9 @@ class Bucket:
     async def _open_first(self, open_file: OpenFile) -> None:
         delete_bytes = sum(file.length for file in self._deletes)
         narrows = delete_bytes > _NARROWED_BYTES and len(self.inserts) <= _NARROWED_FILES
-        wanted = [file for file in self.inserts if narrows or self._is_uncertain(file)]
+        # Some are open already where another file's task has tried it and failed.
+        left = (file for file in self.inserts if file.path not in self._files)
+        wanted = [file for file in left if narrows or self._is_uncertain(file)]
 
         async def opened(file: AcidFile) -> None:
             self._files[file.path] = EventFile(file, await open_file(file))
@@ -198,7 +201,7 @@ class _Collecting:
         """The keys that a file hides: of deletes, or of what it replaces."""
         names = file.columns
         if names is None:
-            return
+            raise FormatError("deletes are not in the columns of events", url=file.orc.url)
         where: Expr | None = None
         if self._bounds is not None:
             where = col((names.original_write_id,)).between(*self._bounds)

@@ -18,6 +18,7 @@ from orcstream.codec.arrays import Mask, items_of, validity_bits
 from orcstream.errors import ColumnNotFound, FormatError, Unsupported
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import bucket_property
+from orcstream.reader.opening import Opening
 from orcstream.schema import Kind, Schema
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from orcstream.plan.acid_names import AcidDirectory
     from orcstream.plan.write_ids import WriteIds
     from orcstream.reader.file import OrcFile
+    from orcstream.reader.opening import OpenOptions
 
 __all__ = [
     "DELETE",
@@ -36,10 +38,13 @@ __all__ = [
     "Events",
     "event_columns",
     "event_type",
+    "opening_of",
     "visible_events",
 ]
 
 INSERT, UPDATE, DELETE = range(3)
+# Between two looks at a file that grows, for who follows it.
+_POLL_S = 1.0
 
 # Of the ids, in the order in which they are read.
 _DTYPES = ("i8", "i4", "i8", "i8", "i4")
@@ -89,6 +94,11 @@ class Events:
     row_count: int
     ids: RowIds | None = None
     operations: Ints | None = None
+
+
+def opening_of(url: str, file: AcidFile, options: OpenOptions) -> Opening:
+    """What opens a file of a table: as far as its writer has flushed it, where that goes on."""
+    return Opening(url, options, None, _POLL_S if file.is_growing else None)
 
 
 class EventFile:
@@ -172,6 +182,8 @@ class EventFile:
             self._numbers, batch.vectors[:id_count], _DTYPES
         )
         ids = RowIds(write_ids, buckets, row_ids, versions, self._statements(count))
+        if operations and count and not 0 <= operations[0].min() <= operations[0].max() <= DELETE:
+            raise FormatError("an event of no known operation", url=self.orc.url)
         return Events(vectors, count, ids, operations[0] if operations else None)
 
     def _numbers(self, vector: Vector, dtype: str) -> NDArray[Any]:

@@ -222,7 +222,7 @@ class Metastore:
         if directories and opened:
             raise CommitFailed(
                 f"transactions are open that may read what is to be removed (the first is {opened[0]}): "
-                f"clean again when they are over, or leave it to Hive",
+                "clean again when they are over, or leave it to Hive",
                 url=self.url,
             )
 

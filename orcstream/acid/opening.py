@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from orcstream.acid.event_file import EventFile
+from orcstream.acid.event_file import EventFile, opening_of
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
 from orcstream.acid.partition_values import PartitionColumns
@@ -25,7 +25,7 @@ from orcstream.io.source import strip_credentials
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.write_ids import WriteIds
-from orcstream.reader.opening import Opening, OpenOptions
+from orcstream.reader.opening import OpenOptions
 from orcstream.schema import Kind, Schema
 
 __all__ = ["create_table", "open_table"]
@@ -194,7 +194,7 @@ class OpeningTable(Pending[AcidTable]):
         if not files:
             raise UsageError("the table has no files that say its columns; name them with schema=")
         newest = max(files, key=_age)
-        async with Opening(snapshot.url_of(newest), self._options, None) as orc:
+        async with opening_of(snapshot.url_of(newest), newest, self._options) as orc:
             return EventFile(newest, orc).row_schema
 
 

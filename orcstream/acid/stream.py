@@ -89,11 +89,16 @@ class _Lane:
         self.batches: deque[Batch] = deque()
         self.error: Exception | None = None
         self.is_done = False
+        self.is_whole = False  # all of its rows were read
         self.changed = anyio.Event()
 
     def tell(self) -> None:
         self.changed.set()
         self.changed = anyio.Event()
+
+    def end(self) -> None:
+        self.is_done = True
+        self.tell()
 
 
 class _Reading:
@@ -115,8 +120,6 @@ class _Reading:
 
     async def run(self) -> None:
         """Read until stopped; for the table's supervisor."""
-        if self._scope.cancel_called:
-            return
         self._has_begun = True
         buckets = {id(read.bucket): read.bucket for read in self.plan.files}
         try:
@@ -136,6 +139,8 @@ class _Reading:
                 for bucket in buckets.values():
                     await bucket.aclose()
             self._finished.set()
+            for lane in self._lanes:  # a task that was stopped before its first step says nothing
+                lane.end()
             self._tell()
 
     def _fits(self, read: FileRead) -> bool:
@@ -162,10 +167,11 @@ class _Reading:
             await self._deliver(lane, file, limit)
         except Exception as error:  # noqa: BLE001 - raised to the consumer when its turn has come
             lane.error = error
+        else:
+            lane.is_whole = True
         finally:
             await read.bucket.close_file(file)
-            lane.is_done = True
-            lane.tell()
+            lane.end()
 
     async def _deliver(self, lane: _Lane, file: EventFile, limit: int) -> None:
         plan, read = self.plan, lane.read
@@ -200,8 +206,10 @@ class _Reading:
         """The next rows of a file, or None at the end. A step that is cancelled loses none."""
         while True:
             if not self._lanes:
-                if self._finished.is_set() or not self._waiting:
+                if not self._waiting:
                     return None
+                if self._finished.is_set() or self._scope.cancel_called:
+                    raise _was_closed()
                 await self._room.wait()
                 continue
             lane = self._lanes[0]
@@ -212,6 +220,8 @@ class _Reading:
             if lane.error is not None:
                 raise lane.error
             if lane.is_done:
+                if not lane.is_whole:
+                    raise _was_closed()
                 self._lanes.popleft()
                 self._tell()
                 continue
@@ -219,6 +229,7 @@ class _Reading:
 
     def stop(self) -> None:
         self._scope.cancel()
+        self._tell()
 
     def stop_from_any_thread(self) -> None:
         with suppress(RuntimeError):  # the loop is closed, and its tasks with it
@@ -228,6 +239,10 @@ class _Reading:
         if self._has_begun:
             with anyio.CancelScope(shield=True):
                 await self._finished.wait()
+
+
+def _was_closed() -> UsageError:
+    return UsageError("the table or the stream was closed while it was read")
 
 
 class TableStream:

@@ -14,6 +14,7 @@ from orcstream.acid.cleaning import Cleaned, clean
 from orcstream.acid.compacting import Compaction, compact
 from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.describing import DirectoryDescription, describe
+from orcstream.acid.event_file import opening_of
 from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, list_table
@@ -28,7 +29,7 @@ from orcstream.plan.acid_compaction import CompactionKind
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.file import OrcFile
-from orcstream.reader.opening import Opening, OpenOptions
+from orcstream.reader.opening import OpenOptions
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
 from orcstream.reader.supervisor import Supervisor
 from orcstream.schema import Kind, Schema, Type
@@ -36,8 +37,6 @@ from orcstream.writer.creating import FileOptions
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 
 __all__ = ["AcidTable"]
-
-_POLL_S = 1.0
 
 
 class TableLife:
@@ -239,8 +238,7 @@ class AcidTable:
         return TableStream(self, planner.plan(self._open_file), self._life.tasks, self._url)
 
     async def _open_file(self, file: AcidFile) -> OrcFile:
-        url = self._snapshot.url_of(file)
-        return await Opening(url, self._opening, None, _POLL_S if file.is_growing else None)
+        return await opening_of(self._snapshot.url_of(file), file, self._opening)
 
     async def describe(self, *, count: bool = True) -> tuple[DirectoryDescription, ...]:
         """Every directory there is, and what it is to this reader.

@@ -145,6 +145,8 @@ def _add_file(
     flushed = lengths.get(path + FLUSH_LENGTH_SUFFIX)
     if flushed is not None and flushed < _FLUSH_BYTES:
         return  # its writer has not flushed yet: there are no rows
+    if directory is None and not lengths[path]:
+        return  # an empty bucket of Hive's
     file = AcidFile(path, lengths[path], directory, bucket_of(name), flushed is not None)
     (listing.originals if directory is None else listing.files[directory]).append(file)
 

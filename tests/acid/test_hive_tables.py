@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +12,8 @@ import orcstream.acid
 from tests.support.hive_tables import TABLES, HiveTable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]  # whoever is first has Hive make them all
+# What Hive shows for a partition without a value where it needs no job.
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 NAMES = [make.__name__ for make in TABLES]
 
 
@@ -37,10 +38,13 @@ async def test_rows_are_hives(hive_tables: dict[str, HiveTable], name: str) -> N
     table = hive_tables[name]
     kinds = [kind for _, kind in table.columns]
     is_insert_only = any(row_id is None for row_id, _ in table.rows)
+    # Without rows there is no file that says the columns.
+    columns = ",".join(f"{column}:{kind}" for column, kind in table.columns)
+    schema = None if table.rows else f"struct<{columns}>"
     rows = []
     async with (
         orcstream.acid.open_table(
-            table.path, write_ids=table.write_ids, transactions=table.transactions
+            table.path, write_ids=table.write_ids, transactions=table.transactions, schema=schema
         ) as opened,
         opened.batches(row_ids=not is_insert_only) as batches,
     ):
@@ -52,4 +56,8 @@ async def test_rows_are_hives(hive_tables: dict[str, HiveTable], name: str) -> N
         row_id = row.pop("row__id", None)
         ids = None if row_id is None else (row_id["writeid"], row_id["bucketid"], row_id["rowid"])
         mine.append((ids, tuple(as_hive(v, kind) for v, kind in zip(row.values(), kinds, strict=True))))
-    assert sorted(mine, key=json.dumps) == sorted(table.rows, key=json.dumps)
+    theirs = [
+        (ids, tuple(None if value == NO_PARTITION else value for value in values))
+        for ids, values in table.rows
+    ]
+    assert sorted(mine, key=repr) == sorted(theirs, key=repr)

@@ -82,7 +82,7 @@ def put_rows(path: Path, rows: Sequence[Row], row: str = ROWS, stripe_rows: int 
 def _put(path: Path, schema: str, rows: Sequence[Row], stripe_rows: int | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # By pyorc: pyarrow does not keep the rows beside structs that are null.
-    options = {} if stripe_rows is None else {"stripe_size": 1, "batch_size": stripe_rows}
+    options: dict[str, Any] = {} if stripe_rows is None else {"stripe_size": 1, "batch_size": stripe_rows}
     with (
         path.open("wb") as file,
         pyorc.Writer(file, schema, struct_repr=pyorc.StructRepr.DICT, **options) as writer,

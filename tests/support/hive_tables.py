@@ -12,8 +12,9 @@ import functools
 import hashlib
 import pickle
 import shutil
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -57,10 +58,13 @@ def tables_of_hive() -> dict[str, HiveTable]:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two processes of one run make them once
         if not answers.exists():
             shutil.rmtree(warehouse, ignore_errors=True)
-            warehouse.mkdir()
-            with start_hive(warehouse) as hive:
-                made = make_tables(hive)
-            answers.write_bytes(pickle.dumps(made))
+            # Hive takes all below a folder with a leading dot for hidden, so they are made elsewhere.
+            with tempfile.TemporaryDirectory(prefix="orcstream-tables") as place:
+                with start_hive(Path(place)) as hive:
+                    made = make_tables(hive)
+                shutil.copytree(place, warehouse)
+            moved = {name: replace(table, path=warehouse / name) for name, table in made.items()}
+            answers.write_bytes(pickle.dumps(moved))
     tables: dict[str, HiveTable] = pickle.loads(answers.read_bytes())
     return tables
 
