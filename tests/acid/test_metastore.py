@@ -251,7 +251,7 @@ async def test_hive_and_we_compact_one_table(hive: Hive, url: str) -> None:
     """Whoever writes, whoever compacts and cleans, both read the same rows with the same ids."""
     hive.sql(f"create table worked (id int, name string) partitioned by (day string) {TRANSACTIONAL})")
     place = str(hive.location("worked"))
-    named = {"metastore": url, "table": "default.worked"}
+    named: dict[str, Any] = {"metastore": url, "table": "default.worked"}
 
     async def check(expected: dict[int, tuple[str, str]]) -> None:
         theirs = hive.sql("select row__id, id, name, day from worked")
