@@ -150,7 +150,8 @@ def _of_lists(field: Field, vector: Vector) -> Hashes:
     after = np.repeat(ends, lengths) - np.arange(1, len(hashes) + 1)
     sums = np.zeros(len(hashes) + 1, np.uint32)
     np.cumsum(hashes * np.cumprod(powers, dtype=np.uint32)[after], dtype=np.uint32, out=sums[1:])
-    return sums[ends] - sums[ends - lengths]
+    found: Hashes = sums[ends] - sums[ends - lengths]
+    return found
 
 
 def _of_unions(field: Field, vector: Vector) -> Hashes:
