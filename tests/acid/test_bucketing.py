@@ -9,6 +9,7 @@ import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import orcstream
 from orcstream.acid.bucketing import buckets_of_rows
 from orcstream.codec._bucket_hash import hash_decimals, hash_items, hash_texts, hash_timestamps
 from orcstream.codec._filter import Texts
@@ -239,6 +241,26 @@ def test_maps_are_left_to_hive(name: str) -> None:
     with pytest.raises(Unsupported, match="maps") as caught:
         buckets_of_rows(rows, [0], 2)
     assert caught.value.reason == "bucketed_map"
+
+
+async def test_rows_of_a_table_with_buckets(tmp_path: Path) -> None:
+    """By way of a transaction, in partitions, through updates and a compaction."""
+    place = str(tmp_path / "table")
+    await orcstream.acid.create_table(
+        place, "struct<n:bigint,t:string>", partitions={"p": "int"}, bucket_columns=["t"], bucket_count=4
+    )
+    data = [{"n": n, "t": None if n % 5 == 0 else f"text {n % 7}", "p": n % 2} for n in range(200)]
+    async with orcstream.acid.open_table(place) as table:
+        async with await table.transaction() as change:
+            await change.insert(data)
+        async with await table.transaction() as change:
+            await change.update({"n": 1000}, where=orcstream.col("n") < 50)
+        await table.compact("major")
+        rows = (await table.read(row_ids=True)).to_pylist()
+    assert len(rows) == len(data)
+    for row in rows:
+        hash_ = 0 if row["t"] is None else murmur(row["t"].encode())
+        assert row["row__id"]["bucketid"] >> 16 & 4095 == (hash_ & 0x7FFFFFFF) % 4
 
 
 # --- kernels ---------------------------------------------------------------------------------------
