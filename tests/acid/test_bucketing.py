@@ -250,14 +250,15 @@ async def test_rows_of_a_table_with_buckets(tmp_path: Path) -> None:
         place, "struct<n:bigint,t:string>", partitions={"p": "int"}, bucket_columns=["t"], bucket_count=4
     )
     data = [{"n": n, "t": None if n % 5 == 0 else f"text {n % 7}", "p": n % 2} for n in range(200)]
+    async with orcstream.acid.open_table(place) as table, await table.transaction() as change:
+        await change.insert(data)
     async with orcstream.acid.open_table(place) as table:
-        async with await table.transaction() as change:
-            await change.insert(data)
         async with await table.transaction() as change:
             await change.update({"n": 1000}, where=orcstream.col("n") < 50)
         await table.compact("major")
+    async with orcstream.acid.open_table(place) as table:
         rows = (await table.read(row_ids=True)).to_pylist()
-    assert len(rows) == len(data)
+    assert sorted(row["n"] for row in rows) == [*range(50, 200), *[1000] * 50]
     for row in rows:
         hash_ = 0 if row["t"] is None else murmur(row["t"].encode())
         assert row["row__id"]["bucketid"] >> 16 & 4095 == (hash_ & 0x7FFFFFFF) % 4
