@@ -24,7 +24,7 @@ _SECONDS = [
     days * 86_400 for days in _days("0001-01-01", "1582-10-04", "1582-10-15", "1969-12-31", "9999-12-31")
 ]
 # Of each type Arrow's, and values at the edges of what is hashed. Hive reads fractions of the second before
-# 1970 as those after it, whoever wrote them; so there is none. TIMESTAMP WITH LOCAL TIME ZONE it has not in ORC.
+# 1970 as those after it, whoever wrote them; so there is none. Instants it does not have in ORC.
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "boolean": (pa.bool_(), [True, False]),
     "tinyint": (pa.int8(), [-128, -1, 0, 1, 127]),
