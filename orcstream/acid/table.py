@@ -345,6 +345,8 @@ class AcidTable:
 
         See `compact`, which is this, the writing and the commit.
         """
+        if kind not in ("minor", "major"):
+            raise UsageError(f"kind is minor or major, not {kind!r}", url=self._url)
         known = {one.path for one in self.partitions}
         for one in partitions or ():
             if one not in known:
