@@ -132,7 +132,7 @@ def test_compact_table(tmp_path: Path) -> None:
             await opened.clean(older_than_s=0)
 
     run(fill)
-    at = random.Random(10).randrange(2, 20)
+    at = random.Random(10).randrange(2, 10)
     assert killed(
         "compact_table", tmp_path, Path(table), lambda: records(Path(table), "*/base_*/bucket_*") >= at
     )
