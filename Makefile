@@ -57,9 +57,12 @@ $(VENV)/.created:
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-# Not compiled to bytecode: little of it is ever imported, and that is compiled then.
+# What the package itself needs comes along, since mypy reads it too, beside the kernels' build. Not compiled to
+# bytecode: little of it is ever imported, and that is compiled then.
 $(VENV)/.groups: pyproject.toml $(VENV)/.created
-	$(PY) -m pip install --quiet --no-compile --group build --group test --group lint
+	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+		> $(VENV)/.needs
+	$(PY) -m pip install --quiet --no-compile --requirement $(VENV)/.needs --group build --group test --group lint
 	@touch $@
 
 # The editable install builds the kernels in place; later changes of kernels need only build_ext.

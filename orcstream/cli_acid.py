@@ -26,7 +26,7 @@ ACID_HELP = """URL is the directory of a Hive transactional table, or of one tha
 _SHOW_HELP = """A directory is read, obsolete (others stand in for it), aborted, or not visible to this
 reader. Rows and deletes are those of all transactions; what a reader sees is counted at the end."""
 _COMPACT_HELP = """A minor compaction brings deltas together, a major one makes a new base. What was compacted
-stays until `orcstream acid clean`. The table has to have a log of its own."""
+stays until `orcstream acid clean`. The table has to have a log of its own, or --metastore."""
 _CLEAN_HELP = """A directory goes when what stands in for it has been there for so long, and no transaction is
 open that began before. Readers of the past are told what is gone."""
 _ALL = (1 << 63) - 1
@@ -56,6 +56,12 @@ def add_acid_options(command: argparse.ArgumentParser, json_object: Callable[[st
     clean.add_argument(
         "--older-than", type=duration_s, default=3600, metavar="DURATION", help="default: 1h; such as 90s, 2d"
     )
+    clean.add_argument(
+        "--give-up",
+        type=duration_s,
+        metavar="DURATION",
+        help="before, abort transactions that showed no sign of life for so long",
+    )
     clean.add_argument("--dry-run", action="store_true", help="only say what would go")
     _add_common(clean, json_object)
 
@@ -70,6 +76,10 @@ def _command(commands: Any, name: str, main: Any, purpose: str, epilog: str) -> 
 
 def _add_common(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
     command.add_argument("url", metavar="URL", help="the table's directory")
+    command.add_argument(
+        "--metastore", metavar="URL", help="of Hive, such as thrift://host:9083; with --table"
+    )
+    command.add_argument("--table", metavar="NAME", help="in the metastore, as database.table")
     command.add_argument("--json", action="store_true", help="the result as one JSON object")
     command.add_argument(
         "--storage-options", type=json_object, metavar="JSON", help="what fsspec's file system takes"
@@ -80,13 +90,21 @@ def _write_ids(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
+def _opened(options: argparse.Namespace, write_ids: int | str | None = None) -> Any:
+    return acid.open_table(
+        options.url,
+        write_ids=write_ids,
+        metastore=options.metastore,
+        table=options.table,
+        storage_options=options.storage_options,
+    )
+
+
 # --- show --------------------------------------------------------------------------------------------------
 
 
 async def _show(options: argparse.Namespace) -> None:
-    opening = acid.open_table(
-        options.url, write_ids=options.write_ids, storage_options=options.storage_options
-    )
+    opening = _opened(options, options.write_ids)
     async with Progress() as progress, opening as table:
         progress.text = lambda: "looking into the table's files"
         found = await table.describe(count=not options.no_count)
@@ -171,7 +189,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 async def _compact(options: argparse.Namespace) -> None:
-    opening = acid.open_table(options.url, storage_options=options.storage_options)
+    opening = _opened(options)
     async with Progress() as progress, opening as table:
         written = 0
 
@@ -202,7 +220,11 @@ def _compacted(one: acid.CompactedPartition) -> str:
 
 
 async def _clean(options: argparse.Namespace) -> None:
-    async with acid.open_table(options.url, storage_options=options.storage_options) as table:
+    async with _opened(options) as table:
+        if options.give_up is not None and not options.dry_run:
+            dead = await table.abort_dead(older_than_s=options.give_up)
+            if dead and not options.json:
+                print(f"given up: {', '.join(map(str, dead))}")
         done = await table.clean(older_than_s=options.older_than, remove=not options.dry_run)
     if options.json:
         print(json.dumps(asdict(done)))

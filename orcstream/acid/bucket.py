@@ -11,13 +11,13 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 
 import anyio
 import numpy as np
 
 from orcstream.acid.at_once import at_once
-from orcstream.acid.event_file import INSERT, EventFile, Events, visible_events
+from orcstream.acid.event_file import INSERT, EventColumns, EventFile, Events, KeyBounds, visible_events
 from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.codec.arrays import Mask
 from orcstream.errors import FormatError
@@ -31,6 +31,7 @@ from orcstream.reader.file import OrcFile
 __all__ = ["Bucket"]
 
 OpenFile = Callable[[AcidFile], Awaitable[OrcFile]]
+StripesOf = Callable[[EventFile], Awaitable[Sequence[int]]]
 
 # Below this, deletes are read whole: looking for the part that matters costs more.
 _NARROWED_BYTES = 1 << 20
@@ -59,8 +60,13 @@ class Bucket:
         *,
         needs_ids: bool,
         merges: bool = True,
+        stripes_of: StripesOf | None = None,
     ) -> None:
-        """`merges` is false where all events are wanted, hidden or not."""
+        """`merges` is false where all events are wanted, hidden or not.
+
+        `stripes_of` answers which stripes of a file have rows that are wanted; all of them without it.
+        """
+        self._stripes_of = stripes_of
         self.inserts = inserts
         self._deletes = deletes
         self._versioned = versioned
@@ -152,7 +158,8 @@ class Bucket:
     async def _load(
         self, open_file: OpenFile, updated: Sequence[EventFile], budget: KeyBudget
     ) -> DeletedKeys:
-        collector = _Collecting(KeyCollector(budget), self._narrow(), self._write_ids, bool(updated))
+        bounds = await self._narrow()
+        collector = _Collecting(KeyCollector(budget), bounds, self._write_ids, bool(updated))
 
         async def deletes(file: AcidFile) -> None:
             orc = await open_file(file)
@@ -170,15 +177,23 @@ class Bucket:
             collector.discard()
             raise
 
-    def _narrow(self) -> tuple[int, int] | None:
-        """The original write ids that rows of the bucket have at most; None where that is not known."""
+    async def _narrow(self) -> KeyBounds | None:
+        """What the keys of the bucket's rows that are wanted lie within; None where that is not known."""
         if len(self._files) < len(self.inserts):
             return None
-        ranges = [file.write_ids for file in self._files.values() if file.orc.row_count]
-        known = [one for one in ranges if one is not None]
-        if not known or len(known) < len(ranges):
+        found: list[KeyBounds | None] = []
+
+        async def look(file: EventFile) -> None:
+            everything = range(len(file.orc.stripes))
+            wanted = everything if self._stripes_of is None else await self._stripes_of(file)
+            if wanted:
+                found.append(file.bounds(wanted))
+
+        await at_once(self._files.values(), look, _AT_ONCE)
+        known = [one for one in found if one is not None]
+        if not known or len(known) < len(found):
             return None
-        return min(least for least, _ in known), max(most for _, most in known)
+        return reduce(KeyBounds.joined, known)
 
 
 class _Collecting:
@@ -187,7 +202,7 @@ class _Collecting:
     def __init__(
         self,
         collector: KeyCollector,
-        bounds: tuple[int, int] | None,
+        bounds: KeyBounds | None,
         write_ids: WriteIds,
         has_versions: bool,
     ) -> None:
@@ -202,9 +217,7 @@ class _Collecting:
         names = file.columns
         if names is None:
             raise FormatError("deletes are not in the columns of events", url=file.orc.url)
-        where: Expr | None = None
-        if self._bounds is not None:
-            where = col((names.original_write_id,)).between(*self._bounds)
+        where = None if self._bounds is None else _within(self._bounds, names)
         async with file.orc.batches(
             columns=[(name,) for name in file.id_columns],
             where=where,
@@ -237,6 +250,15 @@ class _Collecting:
 def _is_of_events(file: AcidFile) -> bool:
     """By its name; files that are loaded, or of tables that only take inserts, have others."""
     return file.path.rpartition("/")[2].startswith("bucket_")
+
+
+def _within(bounds: KeyBounds, names: EventColumns) -> Expr:
+    """Which events have keys of a range, as far as it pays to ask."""
+    write_id = col((names.original_write_id,))
+    found = write_id.between(bounds.first_write_id, bounds.last_write_id)
+    if bounds.first_write_id < bounds.last_write_id:
+        return found
+    return found & col((names.row_id,)).between(bounds.first_row_id, bounds.last_row_id)
 
 
 def _is_of_updates(file: EventFile) -> bool:

@@ -7,6 +7,8 @@ not know which rows are deleted, nor other files.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DELETE",
     "INSERT",
+    "KEY_INDEX",
     "UPDATE",
     "EventColumns",
     "EventFile",
     "Events",
+    "KeyBounds",
     "event_columns",
     "event_type",
     "opening_of",
@@ -44,6 +48,8 @@ __all__ = [
 
 INSERT, UPDATE, DELETE = range(3)
 # Between two looks at a file that grows, for who follows it.
+KEY_INDEX = "hive.acid.key.index"
+_KEY = re.compile(r"(-?[0-9]{1,19}),(-?[0-9]{1,10}),(-?[0-9]{1,19});", re.ASCII)
 _POLL_S = 1.0
 
 # Of the ids, in the order in which they are read.
@@ -96,6 +102,40 @@ class Events:
     operations: Ints | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """Write ids and row ids that keys lie within, all four included."""
+
+    first_write_id: int
+    last_write_id: int
+    first_row_id: int
+    last_row_id: int
+
+    def within(self, last_keys: Sequence[tuple[int, int, int]], stripes: Sequence[int]) -> KeyBounds:
+        """Of some stripes, where the last key of each is known."""
+        if not last_keys or not stripes:
+            return self
+        first, last = min(stripes), max(stripes)
+        begin = last_keys[first - 1] if first else None
+        write_id, _, row_id = last_keys[last]
+        lowest = self.first_write_id if begin is None else max(self.first_write_id, begin[0])
+        highest = min(self.last_write_id, write_id)
+        rows = (self.first_row_id, self.last_row_id)
+        # Row ids ascend within one write id and bucket only.
+        if begin is not None and begin[:2] == last_keys[last][:2]:
+            rows = (begin[2], row_id)
+        return KeyBounds(lowest, highest, *rows)
+
+    def joined(self, other: KeyBounds) -> KeyBounds:
+        """Of both."""
+        return KeyBounds(
+            min(self.first_write_id, other.first_write_id),
+            max(self.last_write_id, other.last_write_id),
+            min(self.first_row_id, other.first_row_id),
+            max(self.last_row_id, other.last_row_id),
+        )
+
+
 def opening_of(url: str, file: AcidFile, options: OpenOptions) -> Opening:
     """What opens a file of a table: as far as its writer has flushed it, where that goes on."""
     return Opening(url, options, None, _POLL_S if file.is_growing else None)
@@ -135,12 +175,29 @@ class EventFile:
         is_seen = write_ids.visible(directory.first_write_id, directory.last_write_id) == "all"
         return not (is_seen and self.has_only_inserts)
 
-    @property
-    def write_ids(self) -> tuple[int, int] | None:
-        """The least and the greatest original write id, as far as the statistics say."""
+    def bounds(self, stripes: Sequence[int]) -> KeyBounds | None:
+        """What the keys of some stripes' rows lie within; None where the statistics do not say it."""
         if self.columns is None:
-            return self._write_id, self._write_id
-        return self._range_of(self.columns.original_write_id)
+            rows = range(self.first_row_id, self.first_row_id + self.orc.row_count)
+            return KeyBounds(self._write_id, self._write_id, rows.start, rows.stop)
+        write_ids = self._range_of(self.columns.original_write_id)
+        row_ids = self._range_of(self.columns.row_id)
+        if write_ids is None or row_ids is None:
+            return None
+        return KeyBounds(*write_ids, *row_ids).within(self._last_keys(write_ids[1]), stripes)
+
+    def _last_keys(self, last: int) -> Sequence[tuple[int, int, int]]:
+        """Of each stripe the last key, as the writer noted them; none where it did not, or not well.
+
+        `last` is the greatest write id by the statistics.
+        """
+        text = self.orc.user_metadata.get(KEY_INDEX, b"").decode("ascii", "replace")
+        keys = [tuple(map(int, found.groups())) for found in _KEY.finditer(text)]
+        found = [(write_id, bucket, row_id) for write_id, bucket, row_id in keys]
+        is_whole = len(found) == len(self.orc.stripes) and sorted(found) == found
+        if not found or not is_whole or found[-1][0] != last:
+            return ()
+        return found
 
     @property
     def _write_id(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from orcstream.acid.event_file import DELETE, INSERT, UPDATE, event_type
+from orcstream.acid.event_file import DELETE, INSERT, KEY_INDEX, UPDATE, event_type
 from orcstream.acid.row_ids import Ints, RowIds
 from orcstream.codec.arrays import as_buffer
 from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
@@ -27,7 +27,6 @@ from orcstream.writer.writer import OrcWriter, WriteResult
 
 __all__ = ["VERSION", "EventLayout", "EventWriter", "PlainWriter"]
 
-KEY_INDEX = "hive.acid.key.index"
 STATS = "hive.acid.stats"
 VERSION_KEY = "hive.acid.version"
 VERSION = "2"

@@ -213,6 +213,10 @@ class Metastore:
             raise
         return MetastoreTransaction(self, transaction_id, write_id, kind, snapshot)
 
+    async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:  # noqa: ARG002 - Hive's is another
+        """The metastore gives up by itself what was silent for too long, and says nothing of it."""
+        return ()
+
     async def removing(self, directories: Collection[str]) -> None:
         """Nothing is noted: whoever reads through Hive has a transaction open, and may need what is old.
 

@@ -30,6 +30,9 @@ from orcstream.schema import Kind, Schema
 
 __all__ = ["create_table", "open_table"]
 
+# How often a table is looked at that is compacted just then.
+_LOOKS = 5
+
 
 def open_table(
     url: str | os.PathLike[str],
@@ -165,9 +168,13 @@ class OpeningTable(Pending[AcidTable]):
         if keeper is None and listing.has(LOG_FILE):
             keeper = TransactionLog(self._url, storage_options=options)
         definition = None if keeper is None else await keeper.definition()
-        seen = await self._seen(keeper)
-        if listing.lacks(seen.directories):  # written, or replaced, since it was listed
-            listing = await list_table(self._url, shown, options)
+        for _ in range(_LOOKS):
+            seen = await self._seen(keeper)
+            if keeper is not None:
+                # Anew: what was committed before the snapshot has to be in the listing.
+                listing = await list_table(self._url, shown, options)
+            if not listing.is_newer(seen):
+                break
         snapshot = listing.snapshot(seen)
         with located(url=shown):
             partitions = self._partition_schema

@@ -132,10 +132,15 @@ class TablePlanner:
         for number in sorted({_bucket(file) for file in partition.inserts}):
             inserts = [file for file in partition.inserts if _bucket(file) == number]
             deletes = [file for file in partition.deletes if number < 0 or _bucket(file) in (number, -1)]
-            bucket = Bucket(
-                inserts, deletes, versioned, self._snapshot.write_ids, needs_ids=self._output.needs_ids
-            )
             asked = None if where is True else where
+            bucket = Bucket(
+                inserts,
+                deletes,
+                versioned,
+                self._snapshot.write_ids,
+                needs_ids=self._output.needs_ids,
+                stripes_of=None if asked is None else partial(self._stripes, asked),
+            )
             reads += [FileRead(file, bucket, row, asked) for file in inserts]
         return reads
 
@@ -201,6 +206,12 @@ class TablePlanner:
             dictionaries=options.dictionaries,
             invalid_utf8=options.invalid_utf8,
         )
+
+    async def _stripes(self, where: Expr, file: EventFile) -> Sequence[int]:
+        """The stripes that may have rows that match."""
+        case_sensitive = self._options.case_sensitive
+        moved = prefixed(where, self._row_schema.root, file.prefix, case_sensitive=case_sensitive)
+        return await file.orc.matching_stripes(moved, schema=self._schema_for(file))
 
     def _schema_for(self, file: EventFile) -> str | None:
         """What a file is read as, where it is not what it is."""

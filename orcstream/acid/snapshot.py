@@ -51,9 +51,10 @@ class TableListing:
         """Whether there is a file of this path."""
         return path in self.files
 
-    def lacks(self, known: Mapping[str, frozenset[str] | None] | None) -> bool:
-        """Whether directories that are known to have been written are not there."""
-        return any(not self._are_there(path, written) for path, written in (known or {}).items() if written)
+    def is_newer(self, seen: Snapshot) -> bool:
+        """Whether compactions were at work since: what they stand in for may have been removed already."""
+        mark = seen.transactions.high_watermark
+        return any(one.visibility > mark for listing in self.partitions.values() for one in listing.files)
 
     def _are_there(self, path: str, written: frozenset[str]) -> bool:
         listing = self.partitions.get(path)

@@ -355,6 +355,14 @@ class AcidTable:
             self, self._need_transactions(), kind, lambda one: partitions is None or one.path in partitions
         )
 
+    async def abort_dead(self, *, older_than_s: float) -> tuple[int, ...]:
+        """Give up transactions of programs that are dead; answers their write ids.
+
+        Those that have shown no sign of life for so many seconds: one that is at work shows one a minute.
+        Until then compactions stop below them. Hive's metastore does so by itself.
+        """
+        return await self._need_transactions().abort_dead(older_than_s)
+
     async def clean(self, *, older_than_s: float = 3600.0, remove: bool = True) -> Cleaned:
         """Remove directories that no reader can need: those that others stand in for, and those given up.
 

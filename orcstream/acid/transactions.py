@@ -170,6 +170,9 @@ class Transactions(Protocol):
     async def begin(self, purpose: Purpose = "write") -> Transaction:
         """A new transaction, with ids that no other has."""
 
+    async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:
+        """Give up what has shown no sign of life for so many seconds; answers the ids, sorted."""
+
     async def removing(self, directories: Collection[str]) -> None:
         """Directories, by their paths below the table, are going to be removed: nobody needs them."""
 

@@ -233,6 +233,28 @@ async def test_who_was_away_while_numbers_were_forgotten(url: str, monkeypatch: 
     assert lists is records.Records.listed
 
 
+async def test_a_later_id_that_is_committed_before_the_first_look(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not seen, so what it changed is in conflict, although no entry is newer than the snapshot."""
+    log, other = await create_log(url, TABLE), TransactionLog(url)
+    put, is_first = records.Records.put, True
+
+    async def overtaken(self: Any, name: str, record: Any, **options: Any) -> None:
+        nonlocal is_first
+        await put(self, name, record, **options)
+        if is_first:
+            is_first = False
+            await write(other, deletes=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records.Records, "put", overtaken)
+        transaction = await log.begin()
+    assert transaction.snapshot.write_ids == WriteIds(0)
+    with pytest.raises(CommitFailed, match="meanwhile"):
+        await transaction.commit(Work((delta(1),), ("country=DE",)))
+
+
 # --- several writers -------------------------------------------------------------------------------
 
 

@@ -247,6 +247,46 @@ async def test_hive_and_we_change_one_table(hive: Hive, url: str) -> None:
         await transaction.abort()
 
 
+async def test_hive_and_we_compact_one_table(hive: Hive, url: str) -> None:
+    """Whoever writes, whoever compacts and cleans, both read the same rows with the same ids."""
+    hive.sql(f"create table worked (id int, name string) partitioned by (day string) {TRANSACTIONAL})")
+    place = str(hive.location("worked"))
+    named: dict[str, Any] = {"metastore": url, "table": "default.worked"}
+
+    async def check(expected: dict[int, tuple[str, str]]) -> None:
+        theirs = hive.sql("select row__id, id, name, day from worked")
+        async with orcstream.acid.open_table(place, **named) as table:
+            rows = (await table.read(row_ids=True)).to_pylist()
+        mine = [(row["row__id"], row["id"], row["name"], row["day"]) for row in rows]
+        assert sorted(map(str, mine)) == sorted(map(str, theirs))
+        assert {one: (name, day) for _, one, name, day in mine} == expected
+
+    hive.sql("insert into worked partition (day='mon') values (1, 'a'), (2, 'b'), (3, 'c')")
+    async with orcstream.acid.open_table(place, **named) as table, await table.transaction() as change:
+        await change.insert([(4, "d", "mon"), (5, "e", "tue")])
+        await change.update({"name": "B"}, orcstream.col("id") == 2)
+    expected = {1: ("a", "mon"), 2: ("B", "mon"), 3: ("c", "mon"), 4: ("d", "mon"), 5: ("e", "tue")}
+    await check(expected)
+    hive.compact("worked", "minor", "day='mon'")
+    hive.clean()
+    await check(expected)
+    hive.sql("update worked set name = 'E' where id = 5")
+    hive.sql("delete from worked where id = 1")
+    async with orcstream.acid.open_table(place, **named) as table:
+        async with await table.transaction() as change:
+            assert await change.delete(orcstream.col("id") == 3) == 1
+            await change.insert([(6, "f", "tue")])
+        done = await table.compact("major")
+        assert {one.path: one.row_count for one in done.partitions} == {"day=mon": 2, "day=tue": 2}
+        assert (await table.clean(older_than_s=0)).directories
+    expected = {2: ("B", "mon"), 4: ("d", "mon"), 5: ("E", "tue"), 6: ("f", "tue")}
+    await check(expected)
+    hive.sql("insert into worked partition (day='mon') values (7, 'g')")
+    hive.compact("worked", "major", "day='mon'")
+    hive.clean()
+    await check({**expected, 7: ("g", "mon")})
+
+
 # --- connections -----------------------------------------------------------------------------------
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]

@@ -113,7 +113,7 @@ def some_of(snapshots: list[WriteIds], seed: int) -> list[WriteIds]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.integers(0, 1 << 30))
-@settings(max_examples=share(40, 8))
+@settings(max_examples=share(24, 8))
 async def test_histories(kind: str, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder), seed, KINDS[kind])

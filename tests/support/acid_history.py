@@ -268,7 +268,8 @@ class History:
             visibility = self._compactions
         if self._rng.random() < 0.4:
             last = min(last, closed)
-            if last < 1 or any(one.kind == "base" and one.last >= last for one in mine):
+            cut = any(one.first <= last < one.last for one in mine if one.kind != "base")
+            if last < 1 or cut or any(one.kind == "base" and one.last >= last for one in mine):
                 return
             self._major(partition, last, visibility)
         elif not any(first <= one <= last for one in self.open):
