@@ -16,7 +16,7 @@ from orcstream import acid
 from orcstream.cli_arguments import byte_size, duration_s
 from orcstream.cli_progress import Progress, bytes_text, counted, printable
 
-__all__ = ["ACID_HELP", "add_acid_options"]
+__all__ = ["ACID_HELP", "add_acid_options", "compaction_lines"]
 
 ACID_HELP = """URL is the directory of a Hive transactional table, or of one that this package made.
 
@@ -204,12 +204,19 @@ async def _compact(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(asdict(done)))
         return
-    if not done.partitions:
-        print("nothing to compact")
-    for one in done.partitions:
-        made = ", ".join(map(printable, one.directories))
-        deletes = f", {counted(one.delete_count, 'delete')}" if one.delete_count else ""
-        print(f"{made}: {counted(one.row_count, 'row')}{deletes}, in place of {len(one.replaces)}")
+    for line in compaction_lines(done):
+        print(line)
+
+
+def compaction_lines(done: acid.Compaction) -> list[str]:
+    """What a compaction did, as text."""
+    return [_compacted(one) for one in done.partitions] or ["nothing to compact"]
+
+
+def _compacted(one: acid.CompactedPartition) -> str:
+    made = ", ".join(map(printable, one.directories))
+    deletes = f", {counted(one.delete_count, 'delete')}" if one.delete_count else ""
+    return f"{made}: {counted(one.row_count, 'row')}{deletes}, in place of {len(one.replaces)}"
 
 
 async def _clean(options: argparse.Namespace) -> None:

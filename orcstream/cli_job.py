@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 
 import orcstream
+from orcstream.cli_acid import compaction_lines
 from orcstream.cli_arguments import byte_size, pair
 from orcstream.cli_progress import Progress, bytes_text, counted, printable
 
@@ -31,6 +32,7 @@ the same arguments, and goes on.
   orcstream job ingest logs/ s3://bucket/logs/ --from json --z-order user,started --partition-by day \\
       --checkpoint file:///var/lib/logs
   orcstream job compact s3://bucket/logs/ --target-size 256m
+  orcstream job compact-acid hdfs://namenode/warehouse/orders --kind major
   orcstream job verify s3://bucket/logs/ --report s3://bucket/reports/logs/
   orcstream job profile s3://bucket/logs/ --no-distinct"""
 # So many findings and columns are shown; the others are counted.
@@ -79,6 +81,19 @@ def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str
     compact.add_argument("--below", type=byte_size, metavar="SIZE", help="only smaller files: half of that")
     compact.add_argument("--how", choices=("auto", "copy", "rewrite"), default="auto")
     _add_common(compact, _compact, json_object)
+
+    table = jobs.add_parser("compact-acid", help="few large directories of a transactional table")
+    table.add_argument("url", metavar="URL", help="the table's directory")
+    table.add_argument("--kind", choices=("minor", "major"), default="minor")
+    table.add_argument(
+        "--partition", action="append", metavar="PATH", help="only this one, such as country=DE; repeatable"
+    )
+    table.add_argument("--metastore", metavar="URL", help="of a table that Hive shares: thrift://host:9083")
+    table.add_argument("--table", metavar="NAME", help="its name there: database.table")
+    table.add_argument(
+        "--memory", type=byte_size, default=256 << 20, metavar="SIZE", help="of a task; default: 256m"
+    )
+    _add_common(table, _compact_table, json_object)
 
     verify = jobs.add_parser("verify", help="whether files can be read and are what they say")
     _add_looking(verify)
@@ -235,6 +250,25 @@ def _compact(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         {"removed": result.removed_count, "made": result.made_count, **dataclasses.asdict(result)},
         lines,
     )
+    return 0
+
+
+def _compact_table(spark: Any, options: argparse.Namespace, progress: Any) -> int:
+    from orcstream.spark import jobs
+
+    result = jobs.compact_table(
+        spark,
+        options.url,
+        kind=options.kind,
+        partitions=options.partition,
+        metastore=options.metastore,
+        table=options.table,
+        memory_limit=options.memory,
+        storage_options=options.storage_options,
+        keys=options.keys,
+        progress=progress,
+    )
+    _say(options, dataclasses.asdict(result), compaction_lines(result))
     return 0
 
 

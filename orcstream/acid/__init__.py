@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from orcstream.acid.cleaning import Cleaned
-from orcstream.acid.compacting import CompactedPartition, Compaction
+from orcstream.acid.compacting import CompactedPartition, Compaction, TableCompaction
+from orcstream.acid.compaction_piece import CompactionPiece
 from orcstream.acid.describing import DirectoryDescription
 from orcstream.acid.opening import create_table, open_table
+from orcstream.acid.piece_opening import write_piece
 from orcstream.acid.stream import TableStream
 from orcstream.acid.table import AcidTable
 from orcstream.acid.writing import TableTransaction
@@ -20,12 +22,15 @@ __all__ = [
     "Cleaned",
     "CompactedPartition",
     "Compaction",
+    "CompactionPiece",
     "DirectoryDescription",
     "DirectoryKind",
     "Partition",
+    "TableCompaction",
     "TableStream",
     "TableTransaction",
     "WriteIds",
     "create_table",
     "open_table",
+    "write_piece",
 ]

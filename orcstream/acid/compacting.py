@@ -1,52 +1,36 @@
 """Compaction of a table: directories of events brought together as few large ones, for readers to come.
 
-Knows which files are read and written for each bucket. Must not know Hive's rules (`plan.acid_compaction`),
-nor who says what is committed. What is made counts when its transaction is committed; what it stands in for
-stays where it is until `clean` removes it, since readers of earlier snapshots need it.
+Knows which files are read and written for each bucket, and what becomes of them. Must not know Hive's rules
+(`plan.acid_compaction`), how a file is made (`compaction_piece`), nor who says what is committed. What is
+made counts when its transaction is committed; what it stands in for stays where it is until `clean` removes
+it, since readers of earlier snapshots need it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import anyio
-import numpy as np
 
-from orcstream.acid.batch_rows import ids_of, rows_of
-from orcstream.acid.delta_files import bucket_file_name, plain_file_name
-from orcstream.acid.event_file import DELETE, INSERT, EventFile
-from orcstream.acid.event_writer import VERSION, EventLayout, EventWriter, PlainWriter
-from orcstream.acid.merging import OPERATION
-from orcstream.acid.planning import TableReadOptions
-from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
-from orcstream.acid.stream import TableStream
-from orcstream.acid.transactions import TableDefinition, Transactions, Work, kept_alive
-from orcstream.batch import Batch
-from orcstream.codec._row_keys import are_ascending
-from orcstream.codec.arrays import items_of
-from orcstream.errors import KeyUnavailable, Unsupported, UsageError
+from orcstream.acid.compaction_piece import CompactionPiece, Content, PieceWriter
+from orcstream.acid.event_writer import VERSION
+from orcstream.acid.snapshot import TableSnapshot
+from orcstream.acid.transactions import TableDefinition, Transaction, Transactions, Work, kept_alive
+from orcstream.errors import UsageError
 from orcstream.io import small_files
 from orcstream.io.folder import below
-from orcstream.io.folders import make_folder_of, remove_files, remove_folders
-from orcstream.io.threads import run_in_thread
+from orcstream.io.folders import remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE, AcidFile, Partition
 from orcstream.plan.acid_compaction import CompactionKind, CompactionPlan, plan_compaction, settled_ids
-from orcstream.reader.planning import ReadOptions
-from orcstream.writer.creating import FileOptions, create
 
 if TYPE_CHECKING:
     from orcstream.acid.table import AcidTable
 
-_ALL = (0, (1 << 63) - 1)
-_LEAST_MEMORY = 16 << 20
-_NO_IDS = RowIds(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
-
-__all__ = ["CompactedPartition", "Compaction", "compact"]
-
-OnRows: TypeAlias = Callable[[int], None]
+__all__ = ["CompactedPartition", "Compaction", "TableCompaction", "begin_compaction", "compact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,260 +60,149 @@ class Compaction:
     partitions: tuple[CompactedPartition, ...]
 
 
-async def compact(
-    table: AcidTable,
-    transactions: Transactions,
-    kind: CompactionKind,
-    wanted: Callable[[Partition], bool],
-    options: FileOptions,
-    *,
-    memory_limit: int,
-    on_rows: OnRows | None,
-) -> Compaction:
-    """Compact the partitions that are wanted, in one transaction. See `AcidTable.compact`."""
-    definition = await transactions.definition()
-    transaction = await transactions.begin("compaction")
-    compactor = _Compactor(definition, table.place, options, memory_limit, on_rows)
-    try:
-        async with kept_alive(transaction):
-            seen = transaction.snapshot
-            view = await table.seen(replace(seen, write_ids=settled_ids(seen.write_ids)))
-            done = []
-            for one in filter(wanted, view.partitions):
-                plan = plan_compaction(one, kind, transaction.transaction_id)
-                if plan is not None:
-                    await transaction.lock("insert", [one.path])
-                    done.append(await compactor.partition(view, one, plan))
-            if not done:
-                await transaction.abort()
-                return Compaction(table.url, 0, ())
-            directories = tuple(path for one in done for path in one.directories)
-            replaces = tuple(path for one in done for path in one.replaces)
-            await transaction.commit(Work(directories, replaces=replaces))
-    except BaseException as error:
+class TableCompaction:
+    """A compaction that was begun, and gives signs of life until it is committed or given up.
+
+    Whoever began it has each of its `pieces` written, in whatever order and wherever, and commits it then, or
+    gives it up. Belongs to the loop it was begun in.
+    """
+
+    def __init__(self, table: AcidTable, definition: TableDefinition, transaction: Transaction) -> None:
+        self._table = table
+        self._definition = definition
+        self._transaction = transaction
+        self._alive = AsyncExitStack()
+        self._plans: list[CompactionPlan] = []
+        self._pieces: list[CompactionPiece] = []
+
+    @property
+    def transaction_id(self) -> int:
+        """The transaction, which is in the names of what is made."""
+        return self._transaction.transaction_id
+
+    @property
+    def pieces(self) -> tuple[CompactionPiece, ...]:
+        """The files to be written; none where there is nothing to do."""
+        return tuple(self._pieces)
+
+    async def plan(self, kind: CompactionKind, wanted: Callable[[Partition], bool]) -> None:
+        """Find out what is to be made of which partitions, and make the directories. Called once."""
+        await self._alive.enter_async_context(kept_alive(self._transaction))
+        seen = self._transaction.snapshot
+        view = await self._table.seen(replace(seen, write_ids=settled_ids(seen.write_ids)))
+        for one in filter(wanted, view.partitions):
+            plan = plan_compaction(one, kind, self.transaction_id)
+            if plan is not None:
+                await self._transaction.lock("insert", [one.path])
+                self._plans.append(plan)
+                self._pieces += _pieces(view.snapshot, one, plan, self._definition)
+        for path in self._version_files():
+            await small_files.put(
+                below(self._table.place, path),
+                VERSION.encode(),
+                overwrite=True,
+                storage_options=self._table.storage_options,
+            )
+
+    def _version_files(self) -> list[str]:
+        """What a directory of events has, even if it comes to hold no rows."""
+        if self._definition.insert_only:
+            return []
+        return [f"{path}/{VERSION_FILE}" for plan in self._plans for path in _made(plan)]
+
+    async def commit(self, row_counts: Sequence[int]) -> Compaction:
+        """Let all of it count; `row_counts` are those of the pieces, in their order.
+
+        Raises `CommitFailed` where another compaction was first, `CommitUnknown` where the answer was lost:
+        `give_up` then, as after any other error.
+        """
+        if len(row_counts) != len(self._pieces):
+            raise UsageError(f"there are {len(self._pieces)} pieces, and {len(row_counts)} counts of rows")
+        url = self._table.url
+        if not self._plans:
+            await self._transaction.abort()
+            await self._alive.aclose()
+            return Compaction(url, 0, ())
+        counts: Counter[tuple[str, Content]] = Counter()
+        for piece, count in zip(self._pieces, row_counts, strict=True):
+            counts[piece.directory, piece.content] += count
+        done = tuple(_compacted(plan, counts) for plan in self._plans)
+        directories = tuple(path for one in done for path in one.directories)
+        replaces = tuple(path for one in done for path in one.replaces)
+        await self._transaction.commit(Work(directories, replaces=replaces))
+        await self._alive.aclose()
+        return Compaction(url, self.transaction_id, done)
+
+    async def give_up(self, error: BaseException) -> None:
+        """Leave nothing of it, because of an error; that this failed is told by a note of the error."""
         with anyio.CancelScope(shield=True):
             try:
-                if await transaction.abort() != "committed":
-                    await compactor.discard()
+                if await self._transaction.abort() != "committed":
+                    await self._discard()
             except Exception as failure:  # noqa: BLE001 - the first error is the one that matters
                 error.add_note(f"the compaction could not be given up: {failure}")
-        raise
-    return Compaction(table.url, transaction.transaction_id, tuple(done))
-
-
-class _Compactor:
-    """Reads and writes the buckets of partitions, one after the other."""
-
-    def __init__(
-        self,
-        definition: TableDefinition,
-        url: str,
-        options: FileOptions,
-        memory_limit: int,
-        on_rows: OnRows | None,
-    ) -> None:
-        self._definition = definition
-        self._layout = None if definition.insert_only else EventLayout(definition.schema)
-        self._url = url
-        self._options = options
-        self._memory_limit = memory_limit
-        self._on_rows = on_rows
-        self._paths: list[str] = []
-        self._row_count = 0
-
-    async def partition(
-        self, view: AcidTable, partition: Partition, plan: CompactionPlan
-    ) -> CompactedPartition:
-        """Make what is planned of one partition."""
-        rows = deletes = 0
-        if plan.base is not None:
-            (path,) = plan.paths(plan.base)
-            rows = await self._write_rows(view, partition, path, merges=True)
-        else:
-            above = replace(partition, base=None, inserts=_of_deltas(partition))
-            for path in plan.paths(plan.inserts):
-                rows = await self._write_rows(view, replace(above, deletes=()), path, merges=False)
-            for path in plan.paths(plan.deletes):
-                deletes = await self._write_deletes(view, partition, path)
-        made = plan.paths(plan.base, plan.inserts, plan.deletes)
-        return CompactedPartition(partition.path, plan.kind, made, plan.paths(*plan.replaces), rows, deletes)
-
-    # --- rows
-
-    async def _write_rows(self, view: AcidTable, partition: Partition, path: str, *, merges: bool) -> int:
-        """All rows of a partition, or all that were ever inserted, bucket by bucket."""
-        await self._begin(path)
-        count = 0
-        for bucket in _buckets(partition.inserts):
-            part = replace(
-                partition,
-                inserts=tuple(file for file in partition.inserts if _bucket(file) == bucket),
-                deletes=tuple(file for file in partition.deletes if _bucket(file) == bucket),
-            )
-            stream = view.only(part).stream(self._asked(merges=merges))
-            count += await self._copy(stream, path, bucket)
-        return count
-
-    def _asked(self, *, merges: bool) -> TableReadOptions:
-        names = [(name,) for name in self._definition.schema.names]
-        read = ReadOptions(memory_limit=self._memory_limit // 2)
-        with_ids = self._layout is not None
-        if merges or not with_ids:
-            return TableReadOptions(
-                columns=names, read=read, row_ids=with_ids, event_write_ids=with_ids, check=self._check
-            )
-        return TableReadOptions(columns=names, read=read, between=_ALL, check=self._check)
-
-    def _check(self, file: EventFile) -> None:
-        """Nothing is written as its mask left it, or in the clear that was encrypted."""
-        for column in file.orc.encrypted_columns:
-            if not column.is_open:
-                raise KeyUnavailable(f"the column {column.name} is encrypted, and its key cannot be had")
-            if not self._options.get("encrypt"):
-                raise UsageError(
-                    f"the column {column.name} is encrypted: say how in what is made, by encrypt="
-                )
-
-    async def _copy(self, stream: TableStream, path: str, bucket: int) -> int:
-        """Write what a stream of a bucket has; no file for no rows."""
-        schema = self._definition.schema
-        writer: EventWriter | PlainWriter | None = None
-        count, order = 0, _Order(path)
-        try:
-            async with stream:
-                async for batch in stream:
-                    rows = await run_in_thread(partial(rows_of, batch, schema))
-                    ids = _NO_IDS if self._layout is None else ids_of(batch)
-                    if self._layout is not None:
-                        _refuse_updates(batch, path)
-                        order.check(ids)
-                    writer = writer or await self._create(path, bucket)
-                    await writer.write(ids, np.full(batch.num_rows, INSERT, np.int32), rows)
-                    count += batch.num_rows
-                    self._tell(batch.num_rows)
-            if writer is not None:
-                await writer.commit()
-        except BaseException:
-            await _abort(writer)
-            raise
-        return count
-
-    # --- deletes
-
-    async def _write_deletes(self, view: AcidTable, partition: Partition, path: str) -> int:
-        """All deletes of a partition, with the write ids that they had."""
-        await self._begin(path)
-        count = 0
-        for bucket in _buckets(partition.deletes):
-            files = tuple(file for file in partition.deletes if _bucket(file) == bucket)
-            only = view.only(replace(partition, base=None, inserts=(), deletes=files))
-            collector = KeyCollector(KeyBudget(self._memory_limit // 2))
-            try:
-                read = ReadOptions(memory_limit=self._memory_limit // 4)
-                async with only.stream(TableReadOptions(columns=[], read=read, between=_ALL)) as stream:
-                    async for batch in stream:
-                        await run_in_thread(partial(collector.add, _with_statements(ids_of(batch))))
-                keys = await run_in_thread(collector.finish)
-            except BaseException:
-                collector.discard()
-                raise
-            try:
-                count += await self._write_keys(keys, path, bucket)
             finally:
-                keys.close()
-        return count
+                await self._alive.aclose()
 
-    async def _write_keys(self, keys: DeletedKeys, path: str, bucket: int) -> int:
-        if not keys.count:
-            return 0
-        writer = await self._create(path, bucket)
-        try:
-            for part in keys.parts():
-                await writer.write(part, np.full(len(part), DELETE, np.int32), None)
-                self._tell(len(part))
-            await writer.commit()
-        except BaseException:
-            await _abort(writer)
-            raise
-        return keys.count
-
-    # --- files
-
-    async def _begin(self, path: str) -> None:
-        """Make a directory, which is there even if it comes to hold no rows."""
-        if self._layout is None:
-            return
-        await small_files.put(
-            self._url_of(f"{path}/{VERSION_FILE}"),
-            VERSION.encode(),
-            overwrite=True,
-            storage_options=self._options.get("storage_options"),
-        )
-
-    async def _create(self, path: str, bucket: int) -> EventWriter | PlainWriter:
-        layout = self._layout
-        name = plain_file_name(bucket) if layout is None else bucket_file_name(bucket)
-        url = self._url_of(f"{path}/{name}")
-        await make_folder_of(url)
-        schema = self._definition.schema if layout is None else layout.schema
-        limit = max(self._memory_limit // 2, _LEAST_MEMORY)
-        orc = await create(url, schema, **self._options, memory_limit=limit)
-        return PlainWriter(orc) if layout is None else EventWriter(orc, layout)
-
-    def _url_of(self, path: str) -> str:
-        self._paths.append(path)
-        return below(self._url, path)
-
-    def _tell(self, count: int) -> None:
-        self._row_count += count
-        if self._on_rows is not None:
-            self._on_rows(self._row_count)
-
-    async def discard(self) -> None:
-        """Leave nothing of what was made."""
-        options = self._options.get("storage_options")
-        await remove_files(self._url, self._paths, storage_options=options)
-        folders = dict.fromkeys(path.rpartition("/")[0] for path in self._paths)
-        await remove_folders(self._url, folders, storage_options=options)
+    async def _discard(self) -> None:
+        paths = [*(piece.path for piece in self._pieces), *self._version_files()]
+        folders = [path for plan in self._plans for path in _made(plan)]
+        options = self._table.storage_options
+        await remove_files(self._table.place, paths, storage_options=options)
+        await remove_folders(self._table.place, folders, storage_options=options)
 
 
-class _Order:
-    """Whether keys ascend from batch to batch, as readers expect them to."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._last: tuple[int, int, int] | None = None
-
-    def check(self, ids: RowIds) -> None:
-        if not len(ids):
-            return
-        ascends = are_ascending(ids.write_ids, ids.buckets, ids.row_ids, len(ids))
-        if not ascends or (self._last is not None and ids.key(0) <= self._last):
-            raise Unsupported(
-                f"the events that are to be in {self._path} are not in the order of their ids, as those of "
-                "updates before Hive 3 are not; leave this partition to Hive",
-                reason="unsorted_events",
-            )
-        self._last = ids.key(-1)
+async def begin_compaction(
+    table: AcidTable, transactions: Transactions, kind: CompactionKind, wanted: Callable[[Partition], bool]
+) -> TableCompaction:
+    """Begin to compact the partitions that are wanted, in one transaction."""
+    definition = await transactions.definition()
+    compaction = TableCompaction(table, definition, await transactions.begin("compaction"))
+    try:
+        await compaction.plan(kind, wanted)
+    except BaseException as error:
+        await compaction.give_up(error)
+        raise
+    return compaction
 
 
-def _refuse_updates(batch: Batch, path: str) -> None:
-    """Where rows are copied as events, updates of the kind before Hive 3 would become inserts."""
-    names = batch.batch_schema.names
-    if OPERATION in names and items_of(batch.vectors[names.index(OPERATION)], "i4").any():
-        raise Unsupported(
-            f"events that are to be in {path} are of the kind before Hive 3, which a major compaction alone "
-            "can bring together",
-            reason="old_events",
-        )
+async def compact(compaction: TableCompaction, table: AcidTable, writer: PieceWriter) -> Compaction:
+    """Write the pieces of a compaction, one after the other, and commit it."""
+    try:
+        counts = [await writer.write(table.of(piece.snapshot), piece) for piece in compaction.pieces]
+        return await compaction.commit(counts)
+    except BaseException as error:
+        await compaction.give_up(error)
+        raise
 
 
-def _with_statements(ids: RowIds) -> RowIds:
-    return replace(ids, statements=np.zeros(len(ids), np.int32))
+# --- pieces
 
 
-def _of_deltas(partition: Partition) -> tuple[AcidFile, ...]:
-    return tuple(file for file in partition.inserts if file.directory in partition.deltas)
+def _pieces(
+    snapshot: TableSnapshot, partition: Partition, plan: CompactionPlan, definition: TableDefinition
+) -> list[CompactionPiece]:
+    """The files that are made of one partition: of each content one for each bucket."""
+    deltas = tuple(file for file in partition.inserts if file.directory in partition.deltas)
+    contents: list[tuple[str | None, Content, Partition]] = [
+        (plan.base, "rows", partition),
+        (plan.inserts, "inserts", replace(partition, base=None, inserts=deltas, deletes=())),
+        (plan.deletes, "deletes", replace(partition, base=None, inserts=())),
+    ]
+    return [
+        CompactionPiece(path, bucket, content, definition, snapshot.only(_of_bucket(read, bucket)))
+        for name, content, read in contents
+        for path in plan.paths(name)
+        for bucket in _buckets(read.deletes if content == "deletes" else read.inserts)
+    ]
+
+
+def _of_bucket(partition: Partition, bucket: int) -> Partition:
+    return replace(
+        partition,
+        inserts=tuple(file for file in partition.inserts if _bucket(file) == bucket),
+        deletes=tuple(file for file in partition.deletes if _bucket(file) == bucket),
+    )
 
 
 def _buckets(files: Iterable[AcidFile]) -> list[int]:
@@ -340,7 +213,17 @@ def _bucket(file: AcidFile) -> int:
     return file.bucket or 0
 
 
-async def _abort(writer: EventWriter | PlainWriter | None) -> None:
-    if writer is not None:
-        with anyio.CancelScope(shield=True):
-            await writer.abort()
+def _made(plan: CompactionPlan) -> tuple[str, ...]:
+    return plan.paths(plan.base, plan.inserts, plan.deletes)
+
+
+def _compacted(plan: CompactionPlan, counts: Counter[tuple[str, Content]]) -> CompactedPartition:
+    made = _made(plan)
+    return CompactedPartition(
+        plan.partition,
+        plan.kind,
+        made,
+        plan.paths(*plan.replaces),
+        row_count=sum(counts[path, "rows"] + counts[path, "inserts"] for path in made),
+        delete_count=sum(counts[path, "deletes"] for path in made),
+    )

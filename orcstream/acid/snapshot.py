@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orcstream.acid.at_once import at_once
@@ -100,6 +100,15 @@ class TableSnapshot:
     def url_of(self, file: AcidFile) -> str:
         """What opens a file."""
         return self.listing.files[file.path].url
+
+    def only(self, partition: Partition) -> TableSnapshot:
+        """What is needed to read some of the files of one partition, and nothing else."""
+        listing = self.listing
+        files = {one.path: listing.files[one.path] for one in (*partition.inserts, *partition.deletes)}
+        mine = PartitionListing(partition.path, versioned=listing.partitions[partition.path].versioned)
+        narrow = replace(listing, partitions={partition.path: mine}, files=files, compacted=frozenset())
+        part = replace(partition, obsolete=(), aborted=(), obsolete_originals=())
+        return TableSnapshot(narrow, replace(self.seen, directories=None), (part,))
 
     def versioned(self, partition: Partition) -> frozenset[AcidDirectory]:
         """The directories of a partition that are known to be of Hive 3 or later."""

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from orcstream.acid.cleaning import Cleaned, clean
-from orcstream.acid.compacting import Compaction, compact
+from orcstream.acid.compacting import Compaction, TableCompaction, begin_compaction, compact
+from orcstream.acid.compaction_piece import PieceWriter
 from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.describing import DirectoryDescription, describe
 from orcstream.acid.event_file import opening_of
@@ -252,7 +253,7 @@ class AcidTable:
     async def seen(self, snapshot: Snapshot) -> AcidTable:
         """The table as another reader sees it, who may see what came since."""
         listing = await list_table(self.place, self._url, self._opening.storage_options)
-        return self._with(listing.snapshot(snapshot))
+        return self.of(listing.snapshot(snapshot))
 
     @property
     def snapshot(self) -> TableSnapshot:
@@ -275,9 +276,10 @@ class AcidTable:
 
     def only(self, partition: Partition) -> AcidTable:
         """A partition, or some of the files of one, by itself."""
-        return self._with(replace(self._snapshot, partitions=(partition,)))
+        return self.of(replace(self._snapshot, partitions=(partition,)))
 
-    def _with(self, snapshot: TableSnapshot) -> AcidTable:
+    def of(self, snapshot: TableSnapshot) -> AcidTable:
+        """The table as of another snapshot of its directory, or of a part of it."""
         return AcidTable(
             snapshot,
             self._row_schema,
@@ -332,18 +334,25 @@ class AcidTable:
         `transaction` does, and for events that are not in the order of their ids (``unsorted_events``,
         ``old_events``).
         """
+        compaction = await self.begin_compaction(kind, partitions=partitions)
+        files: FileOptions = {"storage_options": self._opening.storage_options, **options}
+        return await compact(compaction, self, PieceWriter(files, memory_limit=memory_limit, on_rows=on_rows))
+
+    async def begin_compaction(
+        self, kind: CompactionKind = "minor", *, partitions: Sequence[str] | None = None
+    ) -> TableCompaction:
+        """Begin a compaction whose files somebody else writes, other processes by `write_piece`.
+
+        See `compact`, which is this, the writing and the commit.
+        """
+        if kind not in ("minor", "major"):
+            raise UsageError(f"kind is minor or major, not {kind!r}", url=self._url)
         known = {one.path for one in self.partitions}
         for one in partitions or ():
             if one not in known:
                 raise UsageError(f"no partition {one!r}; there are {', '.join(sorted(known))}", url=self._url)
-        return await compact(
-            self,
-            self._need_transactions(),
-            kind,
-            lambda one: partitions is None or one.path in partitions,
-            {"storage_options": self._opening.storage_options, **options},
-            memory_limit=memory_limit,
-            on_rows=on_rows,
+        return await begin_compaction(
+            self, self._need_transactions(), kind, lambda one: partitions is None or one.path in partitions
         )
 
     async def abort_dead(self, *, older_than_s: float) -> tuple[int, ...]:

@@ -134,7 +134,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {"acid", "schema", "io", "spark", "orcstream"},
     "testing": {"errors", "byterange", "io"},
-    "spark": {"errors", "schema", "column_statistics", "io", "blocking", "orcstream"},
+    "spark": {"acid", "errors", "schema", "column_statistics", "io", "blocking", "orcstream"},
     "__main__": {"cli"},
 }
 

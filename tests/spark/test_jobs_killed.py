@@ -16,7 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import orcstream
+from orcstream import acid
+from orcstream.acid import log
 from orcstream.spark import jobs
+from orcstream.spark.access import run
 from tests.spark.test_jobs import data_files, ids, lines
 
 TIMEOUT_S = 200
@@ -37,8 +40,10 @@ if job == "ingest":
         spark, source, target, format="json", schema="id bigint, text string", batch_bytes=1,
         options={"timezone": "UTC"},
     )
-else:
+elif job == "compact":
     jobs.compact(spark, target)
+else:
+    jobs.compact_table(spark, target, kind="major")
 """
 
 
@@ -104,3 +109,35 @@ def test_compact(spark: SparkSession, tmp_path: Path) -> None:
     assert ids(target) == list(range(folders * 6))
     assert len(data_files(target)) == folders
     assert not [path for path in target.rglob("*.tmp") if path.is_file()]
+
+
+@pytest.mark.timeout(300)
+def test_compact_table(tmp_path: Path) -> None:
+    table = str(tmp_path / "table")
+
+    async def fill() -> None:
+        await acid.create_table(table, "struct<id:bigint>", partitions={"part": "int"})
+        async with acid.open_table(table) as opened:
+            for number in range(2):
+                async with await opened.transaction() as change:
+                    await change.insert([{"id": one * 2 + number, "part": one} for one in range(40)])
+
+    async def found() -> list[int]:
+        async with acid.open_table(table) as opened:
+            return sorted(row["id"] for row in (await opened.read(columns=["id"])).to_pylist())
+
+    async def again() -> None:
+        async with acid.open_table(table) as opened:
+            assert len((await opened.compact("major")).partitions) == 40
+            await opened.clean(older_than_s=0)
+
+    run(fill)
+    at = random.Random(10).randrange(2, 10)
+    assert killed(
+        "compact_table", tmp_path, Path(table), lambda: records(Path(table), "*/base_*/bucket_*") >= at
+    )
+    assert run(found) == list(range(80))
+    assert run(lambda: log.TransactionLog(table).abort_dead(0)) == (3,)
+    run(again)
+    assert run(found) == list(range(80))
+    assert records(Path(table), "*/*_*") == 40

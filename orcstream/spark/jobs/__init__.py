@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orcstream.spark.jobs.acid_compaction import compact_table
     from orcstream.spark.jobs.compaction import CompactResult, compact
     from orcstream.spark.jobs.ingestion import IngestResult, ingest
     from orcstream.spark.jobs.profiles import ColumnProfile, ProfileResult, profile
@@ -24,6 +25,7 @@ __all__ = [
     "ProfileResult",
     "VerifyResult",
     "compact",
+    "compact_table",
     "ingest",
     "profile",
     "verify",
@@ -37,6 +39,7 @@ _HOMES = {
     "ProfileResult": "profiles",
     "VerifyResult": "verification",
     "compact": "compaction",
+    "compact_table": "acid_compaction",
     "ingest": "ingestion",
     "profile": "profiles",
     "verify": "verification",

@@ -1,0 +1,241 @@
+"""One file of a compaction: the rows or the deletes of one bucket, read from many files and written to one.
+
+Knows how a bucket is copied. Must not know what else is compacted, nor who commits it. A piece is a value
+that can be pickled: it may be written by another process, and by several of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import anyio
+import numpy as np
+
+from orcstream.acid.batch_rows import ids_of, rows_of
+from orcstream.acid.delta_files import bucket_file_name, plain_file_name
+from orcstream.acid.event_file import DELETE, INSERT, EventFile
+from orcstream.acid.event_writer import EventLayout, EventWriter, PlainWriter
+from orcstream.acid.merging import OPERATION
+from orcstream.acid.planning import TableReadOptions
+from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
+from orcstream.acid.snapshot import TableSnapshot
+from orcstream.acid.stream import TableStream
+from orcstream.acid.transactions import TableDefinition
+from orcstream.batch import Batch
+from orcstream.codec._row_keys import are_ascending
+from orcstream.codec.arrays import items_of
+from orcstream.errors import KeyUnavailable, Unsupported, UsageError
+from orcstream.io.folder import below
+from orcstream.io.folders import make_folder_of
+from orcstream.io.threads import run_in_thread
+from orcstream.reader.planning import ReadOptions
+from orcstream.writer.creating import FileOptions, create
+
+if TYPE_CHECKING:
+    from orcstream.acid.table import AcidTable
+
+__all__ = ["CompactionPiece", "Content", "OnRows", "PieceWriter"]
+
+_ALL = (0, (1 << 63) - 1)
+_LEAST_MEMORY = 16 << 20
+_NO_IDS = RowIds(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+
+Content: TypeAlias = Literal["rows", "inserts", "deletes"]
+OnRows: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPiece:
+    """A file that a compaction is to make: what one bucket of a partition has of some content.
+
+    `content` is "rows" for those that are there, "inserts" for all that ever were, or "deletes". `directory`
+    is the one that the file is for, by its path below the table. `snapshot` has the files that are read, and
+    nothing else.
+    """
+
+    directory: str
+    bucket: int
+    content: Content
+    definition: TableDefinition
+    snapshot: TableSnapshot = field(repr=False)  # URLs may hold secrets
+
+    @property
+    def path(self) -> str:
+        """Of the file, below the table."""
+        name = plain_file_name if self.definition.insert_only else bucket_file_name
+        return f"{self.directory}/{name(self.bucket)}"
+
+
+class PieceWriter:
+    """Reads and writes pieces, one after the other. `on_rows` is told how many rows were written so far.
+
+    Without `overwrite`, somebody else may have made the file of a piece first, which is left as it is: it
+    holds the same.
+    """
+
+    def __init__(
+        self,
+        options: FileOptions,
+        *,
+        memory_limit: int,
+        on_rows: OnRows | None = None,
+        overwrite: bool = True,
+    ) -> None:
+        self._options = options
+        self._memory_limit = memory_limit
+        self._on_rows = on_rows
+        self._overwrite = overwrite
+        self._row_count = 0
+
+    async def write(self, table: AcidTable, piece: CompactionPiece) -> int:
+        """Make a piece of what a table has, which is one of the piece's files alone. Answers its rows."""
+        if piece.content == "deletes":
+            return await self._write_deletes(table, piece)
+        return await self._copy(table.stream(self._asked(piece)), piece)
+
+    # --- rows
+
+    def _asked(self, piece: CompactionPiece) -> TableReadOptions:
+        names = [(name,) for name in piece.definition.schema.names]
+        read = ReadOptions(memory_limit=self._memory_limit // 2)
+        with_ids = not piece.definition.insert_only
+        if piece.content == "rows" or not with_ids:
+            return TableReadOptions(
+                columns=names, read=read, row_ids=with_ids, event_write_ids=with_ids, check=self._check
+            )
+        return TableReadOptions(columns=names, read=read, between=_ALL, check=self._check)
+
+    def _check(self, file: EventFile) -> None:
+        """Nothing is written as its mask left it, or in the clear that was encrypted."""
+        for column in file.orc.encrypted_columns:
+            if not column.is_open:
+                raise KeyUnavailable(f"the column {column.name} is encrypted, and its key cannot be had")
+            if not self._options.get("encrypt"):
+                raise UsageError(
+                    f"the column {column.name} is encrypted: say how in what is made, by encrypt="
+                )
+
+    async def _copy(self, stream: TableStream, piece: CompactionPiece) -> int:
+        """Write what a stream of a bucket has; no file for no rows."""
+        schema, has_ids = piece.definition.schema, not piece.definition.insert_only
+        writer: EventWriter | PlainWriter | None = None
+        count, order = 0, _Order(piece.directory)
+        try:
+            async with stream:
+                async for batch in stream:
+                    rows = await run_in_thread(partial(rows_of, batch, schema))
+                    ids = ids_of(batch) if has_ids else _NO_IDS
+                    if has_ids:
+                        _refuse_updates(batch, piece.directory)
+                        order.check(ids)
+                    writer = writer or await self._create(piece)
+                    await writer.write(ids, np.full(batch.num_rows, INSERT, np.int32), rows)
+                    count += batch.num_rows
+                    self._tell(batch.num_rows)
+            if writer is not None:
+                await _commit(writer)
+        except BaseException:
+            await _abort(writer)
+            raise
+        return count
+
+    # --- deletes
+
+    async def _write_deletes(self, table: AcidTable, piece: CompactionPiece) -> int:
+        """All deletes of a bucket, with the write ids that they had."""
+        collector = KeyCollector(KeyBudget(self._memory_limit // 2))
+        try:
+            read = ReadOptions(memory_limit=self._memory_limit // 4)
+            async with table.stream(TableReadOptions(columns=[], read=read, between=_ALL)) as stream:
+                async for batch in stream:
+                    await run_in_thread(partial(collector.add, _with_statements(ids_of(batch))))
+            keys = await run_in_thread(collector.finish)
+        except BaseException:
+            collector.discard()
+            raise
+        try:
+            return await self._write_keys(keys, piece)
+        finally:
+            keys.close()
+
+    async def _write_keys(self, keys: DeletedKeys, piece: CompactionPiece) -> int:
+        if not keys.count:
+            return 0
+        writer = await self._create(piece)
+        try:
+            for part in keys.parts():
+                await writer.write(part, np.full(len(part), DELETE, np.int32), None)
+                self._tell(len(part))
+            await _commit(writer)
+        except BaseException:
+            await _abort(writer)
+            raise
+        return keys.count
+
+    # --- files
+
+    async def _create(self, piece: CompactionPiece) -> EventWriter | PlainWriter:
+        definition = piece.definition
+        layout = None if definition.insert_only else EventLayout(definition.schema)
+        url = below(piece.snapshot.listing.url, piece.path)
+        await make_folder_of(url)
+        schema = definition.schema if layout is None else layout.schema
+        limit = max(self._memory_limit // 2, _LEAST_MEMORY)
+        orc = await create(url, schema, **self._options, memory_limit=limit, overwrite=self._overwrite)
+        return PlainWriter(orc) if layout is None else EventWriter(orc, layout)
+
+    def _tell(self, count: int) -> None:
+        self._row_count += count
+        if self._on_rows is not None:
+            self._on_rows(self._row_count)
+
+
+class _Order:
+    """Whether keys ascend from batch to batch, as readers expect them to."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._last: tuple[int, int, int] | None = None
+
+    def check(self, ids: RowIds) -> None:
+        if not len(ids):
+            return
+        ascends = are_ascending(ids.write_ids, ids.buckets, ids.row_ids, len(ids))
+        if not ascends or (self._last is not None and ids.key(0) <= self._last):
+            raise Unsupported(
+                f"the events that are to be in {self._path} are not in the order of their ids, as those of "
+                "updates before Hive 3 are not; leave this partition to Hive",
+                reason="unsorted_events",
+            )
+        self._last = ids.key(-1)
+
+
+def _refuse_updates(batch: Batch, path: str) -> None:
+    """Where rows are copied as events, updates of the kind before Hive 3 would become inserts."""
+    names = batch.batch_schema.names
+    if OPERATION in names and items_of(batch.vectors[names.index(OPERATION)], "i4").any():
+        raise Unsupported(
+            f"events that are to be in {path} are of the kind before Hive 3, which a major compaction alone "
+            "can bring together",
+            reason="old_events",
+        )
+
+
+def _with_statements(ids: RowIds) -> RowIds:
+    return replace(ids, statements=np.zeros(len(ids), np.int32))
+
+
+async def _commit(writer: EventWriter | PlainWriter) -> None:
+    try:
+        await writer.commit()
+    except FileExistsError:
+        await _abort(writer)
+
+
+async def _abort(writer: EventWriter | PlainWriter | None) -> None:
+    if writer is not None:
+        with anyio.CancelScope(shield=True):
+            await writer.abort()

@@ -1,0 +1,41 @@
+"""Pieces of a compaction, written where the table is not open: in other processes, on other machines.
+
+Knows that a piece has all there is to know of what is read. Must not know how it is written, nor by whom
+it was handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from orcstream.acid.compaction_piece import CompactionPiece, PieceWriter
+from orcstream.acid.partition_values import PartitionColumns
+from orcstream.acid.table import AcidTable
+from orcstream.acid.transactions import partition_schema
+from orcstream.io.keys import KeyProvider
+from orcstream.reader.opening import OpenOptions
+from orcstream.writer.creating import FileOptions
+from orcstream.writer.options import DEFAULT_MEMORY_LIMIT
+
+__all__ = ["write_piece"]
+
+
+async def write_piece(
+    piece: CompactionPiece, *, memory_limit: int = DEFAULT_MEMORY_LIMIT, **options: Unpack[FileOptions]
+) -> int:
+    """Write one file of a compaction that another process has begun; answers its number of rows.
+
+    `options` are those of `orcstream.create`; what is read takes its `storage_options` and `keys` from them.
+    The file appears whole. It may be written again, and by several processes at once: the first file stays,
+    and the others are the same. Raises what reading and writing raise; then nothing is left of it.
+    """
+    opening = _opening(options.get("storage_options"), options.get("keys"))
+    columns = PartitionColumns.of(piece.snapshot.listing.partitions, partition_schema(piece.definition))
+    writer = PieceWriter(options, memory_limit=memory_limit, overwrite=False)
+    async with AcidTable(piece.snapshot, piece.definition.schema, columns, opening) as table:
+        return await writer.write(table, piece)
+
+
+def _opening(storage_options: Mapping[str, Any] | None, keys: KeyProvider | None) -> OpenOptions:
+    return OpenOptions.of(storage_options, None, None, "UTC", "auto", instants=False, keys=keys)
