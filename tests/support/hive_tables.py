@@ -301,6 +301,15 @@ _EVERY: tuple[Callable[[Hive], None], ...] = (
     loaded,
 )
 # Hive takes a second for a statement: what tells most is in each run, the rest where everything is tried.
-_MOST_TELLING = (of_statements, compacted_minor, compacted_major, partitioned, typed, insert_only, converted)
+_MOST_TELLING = (
+    changed,
+    of_statements,
+    compacted_minor,
+    compacted_major,
+    partitioned,
+    typed,
+    insert_only,
+    converted,
+)
 TABLES = _EVERY if ALL else _MOST_TELLING
 INSERT_ONLY_TABLES = {"insert_only"}
