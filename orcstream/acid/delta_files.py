@@ -133,15 +133,15 @@ class DeltaFiles:
         self._is_used = True
         name = delta_name(kind, self._write_id, self._write_id, self._statement)
         directory = f"{partition}/{name}" if partition else name
-        layout = self._layout
-        if layout is not None and directory not in self._directories:
+        layout, is_new = self._layout, directory not in self._directories
+        self._directories[directory] = None  # it is there from now on, whatever fails
+        if layout is not None and is_new:
             await small_files.put(
                 self._url_of(f"{directory}/{VERSION_FILE}"),
                 VERSION.encode(),
                 overwrite=True,
                 storage_options=self._options.get("storage_options"),
             )
-        self._directories[directory] = None
         url = self._url_of(f"{directory}/{bucket_file_name(bucket) if layout else plain_file_name(bucket)}")
         await make_folder_of(url)
         schema = self._schema if layout is None else layout.schema
@@ -158,16 +158,13 @@ class DeltaFiles:
 
     async def end_statement(self) -> None:
         """Complete the files of the statement; what follows belongs to the next one."""
-        opened, self._open = self._open, {}
         try:
-            while opened:
-                _, one = opened.popitem()
+            for one in self._open.values():
                 await one.writer.commit()
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                for one in opened.values():
-                    await one.writer.abort()
+            await self.abort_open()
             raise
+        self._open = {}
         if self._is_used:
             self._statement += 1
             self._is_used = False

@@ -26,6 +26,7 @@ __all__ = [
     "Cells",
     "both",
     "cells_of",
+    "items_of_lists",
     "lengths_of",
     "padded",
     "texts_of",
@@ -68,9 +69,9 @@ def _walk(field: Field, vector: Vector, there: Mask | None) -> Iterator[Cells]:
             for child, part in zip(field.children, vector.children, strict=True):
                 yield from _walk(child, part.slice(vector.offset, vector.offset + vector.length), mask)
         case Kind.LIST:
-            yield from _walk(field.children[0], *_items(vector, mask))
+            yield from _walk(field.children[0], *items_of_lists(vector, mask))
         case Kind.MAP:
-            entries, within = _items(vector, mask)
+            entries, within = items_of_lists(vector, mask)
             for child, part in zip(field.children[0].children, entries.children, strict=True):
                 yield from _walk(child, part.slice(entries.offset, entries.offset + entries.length), within)
         case Kind.UNION:
@@ -82,7 +83,7 @@ def lengths_of(vector: Vector) -> NDArray[np.int32]:
     return np.diff(offsets_of(vector))
 
 
-def _items(vector: Vector, mask: Mask | None) -> tuple[Vector, Mask | None]:
+def items_of_lists(vector: Vector, mask: Mask | None = None) -> tuple[Vector, Mask | None]:
     """The items of these lists, and which of them are of lists that are no nulls."""
     offsets = offsets_of(vector)
     lengths = np.diff(offsets)

@@ -18,6 +18,7 @@ from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions,
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Schema
+from tests.support import bucketed_rows
 from tests.support.hive import Hive, start_hive
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
@@ -285,6 +286,49 @@ async def test_hive_and_we_compact_one_table(hive: Hive, url: str) -> None:
     hive.compact("worked", "major", "day='mon'")
     hive.clean()
     await check({**expected, 7: ("g", "mon")})
+
+
+# --- buckets ---------------------------------------------------------------------------------------
+
+
+def make_bucketed(hive: Hive, name: str) -> str:
+    columns = ", ".join(f"{column} {type_}" for column, type_ in bucketed_rows.COLUMNS.items())
+    by = ", ".join(list(bucketed_rows.COLUMNS)[1:])
+    hive.sql(f"create table {name} ({columns}) clustered by ({by}) into 7 buckets {TRANSACTIONAL})")
+    return str(hive.location(name))
+
+
+def buckets_in_hive(hive: Hive, name: str) -> dict[int, int]:
+    """By the numbers of the rows."""
+    found = hive.sql(f"select n, (row__id.bucketid div 65536) % 4096 from {name}")
+    return {int(number): int(bucket) for number, bucket in found}
+
+
+async def test_buckets_are_those_of_hive(hive: Hive, url: str) -> None:
+    """Of every type that rows are told by; and Hive reads and changes what we put there."""
+    columns = ", ".join(f"{column} {type_}" for column, type_ in bucketed_rows.COLUMNS.items())
+    hive.sql(f"create table source ({columns}) stored as orc tblproperties('transactional'='false')")
+    bucketed_rows.write_rows(hive.location("source") / "000000_0")
+    make_bucketed(hive, "by_hive")
+    hive.sql("insert into by_hive select * from source")
+    expected = buckets_in_hive(hive, "by_hive")
+    place = make_bucketed(hive, "by_us")
+    async with (
+        orcstream.acid.open_table(place, metastore=url, table="default.by_us") as table,
+        await table.transaction() as change,
+    ):
+        await change.insert(bucketed_rows.rows())
+    assert len(expected) == bucketed_rows.rows().num_rows
+    assert buckets_in_hive(hive, "by_us") == expected
+    for value in ("c3 = 65536", "c7 = '日本語'", "c11 = date '1969-12-31'", "c13 = 12.8"):
+        found = [hive.sql(f"select n from {name} where {value}") for name in ("by_us", "source")]
+        assert found[0] == found[1] != [], value
+    hive.run("update by_us set n = n + 1000 where n % 2 = 0", "delete from by_us where n % 3 = 0")
+    kept = {number + 1000 * (number % 2 == 0): bucket for number, bucket in expected.items()}
+    kept = {number: bucket for number, bucket in kept.items() if number % 3}
+    assert buckets_in_hive(hive, "by_us") == kept
+    hive.compact("by_us", "major")
+    assert buckets_in_hive(hive, "by_us") == kept
 
 
 # --- connections -----------------------------------------------------------------------------------

@@ -1,0 +1,162 @@
+"""Transactions as their users see them: what they refuse, who wins, what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import orcstream
+from orcstream import CommitFailed, KeyUnavailable, SchemaMismatch, Unsupported, UsageError, acid, col
+from orcstream.io.keys import InMemoryKeyProvider
+from tests.support.acid_tables import SCHEMA, rows_of
+
+ROWS = [{"id": one, "name": "old"} for one in range(10)]
+
+
+async def make(url: str, **options: Any) -> None:
+    await acid.create_table(url, SCHEMA, **options)
+    async with acid.open_table(url) as table, await table.transaction() as change:
+        await change.insert(ROWS)
+
+
+async def test_the_first_that_changes_rows_wins(url: str) -> None:
+    await make(url)
+    async with acid.open_table(url) as table:
+        first, second = await table.transaction(), await table.transaction()
+        await second.update({"name": "second"}, col("id") == 1)
+        await first.delete(col("id") == 2)
+        await second.commit()
+        with pytest.raises(CommitFailed):
+            await first.commit()
+        await first.abort()
+        # Inserts are in nobody's way.
+        third, fourth = await table.transaction(), await table.transaction()
+        await third.insert([(20, "third")])
+        await fourth.delete(col("id") == 3)
+        await fourth.commit()
+        await third.commit()
+    found = await rows_of(url)
+    assert (found[1], found[2], found[20], 3 in found) == ("second", "old", "third", False)
+
+
+async def test_only_inserts(url: str) -> None:
+    await make(url, insert_only=True)
+    async with acid.open_table(url) as table:
+        async with await table.transaction() as change:
+            await change.insert(pa.table({"id": [10, 11], "name": ["new", None]}))
+        change = await table.transaction()
+        for work in (change.delete(), change.update({"name": "x"}), change.delete_rows([])):
+            with pytest.raises(Unsupported, match="only takes inserts"):
+                await work
+        await change.abort()
+        for kind, expected in (("minor", 12), ("major", 12)):
+            done = await table.compact(kind)  # type: ignore[arg-type]
+            assert [one.row_count for one in done.partitions] == [expected]
+    assert len(await rows_of(url)) == 12
+    # Rows without ids do not say which of the write ids of a wide delta they are of.
+    with pytest.raises(Unsupported, match="does not tell"):
+        await rows_of(url, 1)
+
+
+async def test_what_is_refused(url: str) -> None:
+    await acid.create_table(url, SCHEMA, partitions={"part": "int"})
+    async with acid.open_table(url) as table:
+        change = await table.transaction()
+        await change.insert([{"id": 1, "name": "a", "part": 1}])
+        await change.insert([{"id": 2, "name": "b"}], partition={"part": 2})
+        for work, error in (
+            (change.insert([{"id": "x", "name": "a", "part": 1}]), SchemaMismatch),
+            (change.insert([{"id": 1}], partition={"other": 1}), UsageError),
+            (change.update({"part": 3}), UsageError),
+            (change.update({"nothing": 3}), UsageError),
+            (change.update(lambda _: {"name": ["one too many"] * 7}), SchemaMismatch),
+            (change.delete(col("nothing") == 1), UsageError),
+            (change.delete_rows([{"row__id": None, "part": 1}]), SchemaMismatch),
+        ):
+            with pytest.raises(error):
+                await work
+        # What was refused left nothing, and the transaction goes on.
+        assert await change.update({"name": None}, col("part") == 2) == 1
+        await change.commit()
+        with pytest.raises(UsageError, match="has ended"):
+            await change.insert([])
+    assert await rows_of(url) == {1: "a", 2: None}
+
+
+async def test_two_tasks_in_one_transaction(url: str) -> None:
+    await make(url)
+    async with acid.open_table(url) as table, await table.transaction() as change:
+        one = asyncio.create_task(change.delete(col("id") == 1))
+        await asyncio.sleep(0)
+        with pytest.raises(UsageError, match="two tasks"):
+            await change.insert([(1, "x")])
+        assert await one == 1
+
+
+async def test_cancelled_after_each_turn_of_the_loop(tmp_path: Path) -> None:
+    """All of it or nothing, and nothing is left of what was given up."""
+    url = str(tmp_path / "table")
+    await make(url)
+    before = {one: "old" for one in range(10)}  # noqa: C420
+    after = {one: "old" if one else "new" for one in range(9)}
+
+    async def work() -> None:
+        async with acid.open_table(url) as table, await table.transaction() as change:
+            await change.update({"name": "new"}, col("id") == 0)
+            await change.delete(col("id") == 9)
+
+    turns, is_over = 0, False
+    while not is_over:
+        task = asyncio.create_task(work())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        is_over = not task.cancelled()
+        found = await rows_of(url)
+        assert found == after if is_over else found in (before, after)
+        if found == after:
+            break
+        # A program that goes on gives up by itself.
+        async with acid.open_table(url) as table:
+            assert table.write_ids.open == ()
+            left = [one.name for one in await table.describe() if one.state != "read"]
+        assert left == []
+        turns = turns + 1 + turns // 2  # most of them wait for threads
+    assert turns > 100
+
+
+async def test_masked_values_are_not_written_again(tmp_path: Path) -> None:
+    url = str(tmp_path / "table")
+    keys = InMemoryKeyProvider()
+    keys.add_key("pii", bytes(16))
+    encrypt = [orcstream.Encrypt(key="pii", columns=["row.name"])]
+    await acid.create_table(url, SCHEMA)
+    async with acid.open_table(url) as table:
+        async with await table.transaction(encrypt=encrypt, keys=keys) as change:
+            await change.insert(ROWS)
+        with pytest.raises(KeyUnavailable):
+            await table.compact("major")
+    assert await rows_of(url) == dict.fromkeys(range(10))
+    async with acid.open_table(url, keys=keys) as table:
+        with pytest.raises(UsageError, match="encrypt="):
+            await table.compact("major")
+        done = await table.compact("major", encrypt=encrypt, keys=keys)
+        assert [one.row_count for one in done.partitions] == [10]
+    assert await rows_of(url) == dict.fromkeys(range(10))
+    assert await rows_of(url, keys=keys) == dict.fromkeys(range(10), "old")
+
+
+async def test_a_table_that_nobody_keeps(tmp_path: Path) -> None:
+    url = str(tmp_path / "table")
+    await make(url)
+    (tmp_path / "table" / "_orcstream_acid").rename(tmp_path / "log")
+    async with acid.open_table(url) as table:
+        for work in (table.transaction(), table.compact(), table.clean()):
+            with pytest.raises(Unsupported) as caught:
+                await work
+            assert caught.value.reason == "no_transactions"
