@@ -28,6 +28,9 @@ from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.acid_compaction import TableToCompact, compact_table_with
 from orcstream.spark.jobs.distributing import SparkTasks
 from tests.spark.killer import Killed, Killer
+from tests.support.servers import MotoServer, moto_server
+
+__all__ = ["moto_server"]
 
 U = TypeVar("U")
 R = TypeVar("R")
@@ -287,6 +290,28 @@ def test_encrypted_columns(tmp_path: Path) -> None:
     run(partial(_clean, url))
     assert run(partial(names, run(partial(open_keys, store)))) == ["row 0", "row 1"]
     assert run(partial(names, None)) == [None, None]
+
+
+def test_on_s3(moto_server: MotoServer) -> None:
+    moto_server.client.create_bucket(Bucket="compacted-tables")
+    url, options = "s3://compacted-tables/table", moto_server.options
+
+    async def fill() -> None:
+        await acid.create_table(url, SCHEMA, storage_options=options)
+        async with acid.open_table(url, storage_options=options) as table:
+            for number in range(2):
+                async with await table.transaction() as change:
+                    await change.insert([{"id": number, "name": "new"}])
+
+    async def ids() -> list[int]:
+        async with acid.open_table(url, storage_options=options) as table:
+            assert len(table.partitions[0].inserts) == 1
+            return [row["id"] for row in (await table.read()).to_pylist()]
+
+    run(fill)
+    compact_table_with(twice_at_once, TableToCompact(url, "major", access=Access(options)))
+    assert run(ids) == [0, 1]
+    assert "Uploads" not in moto_server.client.list_multipart_uploads(Bucket="compacted-tables")
 
 
 # --- with Spark ------------------------------------------------------------------------------------
