@@ -90,6 +90,11 @@ class OrcWriter(_Writing):
         return self._inner.stripe_count
 
     @property
+    def stripe_row_counts(self) -> tuple[int, ...]:
+        """`OrcWriter.stripe_row_counts`."""
+        return self._inner.stripe_row_counts
+
+    @property
     def size_bytes(self) -> int:
         """`OrcWriter.size_bytes`."""
         return self._inner.size_bytes
