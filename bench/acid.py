@@ -33,19 +33,18 @@ def measure(*, quick: bool) -> list[Figure]:
     (file,) = folder.glob("delta_*/bucket_00000")
     found = interleave(
         3 if quick else 5,
-        plain2=lambda: asyncio.run(_plain(file, 2)),
-        merged2=lambda: asyncio.run(_merged(folder, 2)),
-        spilled2=lambda: asyncio.run(_merged(folder, 2, memory_limit=_SPILLING)),
-        plain1=lambda: asyncio.run(_plain(file, 1)),
-        merged1=lambda: asyncio.run(_merged(folder, 1)),
+        plain2=lambda: asyncio.run(_plain(file)),
+        merged2=lambda: asyncio.run(_merged(folder)),
+        plain64=lambda: asyncio.run(_plain(file, memory_limit=_SPILLING)),
+        merged64=lambda: asyncio.run(_merged(folder, memory_limit=_SPILLING)),
+        plain1=lambda: asyncio.run(_plain(file, decode_threads=1)),
+        merged1=lambda: asyncio.run(_merged(folder, decode_threads=1)),
     )
     what = f"{rows // 1_000_000} million rows, a tenth of them deleted"
     return [
-        _over(f"{what}, 2 threads: over the plain scan", found["plain2"], found["merged2"], OVER_PLAIN),
+        _over(f"{what}: over the plain scan", found["plain2"], found["merged2"], OVER_PLAIN),
         _over(f"{what}, 1 thread: over the plain scan", found["plain1"], found["merged1"], OVER_PLAIN),
-        _over(
-            f"{what}, 2 threads, memory_limit=64 MB: over the plain scan", found["plain2"], found["spilled2"]
-        ),
+        _over(f"{what}, memory_limit=64 MB: over the plain scan", found["plain64"], found["merged64"]),
     ]
 
 
@@ -78,19 +77,13 @@ async def _make(folder: Path, rows: int) -> None:
     (folder / "made").touch()
 
 
-async def _plain(file: Path, decode_threads: int) -> None:
-    async with (
-        orcstream.open(file) as opened,
-        opened.batches(columns=["row"], decode_threads=decode_threads) as stream,
-    ):
+async def _plain(file: Path, **options: Any) -> None:
+    async with orcstream.open(file) as opened, opened.batches(columns=["row"], **options) as stream:
         async for _ in stream:
             pass
 
 
-async def _merged(folder: Path, decode_threads: int, **options: Any) -> None:
-    async with (
-        acid.open_table(folder) as opened,
-        opened.batches(decode_threads=decode_threads, **options) as stream,
-    ):
+async def _merged(folder: Path, **options: Any) -> None:
+    async with acid.open_table(folder) as opened, opened.batches(**options) as stream:
         async for _ in stream:
             pass

@@ -40,7 +40,7 @@ from orcstream.schema import Kind, Schema, Type
 from orcstream.unlocking import UnlockedFile
 from orcstream.zones import find_zone
 
-__all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where"]
+__all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where", "core_count"]
 
 DEFAULT_BATCH_ROWS = 1 << 16
 ROW_NUMBER = "row_number"
@@ -96,7 +96,7 @@ class ReadOptions:
 
     @property
     def threads(self) -> int:
-        return min(2, _core_count()) if self.decode_threads is None else self.decode_threads
+        return min(2, core_count()) if self.decode_threads is None else self.decode_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +437,7 @@ def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
                 )
 
 
-def _core_count() -> int:
+def core_count() -> int:
     """The cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
