@@ -16,12 +16,12 @@ from functools import partial, reduce
 import anyio
 import numpy as np
 
-from orcstream.acid.at_once import at_once
 from orcstream.acid.event_file import INSERT, EventColumns, EventFile, Events, KeyBounds, visible_events
 from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.codec.arrays import Mask
 from orcstream.errors import FormatError
 from orcstream.expr import Expr, col
+from orcstream.io.small_files import side_by_side
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import AcidDirectory, DirectoryKind
@@ -37,7 +37,6 @@ StripesOf = Callable[[EventFile], Awaitable[Sequence[int]]]
 _NARROWED_BYTES = 1 << 20
 # More files than this are not opened for that.
 _NARROWED_FILES = 64
-_AT_ONCE = 16
 _ALWAYS = (1 << 63) - 1
 # Of a stream of keys, which are small.
 _KEYS_LIMIT = 32 << 20
@@ -125,7 +124,7 @@ class Bucket:
         async def opened(file: AcidFile) -> None:
             self._files[file.path] = EventFile(file, await open_file(file))
 
-        await at_once(wanted, opened, _AT_ONCE)
+        await side_by_side(wanted, opened)
 
     def _is_uncertain(self, file: AcidFile) -> bool:
         """Whether what it says of its rows matters to others of the bucket."""
@@ -170,8 +169,8 @@ class Bucket:
                     await orc.aclose()
 
         try:
-            await at_once(self._deletes, deletes, _AT_ONCE)
-            await at_once(updated, collector.take, _AT_ONCE)
+            await side_by_side(self._deletes, deletes)
+            await side_by_side(updated, collector.take)
             return await collector.finish()
         except BaseException:
             collector.discard()
@@ -189,7 +188,7 @@ class Bucket:
             if wanted:
                 found.append(file.bounds(wanted))
 
-        await at_once(self._files.values(), look, _AT_ONCE)
+        await side_by_side(self._files.values(), look)
         known = [one for one in found if one is not None]
         if not known or len(known) < len(found):
             return None

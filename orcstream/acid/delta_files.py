@@ -79,6 +79,7 @@ class DeltaFiles:
         self._open: dict[tuple[str, int], _Open] = {}
         self._paths: list[str] = []  # of files, whole or not
         self._directories: dict[str, None] = {}
+        self.write_count = 0  # how often anything was begun to be written
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -89,6 +90,7 @@ class DeltaFiles:
 
     async def insert(self, partition: str, bucket: int, rows: IngestedRows) -> None:
         """Append rows to a bucket of a partition; they get the next row ids of the statement."""
+        self.write_count += 1
         key = (partition, bucket)
         if key not in self._open and len(self._open) >= _MOST_OPEN:
             await self.end_statement()
@@ -109,6 +111,7 @@ class DeltaFiles:
 
     async def delete(self, partition: str, bucket: int, keys: Iterable[RowIds]) -> None:
         """Write the deletes of a bucket: `keys` yields parts of their keys, ascending over all parts."""
+        self.write_count += 1
         writer = await self._create(DirectoryKind.DELETE_DELTA, partition, bucket)
         try:
             for part in keys:

@@ -10,12 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orcstream.acid.at_once import at_once
 from orcstream.acid.transactions import Snapshot
 from orcstream.errors import Unsupported, located
+from orcstream.io import small_files
 from orcstream.io.folders import ListedFile, list_folder
-from orcstream.io.options import IoOptions
-from orcstream.io.source import open_source
 from orcstream.plan.acid import (
     METADATA_FILE,
     AcidFile,
@@ -30,7 +28,6 @@ from orcstream.plan.write_ids import WriteIds
 
 __all__ = ["TableListing", "TableSnapshot", "list_table"]
 
-_AT_ONCE = 16
 _MOST_METADATA_BYTES = 1 << 16
 
 
@@ -157,7 +154,7 @@ async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | 
         if await _says_compacted(files[path], storage_options):
             compacted.add(one)
 
-    await at_once(asked, look, _AT_ONCE)
+    await small_files.side_by_side(asked, look)
     return TableListing(url, shown, partitions, files, frozenset(compacted))
 
 
@@ -165,11 +162,7 @@ async def _says_compacted(file: ListedFile, storage_options: Mapping[str, Any] |
     """Whether a base's file says that a compaction made it; what cannot be read says nothing."""
     if not 0 < file.length <= _MOST_METADATA_BYTES:
         return False
-    source = await open_source(file.url, storage_options=storage_options, io_options=IoOptions())
-    try:
-        data = bytes((await source.fetch_suffix(file.length)).data)
-    finally:
-        await source.aclose()
+    data = await small_files.get(file.url, storage_options=storage_options)
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

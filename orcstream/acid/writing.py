@@ -82,7 +82,7 @@ class TableTransaction:
         self._locked: set[tuple[str, str]] = set()
         self._changed: dict[str, None] = {}
         self._alive = AsyncExitStack()
-        self._is_ended = False
+        self._is_ended = self._is_failed = False
         self._is_busy = False
 
     @property
@@ -181,8 +181,7 @@ class TableTransaction:
         Raises `CommitFailed` where somebody else was first, or the transaction was given up; then, as after
         any other error, only `abort` is left.
         """
-        if self._is_ended:
-            raise UsageError("the transaction has ended", url=self._url)
+        self._check_usable()
         await self._files.end_statement()
         await self._transaction.commit(Work(self._files.written, tuple(self._changed)))
         self._is_ended = True
@@ -228,16 +227,26 @@ class TableTransaction:
 
     @asynccontextmanager
     async def _statement(self) -> AsyncIterator[None]:
-        if self._is_ended:
-            raise UsageError("the transaction has ended", url=self._url)
+        self._check_usable()
         if self._is_busy:
             raise UsageError("two tasks use one transaction", url=self._url)
         self._is_busy = True
+        before = self._files.write_count
         try:
             with located(url=self._url):
                 yield
+        except BaseException:
+            # Half of a statement must not count: new rows without the deletes of the old ones, say.
+            self._is_failed |= self._files.write_count > before
+            raise
         finally:
             self._is_busy = False
+
+    def _check_usable(self) -> None:
+        if self._is_ended:
+            raise UsageError("the transaction has ended", url=self._url)
+        if self._is_failed:
+            raise UsageError("a statement of the transaction failed half-way: abort it", url=self._url)
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[AcidTable]:

@@ -160,3 +160,30 @@ async def test_a_table_that_nobody_keeps(tmp_path: Path) -> None:
             with pytest.raises(Unsupported) as caught:
                 await work
             assert caught.value.reason == "no_transactions"
+
+
+async def test_half_of_a_statement_never_counts(url: str) -> None:
+    """Rows with new values that were written before the update failed must not stand beside the old ones."""
+    await acid.create_table(url, SCHEMA, partitions={"part": "int"})
+    calls = 0
+
+    def failing(batch: orcstream.Batch) -> object:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise ValueError("no more")
+        return {"name": ["new"] * batch.num_rows}
+
+    async with acid.open_table(url) as table:
+        async with await table.transaction() as change:
+            await change.insert([{"id": one, "name": "old", "part": one % 2} for one in range(10)])
+        change = await table.transaction()
+        with pytest.raises(ValueError, match="no more"):
+            await change.update(failing)
+        with pytest.raises(UsageError, match="half-way"):
+            await change.insert([{"id": 30, "name": "x", "part": 0}])
+        with pytest.raises(UsageError, match="half-way"):
+            await change.commit()
+        await change.abort()
+    assert calls == 2
+    assert await rows_of(url) == dict.fromkeys(range(10), "old")
