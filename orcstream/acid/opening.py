@@ -163,10 +163,11 @@ class OpeningTable(Pending[AcidTable]):
     async def _open(self) -> AcidTable:
         shown = strip_credentials(self._url)
         options = self._options.storage_options
-        listing = await list_table(self._url, shown, options)
         keeper: Transactions | None = self._metastore
-        if keeper is None and listing.has(LOG_FILE):
-            keeper = TransactionLog(self._url, storage_options=options)
+        if keeper is None:
+            listing = await list_table(self._url, shown, options)
+            if listing.has(LOG_FILE):
+                keeper = TransactionLog(self._url, storage_options=options)
         definition = None if keeper is None else await keeper.definition()
         for _ in range(_LOOKS):
             seen = await self._seen(keeper)
