@@ -178,8 +178,8 @@ class TableTransaction:
     async def commit(self) -> None:
         """Make all of it count. May be called again after `CommitUnknown`.
 
-        Raises `CommitFailed` where somebody else was first, or the transaction was given up; then, as after
-        any other error, only `abort` is left.
+        Raises `CommitFailed` where somebody else was first, or the transaction was given up, and `UsageError`
+        where a statement failed half-way; then, as after any other error, only `abort` is left.
         """
         self._check_usable()
         await self._files.end_statement()
