@@ -9,6 +9,7 @@ import atexit
 import functools
 import http.client
 import json
+import re
 import tempfile
 import urllib.parse
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 PROGRAM = Path(__file__).with_name("hdfs_server") / "MiniHdfs.java"
+REPLICA = "orcstream-hdfs*/data/data*/current/{}/current/finalized/*/*/{}"
 # Who starts HDFS may do everything there.
 USER = "starter"
 
@@ -84,6 +86,20 @@ class HdfsServer:
     def status(self, path: str) -> dict[str, Any]:
         status: dict[str, Any] = json.loads(self.call("GET", "GETFILESTATUS", path))["FileStatus"]
         return status
+
+    def replicas(self, path: str) -> list[bytes]:
+        """The file as each of its replicas has it on disk, by the DataNodes' folders."""
+        query = urllib.parse.urlencode({"ugi": USER, "path": path, "files": "1", "blocks": "1"})
+        _, answer, _ = _request("GET", self.address, f"/fsck?{query}")
+        blocks = re.findall(rb"(BP-[\w.-]+):(blk_\d+)_", answer)
+        copies = [
+            [
+                one.read_bytes()
+                for one in Path(tempfile.gettempdir()).glob(REPLICA.format(pool.decode(), block.decode()))
+            ]
+            for pool, block in blocks
+        ]
+        return [b"".join(parts) for parts in zip(*copies, strict=True)]
 
     def names(self, path: str) -> list[str]:
         listed = json.loads(self.call("GET", "LISTSTATUS", path))
