@@ -290,7 +290,7 @@ class Watched:
     def begin(self, monkeypatch: pytest.MonkeyPatch) -> None:
         make, watch = module._imported, self._watch
 
-        class Client:
+        class Asked:
             def __init__(self, client: Any) -> None:
                 self._client = client
 
@@ -301,13 +301,14 @@ class Watched:
             WriteOptions = make().WriteOptions
 
             @staticmethod
-            def Client(*arguments: Any, **options: Any) -> Client:  # noqa: N802 - of hdfs-native
-                return Client(make().Client(*arguments, **options))
+            def Client(*arguments: Any, **options: Any) -> Asked:  # noqa: N802 - of hdfs-native
+                return Asked(make().Client(*arguments, **options))
 
         monkeypatch.setattr(module, "_imported", lambda: Package)
 
     def _watch(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        method = self.instead.get(name, lambda same: same)(method)
+        if name in self.instead:
+            method = self.instead[name](method)
 
         def run(*arguments: Any) -> Any:
             self.asked.append(name)

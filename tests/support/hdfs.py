@@ -91,7 +91,7 @@ class HdfsServer:
         """The file as each of its replicas has it on disk, by the DataNodes' folders."""
         query = urllib.parse.urlencode({"ugi": USER, "path": path, "files": "1", "blocks": "1"})
         _, answer, _ = _request("GET", self.address, f"/fsck?{query}")
-        blocks = re.findall(rb"(BP-[\w.-]+):(blk_\d+)_", answer)
+        blocks = re.findall(rb"(?m)^\d+\. (BP-[\w.-]+):(blk_\d+)_", answer)
         copies = [
             [
                 one.read_bytes()
