@@ -120,7 +120,15 @@ class HdfsNative:
             create_parent=True,
             **({"permission": int(permission, 8)} if permission else {}),
         )
-        return _Writer(await self._run(lambda: self._client.create(path, options)), self._url)
+
+        def work() -> Any:
+            writer = self._client.create(path, options)
+            # Its finalizer would close the file, on any thread, and wait 15 seconds for a broken one. So it
+            # counts as closed for Python; the methods of hdfs-native's class do not look at that.
+            io.RawIOBase.close(writer)
+            return writer
+
+        return _Writer(await self._run(work), self._url)
 
     async def append(self, path: str, data: BytesLike) -> None:  # noqa: ARG002 - of the contract
         raise Unsupported(NO_APPENDS, reason="store_cannot_do_this", url=self._url)
@@ -173,10 +181,7 @@ class _Writer:
                 # Only a close ends its connections at once, also where the file is deleted already.
                 writer, self._writer = self._writer, None
                 if writer is not None:
-                    try:
-                        writer.close()
-                    finally:
-                        _forget(writer)
+                    writer.close()
 
         with anyio.move_on_after(RELEASE_S, shield=True), suppress(Exception):
             await _on_thread(work, self._url)
@@ -189,7 +194,6 @@ class _Writer:
                 try:
                     use(self._writer)
                 except BaseException:
-                    _forget(self._writer)
                     self._writer = None
                     raise
 
@@ -198,11 +202,6 @@ class _Writer:
         except Transient as error:
             text = f"{error.message}; hdfs-native continues no file that broke off: write it anew"
             raise SourceError(text, url=self._url) from error
-
-
-def _forget(writer: Any) -> None:
-    """Its finalizer would close the file once more, on any thread, and wait 15 seconds for a broken one."""
-    io.RawIOBase.close(writer)
 
 
 def _status(found: Any, name: str) -> FileStatus:

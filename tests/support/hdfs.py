@@ -87,23 +87,24 @@ class HdfsServer:
         status: dict[str, Any] = json.loads(self.call("GET", "GETFILESTATUS", path))["FileStatus"]
         return status
 
-    def replicas(self, path: str) -> list[bytes]:
-        """The file as each of its replicas has it on disk, by the DataNodes' folders."""
-        query = urllib.parse.urlencode({"ugi": USER, "path": path, "files": "1", "blocks": "1"})
+    def replicas(self, folder: str) -> dict[str, list[bytes]]:
+        """Each file of a folder, as its replicas have it on the disks of the DataNodes."""
+        query = urllib.parse.urlencode({"ugi": USER, "path": folder, "files": "1", "blocks": "1"})
         _, answer, _ = _request("GET", self.address, f"/fsck?{query}")
-        blocks = re.findall(rb"(?m)^\d+\. (BP-[\w.-]+):(blk_\d+)_", answer)
-        copies = [
-            [
-                one.read_bytes()
-                for one in Path(tempfile.gettempdir()).glob(REPLICA.format(pool.decode(), block.decode()))
-            ]
-            for pool, block in blocks
-        ]
-        return [b"".join(parts) for parts in zip(*copies, strict=True)]
+        found: dict[str, list[bytes]] = {}
+        for path, blocks in re.findall(r"(?m)^(/\S+) \d+ bytes,.*\n((?:\d+\. BP-.*\n)*)", answer.decode()):
+            copies = [_copies(*block) for block in re.findall(r"(BP-[\w.-]+):(blk_\d+)_", blocks)]
+            found[path] = [b"".join(parts) for parts in zip(*copies, strict=True)]
+        return found
 
     def names(self, path: str) -> list[str]:
         listed = json.loads(self.call("GET", "LISTSTATUS", path))
         return [one["pathSuffix"] for one in listed["FileStatuses"]["FileStatus"]]
+
+
+def _copies(pool: str, block: str) -> list[bytes]:
+    folder = Path(tempfile.gettempdir())
+    return [one.read_bytes() for one in folder.glob(REPLICA.format(pool, block))]
 
 
 def _request(method: str, address: str, target: str, body: bytes | None = None) -> tuple[int, bytes, str]:
