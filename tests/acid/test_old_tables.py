@@ -23,6 +23,7 @@ from orcstream.errors import Unsupported
 from orcstream.schema import Schema
 from tests.support.acid import DELETE, INSERT, NAMES, ROWS, UPDATE, Event, put_events
 from tests.support.acid_history import History, Options
+from tests.support.acid_logs import keep_history
 from tests.support.effort import share
 
 Kind = Literal["minor", "major"]
@@ -32,18 +33,6 @@ OPTIONS = (
     Options(version=1, visibilities=False, partitions=("p=1", "p=2"), steps=5),
     Options(version=1, compactions=False, buckets=1),
 )
-
-
-async def keep(folder: Path, history: History, partitions: tuple[tuple[str, str], ...] = ()) -> None:
-    """A log that says of the table what its history says."""
-    definition = TableDefinition(Schema.parse(ROWS), partitions)
-    log = await create_log(str(folder), definition)
-    begun = [await log.begin() for _ in range(history.last)]
-    for one in begun:
-        if one.write_id in history.aborted:
-            await one.abort()
-        elif one.write_id not in history.open:
-            await one.commit(Work(tuple(history.directories(one.write_id))))
 
 
 async def rows_of(folder: Path, ids: WriteIds | int | None = None, **asked: Any) -> Counter[str]:
@@ -71,7 +60,7 @@ async def test_histories_are_compacted(options: Options, seed: int, kind: Kind) 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         history = History(folder, seed, options)
-        await keep(folder, history, (("p", "int"),) if options.partitions[0] else ())
+        await keep_history(folder, history, (("p", "int"),) if options.partitions[0] else ())
         there = [ids.high_watermark for ids in history.snapshots() if not history.is_gone(ids)]
         snapshots = [there[-1], *random.Random(seed).sample(there[:-1], min(2, len(there) - 1))]
         before = {ids: await rows_of(folder, ids) for ids in snapshots}
@@ -227,8 +216,8 @@ async def test_files_out_of_order(
 
 
 async def test_the_log_is_kept(tmp_path: Path) -> None:
-    """What `keep` says is what a history is read as."""
+    """What `keep_history` says is what a history is read as."""
     history = History(tmp_path, 5, OPTIONS[0])
-    await keep(tmp_path, history)
+    await keep_history(tmp_path, history)
     found = (await TransactionLog(str(tmp_path)).snapshot()).write_ids
     assert found == WriteIds(history.last, tuple(history.open), tuple(sorted(history.aborted)))
