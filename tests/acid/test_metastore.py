@@ -19,6 +19,7 @@ from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupport
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Schema
 from tests.support import bucketed_rows
+from tests.support.acid_history import History, Options
 from tests.support.hive import Hive, start_hive
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
@@ -286,6 +287,30 @@ async def test_hive_and_we_compact_one_table(hive: Hive, url: str) -> None:
     hive.compact("worked", "major", "day='mon'")
     hive._ask({"run": "cleaner"})  # without the initiator, which would ask for more compactions
     await check({**expected, 7: ("g", "mon")})
+
+
+async def test_hive_reads_what_we_made_of_tables_of_before_hive_3(hive: Hive, url: str) -> None:
+    """Updates beside inserts: Hive knows them no more, and reads the base that they become."""
+    hive.sql(f"create table aged (k int, v string) {TRANSACTIONAL})")
+    place = hive.location("aged")
+    history = History(place, 24, Options(version=1, compactions=False))
+    async with opened(url, "default.aged") as metastore:
+        begun = [await metastore.begin() for _ in range(history.last)]
+        for one in begun:
+            if one.write_id in history.aborted:
+                await one.abort()
+            else:
+                await one.commit(Work(tuple(history.directories(one.write_id))))
+    ids = WriteIds(history.last, (), tuple(history.aborted))
+    expected = [(key, row["k"], row["v"]) for (_, key), row in history.rows(ids).items()]
+    async with orcstream.acid.open_table(str(place), metastore=url, table="default.aged") as table:
+        before = (await table.read(row_ids=True)).to_pylist()
+        await table.compact("major")
+    mine = [(tuple(row["row__id"].values()), row["k"], row["v"]) for row in before]
+    theirs = [(tuple(one.values()), k, v) for one, k, v in hive.sql("select row__id, k, v from aged")]
+    assert sorted(mine, key=str) == sorted(theirs, key=str) == sorted(expected, key=str) != []
+    hive.sql("update aged set v = 'changed' where k is not null")
+    assert {v for k, v in hive.sql("select k, v from aged") if k is not None} == {"changed"}
 
 
 # --- buckets ---------------------------------------------------------------------------------------
