@@ -206,12 +206,10 @@ def _settled(seen: Snapshot) -> Snapshot:
     write_ids, known = settled_ids(seen.write_ids), seen.directories
     if known is not None:
         known = {path: _up_to(write_ids.high_watermark, written) for path, written in known.items()}
-    return Snapshot(write_ids, seen.transactions, known)
+    return replace(seen, write_ids=write_ids, directories=known)
 
 
-def _up_to(mark: int, written: frozenset[str] | None) -> frozenset[str] | None:
-    if written is None:
-        return None
+def _up_to(mark: int, written: frozenset[str]) -> frozenset[str]:
     found = ((path, parse_directory(path.rpartition("/")[2])) for path in written)
     return frozenset(path for path, one in found if one is not None and one.last_write_id <= mark)
 
