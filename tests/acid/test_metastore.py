@@ -289,6 +289,48 @@ async def test_hive_and_we_compact_one_table(hive: Hive, url: str) -> None:
     await check({**expected, 7: ("g", "mon")})
 
 
+@pytest.mark.parametrize("more", ["", ", 'transactional_properties'='insert_only'"])
+async def test_hive_and_we_overwrite_one_table(hive: Hive, url: str, more: str) -> None:
+    """With rows and without, in the place of each other's."""
+    name = f"over{len(more)}"
+    hive.sql(f"create table {name} (id int, name string) partitioned by (day string) {TRANSACTIONAL}{more})")
+    hive.sql(f"insert into {name} values (1, 'a', 'mon'), (2, 'b', 'mon'), (3, 'c', 'tue')")
+    place = str(hive.location(name))
+    named: dict[str, Any] = {"metastore": url, "table": f"default.{name}"}
+
+    async def check(*expected: tuple[int, str, str]) -> None:
+        assert sorted(hive.sql(f"select * from {name}")) == sorted(expected)
+        async with orcstream.acid.open_table(place, **named) as table:
+            rows = [tuple(row.values()) for row in (await table.read()).to_pylist()]
+        assert sorted(rows) == sorted(expected)
+
+    async with orcstream.acid.open_table(place, **named) as table:
+        async with await table.transaction() as change:
+            await change.overwrite([(4, "d", "mon"), (5, "e", "wed")])
+        await check((4, "d", "mon"), (5, "e", "wed"), (3, "c", "tue"))
+        async with await table.transaction() as change:
+            await change.overwrite([], partition={"day": "tue"})
+    await check((4, "d", "mon"), (5, "e", "wed"))
+    hive.sql(f"insert into {name} partition (day='tue') values (6, 'f')")
+    hive.sql(f"insert overwrite table {name} partition (day='mon') select 7, 'g' from {name} where id = 6")
+    hive.sql(f"insert overwrite table {name} partition (day='wed') select 7, 'g' from {name} where id = 77")
+    await check((6, "f", "tue"), (7, "g", "mon"))
+
+
+async def test_nobody_else_is_at_work_where_rows_are_overwritten(hive: Hive, url: str) -> None:
+    async with opened(url, lock_timeout_s=0.2) as metastore:
+        first, second = await metastore.begin(), await metastore.begin()
+        await first.lock("overwrite", [""])
+        await first.lock("insert", [""])  # which is included
+        await first.lock("change", [""])
+        for operation in ("insert", "change", "overwrite"):
+            with pytest.raises(CommitFailed, match="lock_timeout_s"):
+                await second.lock(operation, [""])
+        await first.commit(Work(("base_0000001",), ("",)))
+        with pytest.raises(CommitFailed, match="write conflict"):
+            await second.commit(Work((), ("",)))
+
+
 async def test_hive_reads_what_we_made_of_tables_of_before_hive_3(hive: Hive, url: str) -> None:
     """Updates beside inserts: Hive knows them no more, and reads the base that they become."""
     hive.sql(f"create table aged (k int, v string) {TRANSACTIONAL})")
