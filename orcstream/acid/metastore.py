@@ -416,6 +416,11 @@ class MetastoreTransaction:
             url=self._metastore.url,
         )
 
+    async def seen_since(self) -> Snapshot | None:
+        """What is committed by now, where ids were given out since: who had his lock first may overwrite."""
+        snapshot = await self._metastore.snapshot()
+        return snapshot if snapshot.write_ids.high_watermark > self.write_id else None
+
     async def heartbeat(self) -> None:
         """A sign of life. `CommitFailed` where the transaction was given up."""
         await self._call("heartbeat", services().HeartbeatRequest(txnid=self.transaction_id), repeat=True)

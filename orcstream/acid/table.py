@@ -332,7 +332,7 @@ class AcidTable:
         Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Events that
         do not come in the order of their ids, as updates of before Hive 3, are sorted, on disk where
         `memory_limit` has no room for them. Raises `CommitFailed` where another compaction was first,
-        `Unsupported` (``no_transactions``) as `transaction` does, `OSError` where that disk is full.
+        `Unsupported` (``no_transactions``) as `transaction` does, and what reading and writing raise.
         """
         compaction = await self.begin_compaction(kind, partitions=partitions)
         files: FileOptions = {"storage_options": self._opening.storage_options, **options}

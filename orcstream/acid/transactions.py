@@ -143,6 +143,12 @@ class Transaction(Protocol):
         Where there are locks, waits for them. `CommitFailed` where they cannot be had.
         """
 
+    async def seen_since(self) -> Snapshot | None:
+        """What is committed by now, if a base of a later write id may be among it that hides its rows.
+
+        None where that cannot be, or `commit` finds out. To be asked when all locks are held.
+        """
+
     async def heartbeat(self) -> None:
         """A sign of life, or others may give the transaction up. `CommitFailed` where they have."""
 

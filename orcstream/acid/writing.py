@@ -36,7 +36,7 @@ from orcstream.acid.transactions import (
 from orcstream.batch import Batch
 from orcstream.codec.grouping import joined, only, retyped
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
+from orcstream.errors import CommitFailed, SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
@@ -82,7 +82,7 @@ class TableTransaction:
         self._locked: set[tuple[str, str]] = set()
         self._changed: dict[str, None] = {}
         self._alive = AsyncExitStack()
-        self._is_ended = self._is_failed = False
+        self._is_ended = self._is_failed = self._is_checked = False
         self._is_busy = False
 
     @property
@@ -213,8 +213,28 @@ class TableTransaction:
         """
         self._check_usable()
         await self._files.end_statement()
-        await self._transaction.commit(Work(self._files.written, tuple(self._changed)))
+        work = Work(self._files.written, tuple(self._changed))
+        await self._check_seen(work)
+        await self._transaction.commit(work)
         self._is_ended = True
+
+    async def _check_seen(self, work: Work) -> None:
+        """Rows that a base of a later write id hides are not committed: they would be lost without a word.
+
+        With the locks that are held, what is so once stays so; after a commit it need not.
+        """
+        if self._is_checked:
+            return
+        seen = await self._transaction.seen_since() if work.directories else None
+        view = () if seen is None else (await self._see(seen)).partitions
+        for one in view:
+            is_hidden = (
+                one.base is not None and one.base.is_overwrite and one.base.last_write_id > self.write_id
+            )
+            if is_hidden and one.path in work.partitions:
+                where = f"of {one.path}" if one.path else "of the table"
+                raise CommitFailed(f"rows {where} were overwritten meanwhile: begin again", url=self._url)
+        self._is_checked = True
 
     async def abort(self) -> None:
         """Leave nothing of it, unless it was committed. Not cancelled."""

@@ -317,6 +317,25 @@ async def test_hive_and_we_overwrite_one_table(hive: Hive, url: str, more: str) 
     await check((6, "f", "tue"), (7, "g", "mon"))
 
 
+async def test_what_hive_has_overwritten_meanwhile_hides_no_rows(hive: Hive, url: str) -> None:
+    """Our id is lower than Hive's, whose base would stand above our rows."""
+    hive.sql(f"create table hidden (id int) {TRANSACTIONAL})")
+    async with orcstream.acid.open_table(
+        str(hive.location("hidden")), metastore=url, table="default.hidden"
+    ) as table:
+        change, other = await table.transaction(), await table.transaction()
+        await other.insert([(1,)])
+        await other.commit()
+        hive.sql("insert overwrite table hidden select 2")
+        await change.insert([(3,)])
+        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+            await change.commit()
+        await change.abort()
+        async with await table.transaction() as again:
+            await again.insert([(3,)])
+    assert sorted(hive.sql("select * from hidden")) == [(2,), (3,)]
+
+
 async def test_nobody_else_is_at_work_where_rows_are_overwritten(hive: Hive, url: str) -> None:
     async with opened(url, lock_timeout_s=0.2) as metastore:
         first, second = await metastore.begin(), await metastore.begin()
