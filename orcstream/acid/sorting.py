@@ -44,7 +44,7 @@ __all__ = ["EventRows", "EventSorter"]
 _FAN_IN = 16
 # Rows that are looked at together of one run.
 _WINDOW_ROWS = 1 << 13
-# Texts of a vector are counted in 32 bits.
+# Offsets of texts have 32 bits.
 _MOST_HELD_BYTES = 1 << 29
 
 # Write id, bucket, row id, and the version with its sign turned: as tuples compare.
