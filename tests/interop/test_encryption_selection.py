@@ -206,7 +206,9 @@ def bloom_options() -> Iterator[dict[str, object]]:
             }
 
 
-@pytest.mark.parametrize("options", some(list(bloom_options())), ids=lambda one: "-".join(map(str, one.values())))
+@pytest.mark.parametrize(
+    "options", some(list(bloom_options())), ids=lambda one: "-".join(map(str, one.values()))
+)
 async def test_filters_lose_no_row(tmp_path: Path, options: dict[str, object]) -> None:
     """Java writes filters of encrypted columns in clear, those of the values before those of the masks."""
     shuffled = list(SORTED_ROWS)
