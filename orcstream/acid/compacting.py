@@ -25,7 +25,13 @@ from orcstream.io import small_files
 from orcstream.io.folder import below
 from orcstream.io.folders import remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE, AcidFile, Partition
-from orcstream.plan.acid_compaction import CompactionKind, CompactionPlan, plan_compaction, settled_ids
+from orcstream.plan.acid_compaction import (
+    CompactionKind,
+    CompactionPlan,
+    plan_compaction,
+    settled_ids,
+    settled_partition,
+)
 
 if TYPE_CHECKING:
     from orcstream.acid.table import AcidTable
@@ -89,8 +95,9 @@ class TableCompaction:
         """Find out what is to be made of which partitions, and make the directories. Called once."""
         await self._alive.enter_async_context(kept_alive(self._transaction))
         seen = self._transaction.snapshot
-        view = await self._table.seen(replace(seen, write_ids=settled_ids(seen.write_ids)))
-        for one in filter(wanted, view.partitions):
+        settled = settled_ids(seen.write_ids)
+        view = await self._table.seen(replace(seen, write_ids=settled))
+        for one in (settled_partition(each, settled) for each in filter(wanted, view.partitions)):
             plan = plan_compaction(one, kind, self.transaction_id)
             if plan is not None:
                 await self._transaction.lock("insert", [one.path])

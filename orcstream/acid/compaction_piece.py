@@ -94,7 +94,7 @@ class PieceWriter:
         """Make a piece of what a table has, which is one of the piece's files alone. Answers its rows."""
         if piece.content == "deletes":
             return await self._write_deletes(table, piece)
-        return await self._copy(table.stream(self._asked(piece)), piece)
+        return await self._copy(table.reading(self._asked(piece)), piece)
 
     # --- rows
 
@@ -149,7 +149,7 @@ class PieceWriter:
         collector = KeyCollector(KeyBudget(self._memory_limit // 2))
         try:
             read = ReadOptions(memory_limit=self._memory_limit // 4)
-            async with table.stream(TableReadOptions(columns=[], read=read, between=_ALL)) as stream:
+            async with table.reading(TableReadOptions(columns=[], read=read, between=_ALL)) as stream:
                 async for batch in stream:
                     await run_in_thread(partial(collector.add, _with_statements(ids_of(batch))))
             keys = await run_in_thread(collector.finish)

@@ -28,7 +28,7 @@ from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
 
-__all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
+__all__ = ["FLUSH_LENGTH", "AppendSink", "check_appendable", "open_append_sink"]
 
 FLUSH_LENGTH = "_flush_length"
 # Each write to a disk costs a hop to a thread.
@@ -236,6 +236,20 @@ class _LocalFile:
         self._descriptor = self._lengths = -1
 
 
+def check_appendable(
+    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Raise `Unsupported` (reason ``no_append``) for stores whose files cannot grow where they are read."""
+    text = os.fspath(url)
+    kind = protocol_of(text)
+    if kind not in ("file", "local", "memory") and not is_our_hdfs(kind, dict(storage_options or {})):
+        raise Unsupported(
+            f"{kind} has no files that grow where they are read: local paths, HDFS and memory:// have",
+            reason="no_append",
+            url=strip_credentials(text),
+        )
+
+
 async def open_append_sink(
     url: str | os.PathLike[str],
     *,
@@ -247,10 +261,10 @@ async def open_append_sink(
     `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
     the reason ``no_append`` for every other store.
     """
+    check_appendable(url, storage_options=storage_options)
     text = os.fspath(url)
     shown = strip_credentials(text)
     kind = protocol_of(text)
-    options = dict(storage_options or {})
     file: _File
     if kind in ("file", "local"):
         file = _LocalFile(local_path(text), shown)
@@ -258,16 +272,11 @@ async def open_append_sink(
         from orcstream.io.append_memory import InMemoryFile
 
         file = InMemoryFile(text, FLUSH_LENGTH, shown)
-    elif is_our_hdfs(kind, options):
+    else:
         from orcstream.io.append_hdfs import open_hdfs_file
 
+        options = dict(storage_options or {})
         file = await open_hdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
-    else:
-        raise Unsupported(
-            f"{kind} has no files that grow where they are read: local paths, HDFS and memory:// have",
-            reason="no_append",
-            url=shown,
-        )
     try:
         await file.begin()
     except BaseException:

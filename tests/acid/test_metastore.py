@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -211,8 +211,8 @@ async def test_a_beginning_that_is_cancelled_leaves_no_transaction(
         before = await other.transactions()
         allocate = metastore._allocate
 
-        async def cancelled(transaction_id: int) -> int:
-            await allocate(transaction_id)
+        async def cancelled(transaction_ids: Sequence[int]) -> Sequence[int]:
+            await allocate(transaction_ids)
             scope.cancel()
             await anyio.sleep_forever()
             raise AssertionError
