@@ -22,11 +22,11 @@ from orcstream.acid.transactions import TableDefinition
 from orcstream.codec.ingest import IngestedRows
 from orcstream.errors import OrcError, Unsupported
 from orcstream.io import small_files
+from orcstream.io.append_sink import FLUSH_LENGTH, NO_LENGTH
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of, remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE
 from orcstream.plan.acid_names import (
-    FLUSH_LENGTH_SUFFIX,
     MOST_STATEMENT,
     DirectoryKind,
     bucket_property,
@@ -173,7 +173,7 @@ class DeltaFiles:
         path = f"{directory}/{bucket_file_name(bucket) if layout else plain_file_name(bucket)}"
         if grows:
             # Before the file itself: whoever lists them must not take it for whole.
-            await self._put(path + FLUSH_LENGTH_SUFFIX, b"")
+            await self._put(path + FLUSH_LENGTH, NO_LENGTH)
         url = self._url_of(path)
         await make_folder_of(url)
         schema = self._schema if layout is None else layout.schema

@@ -13,6 +13,7 @@ from typing import Any
 from orcstream.acid.transactions import Snapshot
 from orcstream.errors import Unsupported, located
 from orcstream.io import small_files
+from orcstream.io.append_sink import FLUSH_LENGTH, last_length
 from orcstream.io.folders import ListedFile, list_folder
 from orcstream.plan.acid import (
     METADATA_FILE,
@@ -145,6 +146,7 @@ async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | 
     found = await list_folder(url, storage_options=storage_options)
     files = {file.path: file for file in found.files}
     lengths = {path: file.length for path, file in files.items()}
+    lengths |= await _flushed_lengths(files, storage_options)
     partitions = list_partitions(lengths, found.empty_folders)
     asked = [(path, base) for path, listing in partitions.items() for base in uncertain_bases(listing)]
     compacted: set[tuple[str, AcidDirectory]] = set()
@@ -156,6 +158,23 @@ async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | 
 
     await small_files.side_by_side(asked, look)
     return TableListing(url, shown, partitions, files, frozenset(compacted))
+
+
+async def _flushed_lengths(
+    files: Mapping[str, ListedFile], storage_options: Mapping[str, Any] | None
+) -> dict[str, int]:
+    """What the side files of files that grow say, by the paths of the side files."""
+    found: dict[str, int] = {}
+
+    async def look(path: str) -> None:
+        try:
+            data = await small_files.get(files[path].url, storage_options=storage_options)
+        except FileNotFoundError:
+            return  # the file has been completed meanwhile
+        found[path] = last_length(data)
+
+    await small_files.side_by_side([path for path in files if path.endswith(FLUSH_LENGTH)], look)
+    return found
 
 
 async def _says_compacted(file: ListedFile, storage_options: Mapping[str, Any] | None) -> bool:

@@ -288,6 +288,48 @@ async def test_hive_and_we_compact_one_table(hive: Hive, url: str) -> None:
     await check({**expected, 7: ("g", "mon")})
 
 
+async def test_hive_reads_what_is_streamed(hive: Hive, url: str) -> None:
+    """While the batch is open, after an abort in it, after it was closed; and compacts it then."""
+    hive.sql(f"create table streamed (id int, name string) clustered by (id) into 2 buckets {TRANSACTIONAL})")
+    place = str(hive.location("streamed"))
+    named: dict[str, Any] = {"metastore": url, "table": "default.streamed"}
+
+    async def check(expected: set[int]) -> None:
+        theirs = hive.sql("select row__id, id, name from streamed")
+        async with orcstream.acid.open_table(place, **named) as table:
+            rows = (await table.read(row_ids=True)).to_pylist()
+        mine = [(row["row__id"], row["id"], row["name"]) for row in rows]
+        assert sorted(map(str, mine)) == sorted(map(str, theirs))
+        assert {one for _, one, _ in mine} == expected
+
+    first, second = (2, 3, 6, 7, 10), (0, 1, 4)  # their buckets
+    async with orcstream.acid.open_table(place, **named) as table, table.stream(transactions=3) as stream:
+        await stream.write([(first[0], "a"), (first[1], "b")])
+        await stream.commit()
+        await check(set(first[:2]))
+        await stream.write([(second[0], "c")])  # another file, of which nothing is there yet
+        await check(set(first[:2]))
+        await stream.commit()
+        await check({*first[:2], second[0]})
+        await stream.write([(first[2], "d"), (second[1], "e")])
+        await stream.abort()
+        await stream.write([(first[3], "f"), (second[2], "g")])
+        assert stream.write_ids.start == 4
+        await stream.commit()
+        expected = {*first[:2], second[0], first[3], second[2]}
+        await check(expected)
+        hive.sql(f"delete from streamed where id = {first[0]}")
+        await stream.write([(first[4], "h")])
+        await stream.commit()
+        expected = {*expected, first[4]} - {first[0]}
+        await check(expected)
+    await check(expected)
+    for kind in ("minor", "major"):
+        hive.compact("streamed", kind)
+        hive._ask({"run": "cleaner"})
+        await check(expected)
+
+
 # --- buckets ---------------------------------------------------------------------------------------
 
 

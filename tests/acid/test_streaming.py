@@ -128,7 +128,7 @@ async def test_partitions_and_buckets(url: str, monkeypatch: pytest.MonkeyPatch)
         ids = (await table.read(columns=["id", "part"], row_ids=True)).to_pylist()
         assert len({(row["part"], *row["row__id"].values()) for row in ids}) == len(written)
         for kind in ("minor", "major"):
-            assert len((await table.compact(kind)).partitions) == 3  # type: ignore[arg-type]
+            assert len((await table.compact(kind)).partitions) == 3
             assert set(await rows_of(url)) == set(written)
 
 
