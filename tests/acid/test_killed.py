@@ -11,7 +11,7 @@ import pytest
 from orcstream import Unsupported, acid, col
 from orcstream.acid import cleaning, compacting, delta_files, log
 from orcstream.acid.log import TransactionLog
-from orcstream.io import records, sink
+from orcstream.io import append_sink, records, sink
 from tests.support.acid_tables import SCHEMA, rows_of
 
 OLD = dict.fromkeys(range(20), "old")
@@ -34,6 +34,8 @@ class Killer:
             self._at(monkeypatch, home, "remove_files")
         for home in (delta_files, compacting, cleaning):
             self._at(monkeypatch, home, "remove_folders")
+        for name in ("begin", "append", "flush", "finish", "cut"):
+            self._at(monkeypatch, append_sink._LocalFile, name)
 
     def _at(self, monkeypatch: pytest.MonkeyPatch, home: Any, name: str) -> None:
         call = getattr(home, name)
@@ -72,6 +74,17 @@ async def change(table: acid.AcidTable) -> None:
         await transaction.delete(col("id").between(8, 12))
 
 
+async def stream(table: acid.AcidTable) -> None:
+    """Two batches, with an abort at the end of the first."""
+    async with table.stream(transactions=2) as rows:
+        await rows.write([{"id": 30, "name": "new"}])
+        await rows.commit()
+        await rows.write([{"id": 31, "name": "never"}])
+        await rows.abort()
+        await rows.write([{"id": 32, "name": "new"}])
+        await rows.commit()
+
+
 async def compact_minor(table: acid.AcidTable) -> None:
     await table.compact("minor")
 
@@ -92,6 +105,9 @@ CHANGED = {
 }
 
 
+STREAMED = [SECOND, {**SECOND, 30: "new"}, {**SECOND, 30: "new", 32: "new"}]
+
+
 async def _after_killing(url: str, steps: int, killer: Killer, work: Callable[..., Awaitable[None]]) -> bool:
     """Whether the work came to its end before so many steps."""
     async with acid.open_table(url) as table:
@@ -105,7 +121,7 @@ async def _after_killing(url: str, steps: int, killer: Killer, work: Callable[..
     return True
 
 
-@pytest.mark.parametrize("work", [change, compact_minor, compact_major])
+@pytest.mark.parametrize("work", [change, stream, compact_minor, compact_major])
 async def test_killed_at_each_step(work: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(log, "_LOOK_AGAIN_S", 0)
     killer = Killer(monkeypatch)
@@ -116,7 +132,7 @@ async def test_killed_at_each_step(work: Any, monkeypatch: pytest.MonkeyPatch, t
         assert await rows_of(url, 1) == OLD
         assert await rows_of(url, 2) == SECOND
         now = await rows_of(url)
-        assert now in (SECOND, CHANGED) if work is change else now == SECOND
+        assert now in {change: [SECOND, CHANGED], stream: STREAMED}.get(work, [SECOND])
         # Others give up what is dead, and go on.
         await TransactionLog(url).abort_dead(0)
         assert await rows_of(url) == now
