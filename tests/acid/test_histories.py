@@ -125,6 +125,26 @@ class Histories(RuleBasedStateMachine):
             return
         raise AssertionError("the error was lost")
 
+    @rule(counts=st.lists(st.integers(0, 9), min_size=1, max_size=4), transactions=st.integers(1, 3))
+    def stream(self, counts: list[int], transactions: int) -> None:
+        """Rows that are committed bit by bit; 0 is for some that are given up."""
+        name = self.name()
+
+        async def work() -> None:
+            async with acid.open_table(self.url) as table, table.stream(transactions=transactions) as stream:
+                for count in counts:
+                    ids = range(self.next_id, self.next_id + count)
+                    self.next_id += count
+                    await stream.write(self.data(ids or range(1000, 1003), name))
+                    if not count:
+                        await stream.abort()
+                        continue
+                    self.rows.update(dict.fromkeys(ids, name))
+                    self.remember(await stream.commit())
+                    assert await rows_of(self.url) == self.rows
+
+        self.run(work())
+
     # --- what changes no row
 
     @rule(kind=st.sampled_from(["minor", "major"]))
