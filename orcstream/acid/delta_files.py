@@ -10,6 +10,7 @@ rows of several transactions, one after the other, and can be read as far as the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -224,7 +225,9 @@ class DeltaFiles:
             while self._open:
                 _, one = self._open.popitem()
                 try:
-                    await one.writer.abort()
+                    # Who gave the transaction up may have removed its files, too.
+                    with suppress(FileNotFoundError):
+                        await one.writer.abort()
                 except (OrcError, OSError) as error:
                     errors.append(error)
         if errors:

@@ -422,6 +422,7 @@ class LogTransaction:
         self._claimed = claimed
         self._purpose: Purpose = purpose
         self._view = view
+        self.has_ended = False  # as far as it was told
         self.transaction_id = id
         self.write_id = id if purpose == "write" else 0
 
@@ -468,7 +469,9 @@ class LogTransaction:
         entry = Entry(
             self.transaction_id, outcome, self._purpose, work or Work(), self._claimed[-1], rest=rest
         )
-        return await self._log._append(entry, begun_at)
+        found = await self._log._append(entry, begun_at)
+        self.has_ended = True
+        return found
 
     def _given_up(self) -> CommitFailed:
         return CommitFailed(
@@ -487,8 +490,9 @@ class LogBatch:
 
     async def heartbeat(self) -> None:
         """Write the time anew. `CommitFailed` where the transactions were given up."""
-        # Who gives up gives up all to the last.
-        await self.transactions[-1].heartbeat()
+        left = [one for one in self.transactions if not one.has_ended]
+        if left:  # and who gives up gives up all to the last
+            await left[-1].heartbeat()
 
     async def abort(self) -> None:
         """Give up those that are open, by one entry."""

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -125,7 +126,7 @@ class Histories(RuleBasedStateMachine):
             return
         raise AssertionError("the error was lost")
 
-    @rule(counts=st.lists(st.integers(0, 9), min_size=1, max_size=4), transactions=st.integers(1, 3))
+    @rule(counts=st.lists(st.integers(0, 9), min_size=1, max_size=3), transactions=st.integers(1, 3))
     def stream(self, counts: list[int], transactions: int) -> None:
         """Rows that are committed bit by bit; 0 is for some that are given up."""
         name = self.name()
@@ -141,7 +142,7 @@ class Histories(RuleBasedStateMachine):
                         continue
                     self.rows.update(dict.fromkeys(ids, name))
                     self.remember(await stream.commit())
-                    assert await rows_of(self.url) == self.rows
+                assert await rows_of(self.url) == self.rows
 
         self.run(work())
 
@@ -196,4 +197,4 @@ Histories.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.timeout(600)(Histories.TestCase)

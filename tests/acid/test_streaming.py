@@ -132,6 +132,33 @@ async def test_partitions_and_buckets(url: str, monkeypatch: pytest.MonkeyPatch)
             assert set(await rows_of(url)) == set(written)
 
 
+async def test_a_file_of_which_nothing_was_flushed(url: str) -> None:
+    """Others of its directory are read, and nobody waits for it; nor for what a killed program left of it."""
+    await acid.create_table(url, SCHEMA, bucket_columns=["id"], bucket_count=2)
+    async with acid.open_table(url) as table:
+        stream = await table.stream()
+        await stream.write([{"id": 2, "name": "bucket 0"}])
+        await stream.commit()
+        await stream.write([{"id": 0, "name": "bucket 1"}])
+        assert len([name for name in names_in(url) if name.endswith("_flush_length")]) == 2
+        for _ in range(2):
+            with anyio.fail_after(60):
+                assert set(await rows_of(url)) == {2}
+            # What would be left by a program that is killed, but for the files that this one keeps open.
+            await TransactionLog(url).abort_dead(0)
+        assert [one.row_count for one in (await table.compact("major")).partitions] == [1]
+        assert (await table.clean(older_than_s=0)).directories == ("delta_0000001_0000010_0000",)
+        assert set(await rows_of(url)) == {2}
+        # The stream finds out, and goes on in another batch.
+        with pytest.raises(CommitFailed, match="given up"):
+            await stream.commit()
+        await stream.abort()
+        await stream.write([{"id": 0, "name": "bucket 1"}])
+        await stream.commit()
+        await stream.aclose()
+    assert set(await rows_of(url)) == {0, 2}
+
+
 async def test_one_partition_for_all_rows(url: str) -> None:
     await acid.create_table(url, SCHEMA, partitions={"part": "int"})
     async with acid.open_table(url) as table:
