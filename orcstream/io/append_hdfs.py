@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from orcstream.errors import SinkError, SourceError, Unsupported
+from orcstream.errors import SinkError, SourceError
 from orcstream.io.append_sink import LENGTH_BYTES, NO_LENGTH
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.byte_source import Transient
@@ -118,12 +118,6 @@ class HdfsFile:
                     await self._policy.run(self._truncate, url=self._url)
                     await self._wait_closed()
                 await self.finish()
-        except Unsupported as error:
-            raise SinkError(
-                f"{error.message}: the file and its lengths are left as they are, to be followed up to the "
-                "last flush",
-                url=self._url,
-            ) from error
         except (SourceError, TimeoutError) as error:
             raise sink_error(error, self._url) from error
 
@@ -158,5 +152,5 @@ class HdfsFile:
 async def open_hdfs_file(
     url: str, ending: str, options: Mapping[str, Any], sink_options: SinkOptions, shown: str
 ) -> HdfsFile:
-    """The file of a URL; its lengths are beside it, with `ending`."""
+    """The file of a URL of WebHDFS; its lengths are beside it, with `ending`."""
     return HdfsFile(await open_hdfs(url, options, shown), ending, shown, sink_options)

@@ -27,7 +27,7 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of, strip_credentials
 
 __all__ = [
     "FLUSH_LENGTH",
@@ -264,11 +264,21 @@ def check_appendable(
     """Raise `Unsupported` (reason ``no_append``) for stores whose files cannot grow where they are read."""
     text = os.fspath(url)
     kind = protocol_of(text)
-    if kind not in ("file", "local", "memory") and not is_our_hdfs(kind, dict(storage_options or {})):
+    if kind in ("file", "local", "memory"):
+        return
+    shown = strip_credentials(text)
+    if kind in NATIVE_HDFS:
         raise Unsupported(
-            f"{kind} has no files that grow where they are read: local paths, HDFS and memory:// have",
+            "hdfs-native can neither append safely nor read the last block of a file that is still open: "
+            "grow the file over webhdfs://, and follow it over either",
             reason="no_append",
-            url=strip_credentials(text),
+            url=shown,
+        )
+    if not is_our_hdfs(kind, dict(storage_options or {})):
+        raise Unsupported(
+            f"{kind} has no files that grow where they are read: local paths, WebHDFS and memory:// have",
+            reason="no_append",
+            url=shown,
         )
 
 
@@ -278,7 +288,7 @@ async def open_append_sink(
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> AppendSink:
-    """A new file that grows in place: at a path, on HDFS or in ``memory://``.
+    """A new file that grows in place: at a path, over WebHDFS or in ``memory://``.
 
     `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
     the reason ``no_append`` for every other store.
