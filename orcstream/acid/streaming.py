@@ -328,7 +328,7 @@ class _Batch:
         """Complete the files, and give up the transactions that are left."""
         async with self._alive:
             try:
-                if self._is_broken or self.current is not None:
+                if self._is_broken or self.current is not None or not self._commit_count:
                     await self.files.abort_open()
                 else:
                     await self.files.end_statement()

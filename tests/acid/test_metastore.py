@@ -13,7 +13,7 @@ import pytest
 
 import orcstream
 from orcstream.acid.metastore import HivePartition, Metastore
-from orcstream.acid.metastore_client import MetastoreClient
+from orcstream.acid.metastore_client import MetastoreClient, services
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, Work, kept_alive
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
 from orcstream.plan.write_ids import WriteIds
@@ -202,6 +202,30 @@ async def test_compactions_are_transactions_without_rows(url: str) -> None:
         assert snapshot.write_ids.high_watermark == mark
         assert snapshot.transactions.is_visible(done.transaction_id)
         assert snapshot.transactions.is_aborted(given_up.transaction_id)
+
+
+async def test_a_batch_has_ids_in_a_row(url: str) -> None:
+    async with opened(url) as metastore, opened(url) as other:
+        batch, single = await metastore.begin_batch(4), await other.begin()
+        first, second, third, _ = batch.transactions
+        ids = [one.write_id for one in batch.transactions]
+        assert ids == list(range(ids[0], ids[0] + 4)) == list(range(single.write_id - 4, single.write_id))
+        assert batch.transaction_id == first.transaction_id
+        await first.commit(Work(("delta_0000001_0000004_0000",)))
+        await second.abort()
+        await batch.heartbeat()
+        snapshot = (await other.snapshot()).write_ids
+        assert [snapshot.is_visible(one) for one in ids] == [True, False, False, False]
+        assert set(snapshot.open) >= set(ids[2:])
+        # Somebody gives one up.
+        await other.call("abort_txn", services().AbortTxnRequest(txnid=third.transaction_id))
+        with pytest.raises(CommitFailed, match=f"given up transaction {third.transaction_id}"):
+            await batch.heartbeat()
+        for _ in range(2):
+            await batch.abort()
+        assert set(ids[1:]) <= set((await other.snapshot()).write_ids.aborted)
+        assert await first.outcome() == "committed"
+        await single.abort()
 
 
 async def test_a_beginning_that_is_cancelled_leaves_no_transaction(
