@@ -22,11 +22,12 @@ from typing import Any, Protocol
 
 import anyio.lowlevel
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 from uuid import uuid4
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SinkError, UsageError
 from orcstream.io.options import options_of
-from orcstream.io.urls import strip_credentials
 
 __all__ = [
     "ByteSink",

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
+from orcstream._credentials import strip_credentials
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import (
     SyncFilesystem,
@@ -22,7 +23,6 @@ from orcstream.io.filesystem import (
 )
 from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.threads import run_in_thread
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["FilesystemFolder", "open_filesystem_folder"]
 

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import SourceError
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
 from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.s3 import TRANSIENT_CODES, S3Client, find_place, guarded
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["S3Folder", "open_s3_folder"]
 

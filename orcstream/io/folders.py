@@ -17,12 +17,13 @@ from typing import Any
 
 import anyio
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
 from orcstream.io.folder import Folder, FolderListing, ListedFile
 from orcstream.io.folder_local import LocalFolder
 from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = [
     "FolderListing",

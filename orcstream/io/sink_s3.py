@@ -30,6 +30,7 @@ from uuid import uuid4
 import anyio
 from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange
 from orcstream.errors import (
     CommitFailed,
@@ -48,7 +49,7 @@ from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 from orcstream.io.s3 import CREDENTIAL_CODES, NO_CREDENTIALS, TRANSIENT_CODES, S3Client, find_place
 from orcstream.io.s3_options import object_of, parameter_refused
-from orcstream.io.urls import protocol_of, strip_credentials
+from orcstream.io.urls import protocol_of
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
 
@@ -321,7 +322,7 @@ class _Upload:
         # There are stores that ignore the condition.
         seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
         if seen.get("ETag") != fingerprint:
-            raise SourceChanged("the object was replaced since it was opened", url=strip_credentials(source))
+            raise SourceChanged("the object was replaced since it was opened", url=source)
         self._keep(number, answer.get("CopyPartResult") or {})
 
     async def fetch(self, source: str, range: ByteRange, fingerprint: str) -> bytes:
@@ -336,7 +337,7 @@ class _Upload:
             except Exception as error:
                 raise translate_error(error, strip_credentials(source)) from error
         if len(data) != range.length:
-            raise Transient(f"{len(data)} of {range.length} bytes arrived", url=strip_credentials(source))
+            raise Transient(f"{len(data)} of {range.length} bytes arrived", url=source)
         return data
 
     def _object(self, source: str) -> dict[str, str]:
