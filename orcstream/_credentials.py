@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_plus
 
-__all__ = ["SCHEME", "strip_credentials"]
+__all__ = ["SCHEME", "strip_credentials", "strip_text"]
 
 # The part before "@" names a container there, not a user.
 CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs", "az", "adl"})
@@ -32,6 +32,11 @@ SECRET_NAMES = frozenset(
 SECRET_NAMES |= {"ske", "skt", "sks", "skv", "skoid", "sktid", "sdd", "saoid", "suoid", "scid"}
 
 
+# URLs in texts of other libraries, and queries of which only the path is shown.
+URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"<>]*[^\s\"<>,.;:')\]]")
+PAIR_IN_TEXT = re.compile(r"(?<=[?&;])(?P<name>[^\s?&;='\"]+)=[^\s&;'\")]+")
+
+
 def strip_credentials(url: str) -> str:
     """`url` without user information, signatures and tokens; every part of a chain is cleaned.
 
@@ -41,6 +46,12 @@ def strip_credentials(url: str) -> str:
     while (cleaned := "::".join(_strip_one(part) for part in CHAINED.split(url))) != url:
         url = cleaned  # behind what was taken away there may be more of the kind
     return url
+
+
+def strip_text(text: str) -> str:
+    """A text of another library, with each URL in it as `strip_credentials` has it, and no secret's value."""
+    text = URL_IN_TEXT.sub(lambda url: strip_credentials(url[0]), text)
+    return PAIR_IN_TEXT.sub(lambda pair: f"{pair['name']}=" if _is_secret(pair[0]) else pair[0], text)
 
 
 def _strip_one(url: str) -> str:

@@ -225,6 +225,8 @@ class _LocalFile:
         except FileExistsError:
             raise already_there(self._url) from None
         except BaseException:
+            if self._lengths >= 0:
+                Path(self._lengths_path).unlink(missing_ok=True)
             if self._descriptor >= 0:
                 Path(self._path).unlink(missing_ok=True)
             self._close()

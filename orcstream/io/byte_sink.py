@@ -31,6 +31,7 @@ __all__ = [
     "ByteSink",
     "CopyingUpload",
     "Leftover",
+    "MovedFile",
     "Prepared",
     "SinkOptions",
     "State",
@@ -95,6 +96,18 @@ class State(Protocol):
     @property
     def remains(self) -> str:
         """The name of what lies in the store, for messages; empty for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedFile:
+    """The state of a file that lies beside its target until the commit moves it there."""
+
+    path: str
+    temporary: str
+
+    @property
+    def remains(self) -> str:
+        return self.temporary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from orcstream.io.filesystem import (
     fingerprint_of,
     lease_filesystem,
     modified_of,
-    translate_error,
+    translated,
     version_of,
 )
 from orcstream.io.folder import FolderListing, ListedFile, below, retried
@@ -111,10 +111,8 @@ class FilesystemFolder:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def attempt() -> T:
-            try:
+            with translated(self._shown):
                 return work()
-            except Exception as error:
-                raise translate_error(error, self._shown) from error
 
         return await retried(lambda: run_in_thread(attempt), self._shown)
 

@@ -101,6 +101,8 @@ class S3Folder:
                 key, size = one.get("Key"), one.get("Size")
                 if not isinstance(key, str) or not isinstance(size, int) or size < 0:
                     raise SourceError("the store lists an object without its key or size", url=self._shown)
+                if not key.startswith(prefix):
+                    raise SourceError("the store lists an object of another folder", url=self._shown)
                 yield one
             if not page.get("IsTruncated"):
                 return

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orcstream._credentials import SCHEME, strip_credentials
+from orcstream.errors import UsageError
 
 __all__ = ["NATIVE_HDFS", "WEB_HDFS", "is_our_hdfs", "local_path", "name_of", "protocol_of"]
 
@@ -32,11 +33,19 @@ def is_our_hdfs(protocol: str, options: Mapping[str, Any]) -> bool:
 
 
 def local_path(url: str) -> str:
-    """The path that a plain path or a ``file://`` or ``local://`` URL names; Hadoop writes ``file:/x``."""
-    for prefix in ("file://", "local://"):
-        if url.lower().startswith(prefix):
-            return url[len(prefix) :]
-    return url[5:] if url.lower().startswith("file:/") else url
+    """The path that a plain path or a ``file://`` or ``local://`` URL names; Hadoop writes ``file:/x``.
+
+    `UsageError` for what no system takes as a path.
+    """
+    prefixes = [one for one in ("file://", "local://") if url.lower().startswith(one)]
+    start = len(prefixes[0]) if prefixes else 5 if url.lower().startswith("file:/") else 0
+    try:
+        is_path = b"\0" not in os.fsencode(url)
+    except UnicodeEncodeError:
+        is_path = False
+    if not is_path:
+        raise UsageError(f"this is no path: {url!r}")
+    return url[start:]
 
 
 def name_of(url: str) -> str:
