@@ -184,10 +184,7 @@ class RangeClient:
             text = ": ".join(filter(None, (type(error).__name__, getattr(error, "message", ""))))
             raise SourceError(f"the request failed: {text}", url=shown) from None
         except (TypeError, ValueError) as error:  # of an option, a header or a host that cannot be
-            said = unknown_option(error) or type(error).__name__
-            raise UsageError(
-                f"no request can be made ({said}): look at the URL and storage_options", url=shown
-            ) from None
+            raise _cannot_be(error, shown) from None
         except TimeoutError as error:
             raise Transient("the server did not answer in time", url=shown) from error
         except SourceError:
@@ -314,6 +311,12 @@ def _length_of_unsatisfied(error: HttpStatus) -> int | None:
     return int(match[3])
 
 
+def _cannot_be(error: Exception, url: str) -> UsageError:
+    """Without its text, which may be that of a header."""
+    said = unknown_option(error) or type(error).__name__
+    return UsageError(f"no request can be made ({said}): look at the URL and storage_options", url=url)
+
+
 async def _read_some(response: aiohttp.ClientResponse, most: int) -> bytes:
     data = b""
     async for chunk in response.content.iter_any():
@@ -347,7 +350,10 @@ def stall_timeout(stall_timeout_s: float) -> aiohttp.ClientTimeout:
 async def open_http(
     url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
 ) -> HttpSource:
-    lease = await lease_client("http", options, lambda: _make_client(options))
+    try:
+        lease = await lease_client("http", options, lambda: _make_client(options))
+    except (TypeError, ValueError) as error:
+        raise _cannot_be(error, shown) from None
     try:
         target = lease.client.filesystem.encode_url(url)
     except (ValueError, TypeError):

@@ -327,3 +327,11 @@ async def test_what_cannot_be_asked_is_a_usage_error(host: str, options: dict[st
     async with opened(f"http://{host}:9/a", **options) as source:
         with pytest.raises(UsageError, match=what):
             await source.fetch_suffix(10)
+
+
+async def test_options_of_sessions_that_nobody_knows_are_named() -> None:
+    with pytest.raises(UsageError, match="no option 'tokn'"):
+        await open_source(
+            "http://127.0.0.1:9/a", storage_options={"client_kwargs": {"tokn": 1}}, io_options=None
+        )
+    assert leased_clients() == 0
