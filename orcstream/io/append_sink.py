@@ -245,7 +245,7 @@ async def open_append_sink(
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> AppendSink:
-    """A new file that grows in place: at a path, on HDFS or in ``memory://``.
+    """A new file that grows in place: at a path, over WebHDFS or in ``memory://``.
 
     `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
     the reason ``no_append`` for every other store.
@@ -267,7 +267,7 @@ async def open_append_sink(
         file = await open_hdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
     else:
         raise Unsupported(
-            f"{kind} has no files that grow where they are read: local paths, HDFS and memory:// have",
+            f"{kind} has no files that grow where they are read: local paths, WebHDFS and memory:// have",
             reason="no_append",
             url=shown,
         )

@@ -9,7 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.acid import log
 from tests.support.acid_logs import MEMORY
-from tests.support.hive_tables import HiveTable, tables_of_hive
+from tests.support.hive_tables import HiveTable, kept_tables
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +25,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def hive_tables() -> dict[str, HiveTable]:
+def hive_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HiveTable]:
     """Tables that Hive made, by name; nobody changes them."""
-    return tables_of_hive()
+    return kept_tables(tmp_path_factory.mktemp("hive"))

@@ -1,29 +1,26 @@
 """Tables that Apache Hive wrote, with its own answers: rows, row ids, and which write ids are committed.
 
-All are made in one session (`make_tables`), of as few statements as tell apart what directories can hold:
-each costs about a second. So they are kept in `.cache` (`tables_of_hive`) as long as neither Hive nor what is
-asked of it changes. Nothing here knows how such tables are read.
+All are made in one session (`make_tables`), of as few statements as tell apart what directories can hold,
+which takes minutes. So they are kept in an archive, which `python -m tests.support.hive_tables` makes anew;
+where everything is tried, Hive makes them again. Nothing here knows how such tables are read.
 """
 
 from __future__ import annotations
 
-import fcntl
-import functools
-import hashlib
-import pickle
-import shutil
+import json
 import tempfile
+import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from tests.support.effort import ALL
-from tests.support.hive import FOLDER, Hive, start_hive
-from tests.support.needs import CACHE
+from tests.support.hive import Hive, start_hive
 
-__all__ = ["TABLES", "HiveTable", "make_tables", "tables_of_hive"]
+__all__ = ["TABLES", "HiveTable", "kept_tables", "make_tables"]
 
+ARCHIVE: Final = Path(__file__).parents[1] / "data" / "hive_tables.zip"
+ANSWERS: Final = "answers.json"
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 RowId: TypeAlias = tuple[int, int, int]
 
@@ -47,38 +44,60 @@ class HiveTable:
     transactions: str
 
 
-@functools.cache
-def tables_of_hive() -> dict[str, HiveTable]:
-    """All of `TABLES`, by their names, from Hive or as it made them before; not to be changed."""
-    sources = [Path(__file__), FOLDER.with_name("hive.py"), *sorted(FOLDER.iterdir())]
-    names = ",".join(make.__name__ for make in TABLES).encode()
-    digest = hashlib.sha256(b"".join([names, *(path.read_bytes() for path in sources)])).hexdigest()[:16]
-    folder = CACHE / "hive_tables"
-    folder.mkdir(parents=True, exist_ok=True)
-    warehouse, answers = folder / digest, folder / f"{digest}.pickle"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes of one run make them once
-        if not answers.exists():
-            shutil.rmtree(warehouse, ignore_errors=True)
-            # Hive takes all below a folder with a leading dot for hidden, so they are made elsewhere.
-            with tempfile.TemporaryDirectory(prefix="orcstream-tables") as place:
-                with start_hive(Path(place)) as hive:
-                    made = make_tables(hive)
-                shutil.copytree(place, warehouse)
-            moved = {name: replace(table, path=warehouse / name) for name, table in made.items()}
-            answers.write_bytes(pickle.dumps(moved))
-    tables: dict[str, HiveTable] = pickle.loads(answers.read_bytes())
-    return tables
+def kept_tables(folder: Path) -> dict[str, HiveTable]:
+    """All of `TABLES`, by their names, unpacked into this folder."""
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        archive.extractall(folder)
+    answers = json.loads((folder / ANSWERS).read_text(), object_hook=_bytes_of)
+    return {name: _table_of(name, folder / name, answer) for name, answer in answers.items()}
 
 
 def make_tables(hive: Hive) -> dict[str, HiveTable]:
-    """All of `TABLES`, by their names."""
+    """The same from a Hive, where they lie in its warehouse."""
     made = {}
     for make in TABLES:
         name = make.__name__
         make(hive)
         made[name] = _described(hive, name)
     return made
+
+
+def _keep(warehouse: Path, tables: dict[str, HiveTable]) -> None:
+    """Write the archive, its entries in order and without times of their own."""
+    answers = {
+        name: {
+            "columns": table.columns,
+            "rows": table.rows,
+            "write_ids": table.write_ids,
+            "transactions": table.transactions,
+        }
+        for name, table in tables.items()
+    }
+    ARCHIVE.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
+        text = json.dumps(answers, default=_json_of, indent=0)
+        archive.writestr(zipfile.ZipInfo(ANSWERS), text, zipfile.ZIP_DEFLATED)
+        for name in tables:
+            for path in sorted((warehouse / name).rglob("*")):
+                entry, is_folder = path.relative_to(warehouse).as_posix(), path.is_dir()
+                data = b"" if is_folder else path.read_bytes()
+                archive.writestr(
+                    zipfile.ZipInfo(f"{entry}/" if is_folder else entry), data, zipfile.ZIP_DEFLATED
+                )
+
+
+def _json_of(value: bytes) -> dict[str, str]:
+    return {"bytes in hex": value.hex()}
+
+
+def _bytes_of(value: dict[str, Any]) -> Any:
+    return bytes.fromhex(value["bytes in hex"]) if "bytes in hex" in value else value
+
+
+def _table_of(name: str, path: Path, answer: dict[str, Any]) -> HiveTable:
+    rows = [(None if ids is None else tuple(ids), tuple(values)) for ids, values in answer["rows"]]
+    columns = [(column, kind) for column, kind in answer["columns"]]
+    return HiveTable(name, path, columns, rows, answer["write_ids"], answer["transactions"])
 
 
 def _described(hive: Hive, name: str) -> HiveTable:
@@ -283,7 +302,7 @@ def loaded(hive: Hive) -> None:
     )
 
 
-_EVERY: tuple[Callable[[Hive], None], ...] = (
+TABLES: tuple[Callable[[Hive], None], ...] = (
     changed,
     of_statements,
     merged,
@@ -300,16 +319,9 @@ _EVERY: tuple[Callable[[Hive], None], ...] = (
     of_unions,
     loaded,
 )
-# Hive takes a second for a statement: what tells most is in each run, the rest where everything is tried.
-_MOST_TELLING = (
-    changed,
-    of_statements,
-    compacted_minor,
-    compacted_major,
-    partitioned,
-    typed,
-    insert_only,
-    converted,
-)
-TABLES = _EVERY if ALL else _MOST_TELLING
 INSERT_ONLY_TABLES = {"insert_only"}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="orcstream-tables") as place, start_hive(Path(place)) as hive:
+        _keep(Path(place), make_tables(hive))
