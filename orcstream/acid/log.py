@@ -383,6 +383,10 @@ class LogTransaction:
         """A log has no locks: who commits first wins."""
         await anyio.lowlevel.checkpoint()
 
+    async def seen_since(self) -> Snapshot | None:
+        """A log has the conflict at the commit."""
+        return None
+
     async def heartbeat(self) -> None:
         """Write the time anew. `CommitFailed` where the transaction was given up."""
         await self._log._records.put(_name("beat", self.transaction_id), {}, overwrite=True)
