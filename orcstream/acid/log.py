@@ -37,6 +37,7 @@ from uuid import uuid4
 
 import anyio
 
+from orcstream._credentials import strip_credentials
 from orcstream.acid.log_state import (
     Claim,
     Entry,
@@ -58,7 +59,6 @@ from orcstream.errors import (
 from orcstream.io.folder import ListedFile
 from orcstream.io.records import Records
 from orcstream.io.small_files import side_by_side
-from orcstream.io.urls import strip_credentials
 from orcstream.plan.write_ids import WriteIds
 
 __all__ = ["LOG_FILE", "LOG_FOLDER", "LogBatch", "LogTransaction", "TransactionLog", "create_log"]

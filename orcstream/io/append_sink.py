@@ -23,11 +23,12 @@ from typing import Any, Protocol
 
 import anyio.lowlevel
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
-from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
 __all__ = [
     "FLUSH_LENGTH",
@@ -246,6 +247,8 @@ class _LocalFile:
         except FileExistsError:
             raise already_there(self._url) from None
         except BaseException:
+            if self._lengths >= 0:
+                Path(self._lengths_path).unlink(missing_ok=True)
             if self._descriptor >= 0:
                 Path(self._path).unlink(missing_ok=True)
             self._close()
@@ -266,19 +269,18 @@ def check_appendable(
     kind = protocol_of(text)
     if kind in ("file", "local", "memory"):
         return
-    shown = strip_credentials(text)
     if kind in NATIVE_HDFS:
         raise Unsupported(
             "hdfs-native can neither append safely nor read the last block of a file that is still open: "
             "grow the file over webhdfs://, and follow it over either",
             reason="no_append",
-            url=shown,
+            url=text,
         )
     if not is_our_hdfs(kind, dict(storage_options or {})):
         raise Unsupported(
             f"{kind} has no files that grow where they are read: local paths, WebHDFS and memory:// have",
             reason="no_append",
-            url=shown,
+            url=text,
         )
 
 

@@ -11,7 +11,7 @@ bytes that are missing; `HdfsRefusal` and other `SourceError` for the rest, what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import yarl
@@ -219,7 +219,7 @@ class Place:
     """A URL, taken apart: the options that it holds, and the path."""
 
     protocol: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(repr=False)
     path: str
 
 

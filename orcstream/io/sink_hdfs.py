@@ -31,7 +31,7 @@ import anyio
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
-from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, is_temporary_of, temporary_name
+from orcstream.io.byte_sink import Leftover, MovedFile, Prepared, SinkOptions, is_temporary_of, temporary_name
 from orcstream.io.byte_source import Transient
 from orcstream.io.hdfs import Appending, FileStatus, Hdfs, HdfsWriter, OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of
@@ -41,17 +41,10 @@ __all__ = ["HdfsFile", "HdfsStore", "open_hdfs_store"]
 
 
 @dataclass(frozen=True, slots=True)
-class HdfsFile:
+class HdfsFile(MovedFile):
     """A prepared file; the version tells it from others, under either name."""
 
-    path: str
-    temporary: str
     version: str
-
-    @property
-    def remains(self) -> str:
-        """What lies in the store until the commit."""
-        return self.temporary
 
 
 class HdfsStore:

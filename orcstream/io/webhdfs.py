@@ -20,7 +20,7 @@ import yarl
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import SourceError
-from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, not_permitted
+from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, not_permitted, retry_after_s
 from orcstream.io.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member
 from orcstream.io.hdfs import Appending, FileStatus, HdfsRefusal, StandBy, error_of, is_utf8, missing_bytes
 from orcstream.io.webhdfs_connection import HdfsConnection
@@ -221,7 +221,7 @@ class WebHdfs:
         if error is not None:
             return error
         if reply.status in TRANSIENT_STATUS:
-            return Transient(reason, url=self._url, retry_after_s=reply.retry_after_s)
+            return Transient(reason, url=self._url, retry_after_s=retry_after_s(reply.headers))
         return HdfsRefusal(reason, kind, url=self._url)
 
     def _json(self, reply: Reply) -> Any:

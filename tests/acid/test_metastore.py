@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import anyio
 import pytest
 
 import orcstream
-from orcstream.acid.metastore import HivePartition, Metastore
-from orcstream.acid.metastore_client import MetastoreClient, services
+from orcstream.acid.metastore import HivePartition
+from orcstream.acid.metastore_client import services
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, Work, kept_alive
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
 from orcstream.plan.write_ids import WriteIds
@@ -21,6 +20,7 @@ from orcstream.schema import Schema
 from tests.support import bucketed_rows
 from tests.support.acid_history import History, Options
 from tests.support.hive import Hive, start_hive
+from tests.support.metastores import opened, server
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
 
@@ -39,15 +39,6 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 @pytest.fixture
 def url(hive: Hive) -> str:
     return f"thrift://127.0.0.1:{hive.thrift_port}"
-
-
-@asynccontextmanager
-async def opened(url: str, table: str = "default.plain", **options: float) -> AsyncIterator[Metastore]:
-    metastore = Metastore(url, table, **options)  # type: ignore[arg-type]
-    try:
-        yield metastore
-    finally:
-        await metastore.aclose()
 
 
 def whole(snapshot: Snapshot) -> bool:
@@ -512,22 +503,6 @@ async def test_buckets_are_those_of_hive(hive: Hive, url: str) -> None:
 
 # --- connections -----------------------------------------------------------------------------------
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
-
-
-@asynccontextmanager
-async def server(serve: Serve) -> AsyncIterator[str]:
-    served: list[asyncio.Task[None]] = []
-
-    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.append(asyncio.ensure_future(serve(reader, writer)))
-
-    async with await asyncio.start_server(begin, "127.0.0.1") as running:
-        yield f"thrift://127.0.0.1:{running.sockets[0].getsockname()[1]}"
-    for task in served:
-        task.cancel()
-    await asyncio.gather(*served, return_exceptions=True)
-
 
 class Cutting:
     """Passes everything on, and cuts the connection when a method is asked, before or after its answer."""
@@ -599,62 +574,3 @@ async def test_the_next_metastore_is_asked_where_one_is_away(hive: Hive, url: st
     async with opened("thrift://127.0.0.1:1") as metastore:
         with pytest.raises(SourceError, match=r"cannot be reached \(127\.0\.0\.1:1"):
             await metastore.snapshot()
-
-
-async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        await reader.read()
-    finally:
-        writer.transport.abort()
-
-
-async def test_a_metastore_that_says_nothing() -> None:
-    async with server(_silent) as url:
-        async with opened(url, timeout_s=0.1) as metastore:
-            with pytest.raises(SourceError, match=r"not within 0\.1 s"):
-                await metastore.snapshot()
-        async with opened(url) as metastore:
-            with anyio.move_on_after(0.1) as scope:
-                await metastore.snapshot()
-            assert scope.cancelled_caught
-            assert metastore._client._connection is None
-
-
-HOSTILE = (
-    b"",
-    b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    bytes(64),
-    b"\xff" * 64,
-    # A name, a list and a text of two thousand million bytes, a struct in a struct in a struct.
-    b"\x80\x01\x00\x02\x7f\xff\xff\xff",
-    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00\x0f\x00\x00\x0b\x7f\xff\xff\xff",
-    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00\x0f\x00\x00\x0b\x00\x00\x00\x01\x7f\xff\xff\xff",
-    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00" + b"\x0c\x00\x00" * 5000,
-)
-
-
-@pytest.mark.parametrize("answer", HOSTILE)
-async def test_whatever_comes_back_is_our_error(answer: bytes) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
-
-    async with server(serve) as url, opened(url) as metastore:
-        with pytest.raises(SourceError, match="did not answer"):
-            await metastore.snapshot()
-
-
-@pytest.mark.parametrize("url", ["", "host:9083", "http://host", "thrift://", "thrift://host:x"])
-def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(UsageError, match="thrift://host:9083"):
-        MetastoreClient(url, user=None, timeout_s=1)
-
-
-def test_what_cannot_be_asked_for() -> None:
-    for table in ("plain", "a.b.c", ".plain", "default."):
-        with pytest.raises(UsageError, match=r"database\.table"):
-            Metastore("thrift://host", table)
-    with pytest.raises(UsageError, match="timeout_s"):
-        Metastore("thrift://host", "default.plain", timeout_s=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import struct
 import subprocess
@@ -17,7 +18,8 @@ import anyio.lowlevel
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from orcstream.errors import SourceError, Unsupported, UsageError
+from orcstream.errors import SinkError, SourceError, Unsupported, UsageError
+from orcstream.io import append_sink
 from orcstream.io.append_hdfs import HdfsFile
 from orcstream.io.append_sink import GATHERED_BYTES, last_length, open_append_sink
 from orcstream.io.byte_sink import SinkOptions
@@ -281,6 +283,18 @@ async def test_a_beginning_that_is_cancelled_leaves_nothing(
     disk.go_on.set()
     await asyncio.wait([opening])
     assert opening.cancelled()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_beginning_that_fails_halfway_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(append_sink, "sync_folder", full)
+    with pytest.raises(SinkError, match="no space"):
+        await open_append_sink(tmp_path / "a.orc")
     assert list(tmp_path.iterdir()) == []
 
 

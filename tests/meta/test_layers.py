@@ -17,6 +17,7 @@ from tests.meta.tree import PACKAGE, ROOT, imports_of, module_name, source_files
 
 # From the bottom up. Imports go to layers further down only; units of one layer never import each other.
 LAYERS = (
+    ("_credentials",),
     ("errors", "_buffer", "_cipher", "encryption", "pending"),
     ("byterange",),
     ("schema", "column_statistics", "_proto"),
@@ -35,7 +36,8 @@ LAYERS = (
 
 # What each unit uses of the others. `orcstream` is the package's __init__: its public names.
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
+    "_credentials": set(),
+    "errors": {"_credentials"},
     "_buffer": set(),
     "_cipher": set(),
     "encryption": set(),
@@ -58,12 +60,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "_proto",
     },
     "plan": {"errors", "encryption", "byterange", "schema", "codec", "column_statistics", "predicate"},
-    "io": {"errors", "_buffer", "_cipher", "encryption", "byterange"},
+    "io": {"_credentials", "errors", "_buffer", "_cipher", "encryption", "byterange"},
     "batch": {"errors", "schema", "codec"},
     "tails": {"byterange", "plan", "io"},
     "unlocking": {"encryption", "errors", "byterange", "schema", "codec", "plan", "io"},
     "zones": {"errors", "codec"},
     "reader": {
+        "_credentials",
         "pending",
         "_buffer",
         "unlocking",
@@ -81,6 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "writer": {
+        "_credentials",
         "pending",
         "encryption",
         "unlocking",
@@ -94,6 +98,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "acid": {
+        "_credentials",
         "pending",
         "_buffer",
         "errors",
@@ -132,9 +137,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         "writer",
         "blocking",
     },
-    "cli": {"acid", "schema", "io", "spark", "orcstream"},
+    "cli": {"_credentials", "acid", "schema", "io", "spark", "orcstream"},
     "testing": {"errors", "byterange", "io"},
-    "spark": {"acid", "errors", "schema", "column_statistics", "io", "blocking", "orcstream"},
+    "spark": {
+        "_credentials",
+        "acid",
+        "errors",
+        "schema",
+        "column_statistics",
+        "io",
+        "blocking",
+        "orcstream",
+    },
     "__main__": {"cli"},
 }
 
@@ -170,7 +184,10 @@ ONLY_FOR = {
 }
 
 # Pure layers: no waiting, no threads, no clock, no randomness, no files, no network.
-PURE = ("_buffer", "codec", "expr", "plan", "predicate", "schema", "byterange", "column_statistics", "errors")
+PURE = (
+    *("_buffer", "_credentials", "byterange", "codec", "column_statistics", "errors", "expr", "plan"),
+    *("predicate", "schema"),
+)
 IMPURE_MODULES = (
     "aiohttp",
     "anyio",
