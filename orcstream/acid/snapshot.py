@@ -171,9 +171,8 @@ def _is_read(directory: AcidDirectory, partition: Partition) -> bool:
 
 
 def _is_compacted(delta: AcidDirectory) -> bool:
-    """Whether it stands in for others; one of a batch holds several write ids as well, of a statement."""
-    is_wide = delta.first_write_id < delta.last_write_id and delta.statement == NO_STATEMENT
-    return delta.visibility > 0 or is_wide
+    """Whether it stands in for others; one of a batch holds several write ids as well, of one statement."""
+    return delta.statement == NO_STATEMENT
 
 
 async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | None) -> TableListing:
