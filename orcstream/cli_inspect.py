@@ -12,13 +12,14 @@ from pathlib import Path
 import anyio.to_thread
 
 from orcstream.cli_keys import opened_keys
+from orcstream.figures import bytes_text
 from orcstream.inspect import inspect
 
 __all__ = ["INSPECT_HELP", "add_inspect_options", "inspect_file"]
 
 INSPECT_HELP = """Without -o, the same is printed as text. With --columns, --where or --rows it is shown which
-bytes such a read would fetch, in which requests; with --run it is carried out and measured. The page shows the
-smallest and the largest value of columns, those of encrypted columns only with their keys.
+bytes such a read would fetch, in which requests; with --run it is carried out and measured. The page shows
+the smallest and the largest value of columns, those of encrypted columns only with their keys.
 
 examples:
   orcstream inspect trips.orc
@@ -48,13 +49,14 @@ async def inspect_file(options: argparse.Namespace) -> int:
             keys=keys,
             require_keys=options.require_keys,
         )
+    text = found.to_json() if options.json else found.to_text()
     if options.output is not None:
-        page = found.to_html()
-        await anyio.to_thread.run_sync(lambda: Path(options.output).write_text(page, encoding="utf-8"))
-    if options.json or options.output is None:
-        text = found.to_json() if options.json else found.to_text()
-        sys.stdout.buffer.write(f"{text}\n".encode())
-        sys.stdout.buffer.flush()
+        page = found.to_html().encode()
+        await anyio.to_thread.run_sync(lambda: Path(options.output).write_bytes(page))
+        if not options.json:
+            text = f"{options.output}: a page of {bytes_text(len(page))}, for a browser"
+    sys.stdout.buffer.write(f"{text}\n".encode())
+    sys.stdout.buffer.flush()
     for problem in found.problems:
         sys.stderr.write(f"orcstream: {problem}\n")
     return 1 if found.problems else 0

@@ -41,8 +41,9 @@ class StripeFacts:
 class ColumnFacts:
     """One column, nested ones too, summed over the stripes that were looked at.
 
-    `part_bytes` is by kind of stream; `logical_bytes` what its values take uncompressed and unencoded (None where the statistics do not tell). `lock` is "" for a column in the clear,
-    else "open" or "closed"; of a closed one there are no `statistics`.
+    `part_bytes` is by kind of stream; `logical_bytes` what its values take uncompressed and unencoded (None
+    where the statistics do not tell). `lock` is "" for a column in the clear, else "open" or "closed"; of a
+    closed one there are no `statistics`.
     """
 
     column_id: int

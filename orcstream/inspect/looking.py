@@ -1,4 +1,4 @@
-"""Looks at a file: opens it, reads the directories of its stripes, asks and reads what the user wants to know.
+"""Looks at a file: opens it, reads its stripes' directories, asks and reads what the user wants to know.
 
 Knows how facts are had through the package's public names, and how many of them are worth having. Must not
 know how they are shown. What is damaged is named among the problems, and everything else is there all the
@@ -37,6 +37,7 @@ _STREAMS = 100_000
 _LEAST_STRIPES = 8
 _FOOTERS_AT_ONCE = 16
 _TEXT_LENGTH = 200
+_SCHEMA_LENGTH = 20_000
 _WIDTHS = {
     Kind.BOOLEAN: 1 / 8,
     Kind.BYTE: 1,
@@ -150,7 +151,7 @@ class _Looking:
             url=shown(file.url, 2000),
             file_length=file.tail.file_length,
             row_count=file.row_count,
-            schema=shown(str(file.schema), 20_000),
+            schema=shown(str(file.schema), _SCHEMA_LENGTH),
             compression=file.compression.name,
             compression_block_size=postscript.compression_block_size,
             format_version=".".join(map(str, postscript.version)),
@@ -289,7 +290,11 @@ async def _question(file: orcstream.OrcFile, asked: Mapping[str, Any], problems:
     rows, columns = asked["rows"], asked["columns"]
     explanation = None
     try:
-        explanation = await file.explain(**asked)
+        explained = await file.explain(**asked)
+        # They hold names of the file.
+        explanation = replace(
+            explained, url=printable(explained.url), columns=shown(explained.columns, _SCHEMA_LENGTH)
+        )
     except (orcstream.FormatError, orcstream.Unsupported) as error:
         problems.append(f"What the question would read is not known: {one_line(error)}")
     if rows is not None:

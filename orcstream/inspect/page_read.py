@@ -132,8 +132,8 @@ def run_section(file: FileFacts, run: Run) -> Html:
     spent = sum(span.stop_s - span.start_s for span in run.decodes)
     text = (
         f"{counted(run.row_count, 'row')} in {_ms(run.duration_s)}, the opening of the file included: "
-        f"{counted(len(run.requests), 'request')} brought {bytes_text(asked)}, and decoding took {_ms(spent)} "
-        "of all threads together. Time goes from left to right, on one scale in all tables."
+        f"{counted(len(run.requests), 'request')} brought {bytes_text(asked)}, decoding took {_ms(spent)} of "
+        "all threads together. Time goes from left to right, on one scale in all tables."
     )
     return joined([tag("p", text), _wave_times(run), _waterfall(run), _decoding(file, run)])
 
