@@ -89,9 +89,11 @@ def bar(segments: Sequence[Segment], label: str) -> Html:
             )
         )
         at += width * scale
-    return Html(
-        tag("svg", *drawn, class_="bar", role="group", aria_label=label)
-        + tag("p", "Arrow keys, or the pointer, go through the parts.", class_="readout", aria_live="polite")
+    return tag(
+        "div",
+        tag("svg", *drawn, class_="bar", role="group", aria_label=label),
+        tag("p", "Arrow keys, or the pointer, go through the parts.", class_="readout", aria_live="polite"),
+        class_="drawing",
     )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from orcstream.figures import bytes_text, counted
-from orcstream.inspect.drawing import Segment, bar, gathered, legend, meter
+from orcstream.inspect.drawing import Segment, bar, gathered, legend
 from orcstream.inspect.facts import ColumnFacts, FileFacts, StripeFacts
 from orcstream.inspect.layout import Part
 from orcstream.inspect.markup import Html, joined, tag
-from orcstream.inspect.tables import cell, number, percent, table
+from orcstream.inspect.tables import cell, number, percent, share, table
 from orcstream.inspect.terms import GROUPS, PARTS, group_of
 
 __all__ = ["columns_section", "layout_section", "stripes_section"]
@@ -149,15 +149,14 @@ def _stripe_table(file: FileFacts, opened: set[int]) -> Html:
                     number(f"{first.range.start:,}"),
                     number(f"{sum(stripe.row_count for stripe in group):,}"),
                     number(f"{length:,}"),
-                    number(percent(length, file.file_length)),
-                    cell(meter(length / max(1, file.file_length))),
+                    share(length, file.file_length),
                     number(f"{sum(stripe.index_bytes for stripe in group):,}"),
                     number(f"{sum(stripe.data_bytes for stripe in group):,}"),
                     number(f"{sum(stripe.footer_bytes for stripe in group):,}"),
                 ],
             )
         )
-    headers = ("Stripe", "#From byte", "#Rows", "#Bytes", "#Share", "", "#Indexes", "#Values", "#Footer")
+    headers = ("Stripe", "#From byte", "#Rows", "#Bytes", "#Share", "#Indexes", "#Values", "#Footer")
     return table(caption, headers, rows)
 
 
@@ -240,7 +239,7 @@ def columns_section(file: FileFacts) -> Html:
     rows = [(_indented(column), _column_cells(column, total)) for column in listed]
     if len(listed) < len(file.columns):
         rest = total - sum(column.total_bytes for column in listed)
-        cells = [cell(""), number(f"{rest:,}"), number(percent(rest, total)), *([cell("")] * 9)]
+        cells = [cell(""), number(f"{rest:,}"), number(percent(rest, total)), *([cell("")] * 7)]
         rows.append((tag("span", counted(len(file.columns) - len(listed), "smaller column")), cells))
     some = f" The sizes are of {looked_at:,} of {counted(len(file.stripes), 'stripe')}."
     headers = (
@@ -248,7 +247,6 @@ def columns_section(file: FileFacts) -> Html:
         "Type",
         "#Bytes",
         "#Share",
-        "",
         "Streams",
         "Encoding",
         "#Ratio",
@@ -296,8 +294,7 @@ def _column_cells(column: ColumnFacts, total: int) -> list[Html]:
     return [
         cell(tag("bdi", column.type)),
         number(f"{column.total_bytes:,}"),
-        number(percent(column.total_bytes, total)),
-        cell(meter(column.total_bytes / max(1, total))),
+        share(column.total_bytes, total),
         cell(streams, "value"),
         cell(encodings, "value"),
         number(ratio),

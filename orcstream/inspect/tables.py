@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orcstream.inspect.markup import Html, tag
+from orcstream.inspect.drawing import meter
+from orcstream.inspect.markup import Html, joined, tag
 
-__all__ = ["cell", "number", "percent", "table"]
+__all__ = ["cell", "number", "percent", "share", "table"]
 
 
 def number(text: object) -> Html:
@@ -20,6 +21,11 @@ def number(text: object) -> Html:
 def cell(text: object, class_: str | None = None) -> Html:
     """A cell of text."""
     return tag("td", text, class_=class_)
+
+
+def share(part: float, whole: float) -> Html:
+    """A cell of a share in percent, and drawn."""
+    return number(joined([percent(part, whole), meter(part / whole if whole else 0)]))
 
 
 def percent(part: float, whole: float) -> str:

@@ -25,7 +25,6 @@ CORPUS = (
     "apache-orc/encrypted/sample1.orc",
 )
 WIDTHS = (360, 1400)
-SCHEMES = ("light", "dark")
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +97,7 @@ def test_files_of_all_kinds(browser: Browser, corpus_folder: Path, tmp_path: Pat
         opened.page.context.close()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1400, "light")])
 def test_everybody_can_use_it(browser: Browser, trips_page: Path, width: int, scheme: str) -> None:
     opened = _open(browser, trips_page, width, scheme)
     opened.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -124,7 +122,7 @@ def test_keys_alone_lead_everywhere(browser: Browser, trips_page: Path) -> None:
 
     page.keyboard.press("Tab")
     title = "one.querySelector('title').textContent"
-    readout = "one.closest('svg.bar').nextElementSibling.textContent"
+    readout = "one.closest('.drawing').querySelector('.readout').textContent"
     first = focused(title)
     assert first.startswith("Header: 3 B")
     assert focused(readout) == first
@@ -146,7 +144,7 @@ def test_keys_alone_lead_everywhere(browser: Browser, trips_page: Path) -> None:
     page.wait_for_function("location.hash === '#stripe-0'")
     assert page.locator("#stripe-0").is_visible()
     page.keyboard.press("Tab")
-    assert focused(title).startswith("Row index of ")
+    assert "Row index of " in focused(title)
     page.keyboard.press("Tab")
     assert focused("one.closest('svg') === null") == "True"
     assert opened.complaints == []
