@@ -163,7 +163,7 @@ def _stripe_table(file: FileFacts, opened: set[int]) -> Html:
 def _stripe(stripe: StripeFacts, file: FileFacts, *, is_open: bool) -> Html:
     parts = stripe.parts or ()
     segments = [_stream_segment(part, stripe, file) for part in parts]
-    rows = f"{stripe.row_count:,} rows from {stripe.first_row:,}"
+    rows = f"{counted(stripe.row_count, 'row')} from {stripe.first_row:,}"
     size = f"{bytes_text(stripe.range.length)} ({percent(stripe.range.length, file.file_length)} of the file)"
     content = joined(
         [

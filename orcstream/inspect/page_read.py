@@ -219,7 +219,7 @@ def _decode_cells(run: Run, spans: Sequence[DecodeSpan]) -> list[Html]:
         number(f"{len(spans):,}"),
         number(f"{sum(span.row_count for span in spans):,}"),
         number(_ms(_spent(spans))),
-        cell(_drawn(run, [(span.start_s, span.stop_s) for span in spans], "dictionary"), "draw"),
+        cell(_drawn(run, [(span.start_s, span.stop_s) for span in spans], "data"), "draw"),
     ]
 
 
