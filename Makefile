@@ -15,6 +15,8 @@ VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
 # A proxy that delays, cuts and drops what goes through it.
 TOXIPROXY := .cache/bin/toxiproxy
 TOXIPROXY_MODULE := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
+# What debuggers want is not linked, which takes seconds.
+NO_SYMBOLS := -s -w
 NEED_GO := command -v go >/dev/null || { \
 	echo "S3 and the proxy of the tests are built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 # HDFS in one JVM, which the tests write to; its version is in the pom.
@@ -132,12 +134,12 @@ servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(HIVE) $(NGINX) $(CHROMIUM) #
 
 $(VERSITYGW):
 	@$(NEED_GO)
-	GOBIN=$(CURDIR)/.cache/bin go install $(VERSITYGW_MODULE)
+	GOBIN=$(CURDIR)/.cache/bin go install -ldflags='$(NO_SYMBOLS)' $(VERSITYGW_MODULE)
 
 # Its program is called "server".
 $(TOXIPROXY):
 	@$(NEED_GO)
-	GOBIN=$(CURDIR)/.cache/toxiproxy go install $(TOXIPROXY_MODULE)
+	GOBIN=$(CURDIR)/.cache/toxiproxy go install -ldflags='$(NO_SYMBOLS)' $(TOXIPROXY_MODULE)
 	@mkdir -p $(@D) && mv .cache/toxiproxy/server $@ && rmdir .cache/toxiproxy
 
 # All jars at once: those of another version must not stay beside them.

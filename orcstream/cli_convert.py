@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 import orcstream
+from orcstream._credentials import strip_credentials
 from orcstream.cli_arguments import byte_size, pair
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_discretion import Discretion
@@ -36,7 +37,7 @@ from orcstream.cli_progress import Progress
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.figures import bytes_text, counted
 from orcstream.io.keys import KeyProvider
-from orcstream.io.urls import protocol_of, strip_credentials
+from orcstream.io.urls import protocol_of
 
 __all__ = ["CONVERT_HELP", "MASK_HELP", "add_convert_options", "add_mask_options", "convert"]
 

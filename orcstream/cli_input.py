@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 import orcstream
-from orcstream.io.urls import strip_credentials
+from orcstream._credentials import strip_credentials
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -129,7 +129,7 @@ def _open(url: str, storage_options: Mapping[str, Any], cache: str) -> Any:
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **storage_options)
     except (ValueError, ImportError, TypeError) as error:
-        raise orcstream.UsageError(f"fsspec cannot open this: {error}", url=strip_credentials(url)) from error
+        raise orcstream.UsageError(f"fsspec cannot open this: {error}", url=url) from error
     except Exception as error:
         raise _translated(error, url) from error
     try:

@@ -1,6 +1,6 @@
 """The error tree, sorted by blame: you, the file, the format's limits here, the keys, the world.
 
-Knows nothing of the rest of the package and imports nothing from it. Every error carries where it
+Knows nothing of the rest of the package but how URLs are shown. Every error carries where it
 happened as attributes (`url`, `stripe`, `column`, `stream_kind`, `file_offset`; None where unknown), so
 programs never parse messages. Inner layers raise with what they know; outer layers add the rest with
 `OrcError.locate`, which never overwrites a value that is already there.
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
+
+from orcstream._credentials import strip_credentials
 
 __all__ = [
     "ColumnNotFound",
@@ -37,9 +39,9 @@ __all__ = [
 class OrcError(Exception):
     """Base of all errors of this package.
 
-    Attributes: `message`, and the place: `url` (credentials stripped), `stripe` (0-based), `column`
-    (column id of the file's schema), `stream_kind` (the specification's name, e.g. ``"DATA"``),
-    `row` (0-based row of the file) and `file_offset` (bytes).
+    Attributes: `message`, and the place: `url` (whatever was given, without credentials), `stripe`
+    (0-based), `column` (column id of the file's schema), `stream_kind` (the specification's name, e.g.
+    ``"DATA"``), `row` (0-based row of the file) and `file_offset` (bytes).
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class OrcError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.url = url
+        self.url = None if url is None else strip_credentials(url)
         self.stripe = stripe
         self.column = column
         self.stream_kind = stream_kind
@@ -73,7 +75,8 @@ class OrcError(Exception):
         file_offset: int | None = None,
     ) -> Self:
         """Fill in the parts of the place that are not known yet; answers the error itself."""
-        self.url = url if self.url is None else self.url
+        if self.url is None and url is not None:
+            self.url = strip_credentials(url)
         self.stripe = stripe if self.stripe is None else self.stripe
         self.column = column if self.column is None else self.column
         self.stream_kind = stream_kind if self.stream_kind is None else self.stream_kind

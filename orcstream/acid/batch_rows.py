@@ -14,7 +14,7 @@ from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Kind, Schema, Type
 
-__all__ = ["ids_in", "ids_of", "rows_of"]
+__all__ = ["ids_in", "ids_of", "rows_in", "rows_of"]
 
 _DTYPES = ("i8", "i4", "i8")
 
@@ -22,9 +22,15 @@ _DTYPES = ("i8", "i4", "i8")
 def rows_of(batch: Batch, schema: Schema) -> IngestedRows:
     """The first columns of a batch, which are those of the schema."""
     fields = batch.batch_schema.fields[: len(schema.names)]
+    return rows_in(fields, batch.vectors[: len(fields)], batch.num_rows, schema)
+
+
+def rows_in(
+    fields: tuple[Field, ...], vectors: tuple[Vector, ...], count: int, schema: Schema
+) -> IngestedRows:
+    """Columns that are those of the schema, as its rows."""
     root = Field("", "+s", Type(Kind.STRUCT, tuple(f.type for f in fields), schema.names), children=fields)
-    own = Batch(BatchSchema(root), batch.vectors[: len(fields)], batch.num_rows)
-    (rows,) = UserData(own).vectors(schema)
+    (rows,) = UserData(Batch(BatchSchema(root), vectors, count)).vectors(schema)
     return rows
 
 

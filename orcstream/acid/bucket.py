@@ -128,7 +128,7 @@ class Bucket:
 
     def _is_uncertain(self, file: AcidFile) -> bool:
         """Whether what it says of its rows matters to others of the bucket."""
-        if not _is_of_events(file):
+        if not file.is_of_events:
             return self._needs_ids  # its rows may get their ids by their place, after those of others
         return self._is_of_any_version(file)
 
@@ -137,7 +137,7 @@ class Bucket:
         directory = file.directory
         return (
             self._merges
-            and _is_of_events(file)
+            and file.is_of_events
             and directory is not None
             and directory.kind is DirectoryKind.DELTA
             and directory not in self._versioned
@@ -244,11 +244,6 @@ class _Collecting:
     def discard(self) -> None:
         """Give back what was brought together."""
         self._collector.discard()
-
-
-def _is_of_events(file: AcidFile) -> bool:
-    """By its name; files that are loaded, or of tables that only take inserts, have others."""
-    return file.path.rpartition("/")[2].startswith("bucket_")
 
 
 def _within(bounds: KeyBounds, names: EventColumns) -> Expr:

@@ -105,7 +105,8 @@ def _is_settled_by(
 ) -> bool:
     """Whether what stands in for something is old enough, and older than all transactions that are open."""
     open_ids = view.seen.transactions.open
-    if stands_in.visibility and any(one < stands_in.visibility for one in open_ids):
+    since = stands_in.last_write_id if stands_in.is_overwrite else stands_in.visibility
+    if any(one < since for one in open_ids):
         return False
     # A compaction is committed after its last file, in whatever partition that is.
     made = [_path(partition, stands_in)]

@@ -19,13 +19,14 @@ import anyio
 from orcstream.acid.compaction_piece import CompactionPiece, Content, PieceWriter
 from orcstream.acid.event_writer import VERSION
 from orcstream.acid.snapshot import TableSnapshot
-from orcstream.acid.transactions import TableDefinition, Transaction, Transactions, Work, kept_alive
+from orcstream.acid.transactions import Snapshot, TableDefinition, Transaction, Transactions, Work, kept_alive
 from orcstream.errors import UsageError
 from orcstream.io import small_files
 from orcstream.io.folder import below
 from orcstream.io.folders import remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE, AcidFile, Partition
 from orcstream.plan.acid_compaction import CompactionKind, CompactionPlan, plan_compaction, settled_ids
+from orcstream.plan.acid_names import parse_directory
 
 if TYPE_CHECKING:
     from orcstream.acid.table import AcidTable
@@ -73,6 +74,7 @@ class TableCompaction:
         self._transaction = transaction
         self._alive = AsyncExitStack()
         self._plans: list[CompactionPlan] = []
+        self._of_any_version: set[str] = set()  # directories that may hold updates of before Hive 3
         self._pieces: list[CompactionPiece] = []
 
     @property
@@ -88,13 +90,14 @@ class TableCompaction:
     async def plan(self, kind: CompactionKind, wanted: Callable[[Partition], bool]) -> None:
         """Find out what is to be made of which partitions, and make the directories. Called once."""
         await self._alive.enter_async_context(kept_alive(self._transaction))
-        seen = self._transaction.snapshot
-        view = await self._table.seen(replace(seen, write_ids=settled_ids(seen.write_ids)))
+        view = await self._table.seen(_settled(self._transaction.snapshot))
         for one in filter(wanted, view.partitions):
             plan = plan_compaction(one, kind, self.transaction_id)
             if plan is not None:
                 await self._transaction.lock("insert", [one.path])
                 self._plans.append(plan)
+                if _may_hold_updates(view.snapshot, one):
+                    self._of_any_version.update(plan.paths(plan.inserts))
                 self._pieces += _pieces(view.snapshot, one, plan, self._definition)
         for path in self._version_files():
             await small_files.put(
@@ -105,10 +108,11 @@ class TableCompaction:
             )
 
     def _version_files(self) -> list[str]:
-        """What a directory of events has, even if it comes to hold no rows."""
+        """What a directory of events since Hive 3 has, even if it comes to hold no rows."""
         if self._definition.insert_only:
             return []
-        return [f"{path}/{VERSION_FILE}" for plan in self._plans for path in _made(plan)]
+        made = [path for plan in self._plans for path in _made(plan)]
+        return [f"{path}/{VERSION_FILE}" for path in made if path not in self._of_any_version]
 
     async def commit(self, row_counts: Sequence[int]) -> Compaction:
         """Let all of it count; `row_counts` are those of the pieces, in their order.
@@ -195,6 +199,28 @@ def _pieces(
         for path in plan.paths(name)
         for bucket in _buckets(read.deletes if content == "deletes" else read.inserts)
     ]
+
+
+def _settled(seen: Snapshot) -> Snapshot:
+    """What a compaction reads: nothing of an id that is open, nor of later ones."""
+    write_ids, known = settled_ids(seen.write_ids), seen.directories
+    if known is not None:
+        known = {path: _up_to(write_ids.high_watermark, written) for path, written in known.items()}
+    return replace(seen, write_ids=write_ids, directories=known)
+
+
+def _up_to(mark: int, written: frozenset[str]) -> frozenset[str]:
+    found = ((path, parse_directory(path.rpartition("/")[2])) for path in written)
+    return frozenset(path for path, one in found if one is not None and one.last_write_id <= mark)
+
+
+def _may_hold_updates(snapshot: TableSnapshot, partition: Partition) -> bool:
+    """Whether a delta may be of before Hive 3: events stay events where deltas are brought together."""
+    versioned = snapshot.versioned(partition)
+    return any(
+        file.is_of_events and file.directory in partition.deltas and file.directory not in versioned
+        for file in partition.inserts
+    )
 
 
 def _of_bucket(partition: Partition, bucket: int) -> Partition:

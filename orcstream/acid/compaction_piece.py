@@ -6,7 +6,8 @@ that can be pickled: it may be written by another process, and by several of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -20,18 +21,19 @@ from orcstream.acid.event_file import DELETE, INSERT, EventFile
 from orcstream.acid.event_writer import EventLayout, EventWriter, PlainWriter
 from orcstream.acid.merging import OPERATION
 from orcstream.acid.planning import TableReadOptions
-from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
+from orcstream.acid.row_ids import DeletedKeys, Ints, KeyBudget, KeyCollector, RowIds
 from orcstream.acid.snapshot import TableSnapshot
-from orcstream.acid.stream import TableStream
+from orcstream.acid.sorting import EventRows, EventSorter
 from orcstream.acid.transactions import TableDefinition
 from orcstream.batch import Batch
 from orcstream.codec._row_keys import are_ascending
 from orcstream.codec.arrays import items_of
-from orcstream.errors import KeyUnavailable, Unsupported, UsageError
+from orcstream.errors import KeyUnavailable, UsageError
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.planning import ReadOptions
+from orcstream.schema import Schema
 from orcstream.writer.creating import FileOptions, create
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ __all__ = ["CompactionPiece", "Content", "OnRows", "PieceWriter"]
 
 _ALL = (0, (1 << 63) - 1)
 _LEAST_MEMORY = 16 << 20
-_NO_IDS = RowIds(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
 
 Content: TypeAlias = Literal["rows", "inserts", "deletes"]
 OnRows: TypeAlias = Callable[[int], None]
@@ -51,9 +52,9 @@ OnRows: TypeAlias = Callable[[int], None]
 class CompactionPiece:
     """A file that a compaction is to make: what one bucket of a partition has of some content.
 
-    `content` is "rows" for those that are there, "inserts" for all that ever were, or "deletes". `directory`
-    is the one that the file is for, by its path below the table. `snapshot` has the files that are read, and
-    nothing else.
+    `content` is "rows" for those that are there, "inserts" for all events of deltas, or "deletes" for those
+    of delete deltas. `directory` is the one that the file is for, by its path below the table. `snapshot` has
+    the files that are read, and nothing else.
     """
 
     directory: str
@@ -94,13 +95,39 @@ class PieceWriter:
         """Make a piece of what a table has, which is one of the piece's files alone. Answers its rows."""
         if piece.content == "deletes":
             return await self._write_deletes(table, piece)
-        return await self._copy(table.stream(self._asked(piece)), piece)
+        return await self._copy(table, piece)
 
     # --- rows
 
-    def _asked(self, piece: CompactionPiece) -> TableReadOptions:
+    async def _copy(self, table: AcidTable, piece: CompactionPiece) -> int:
+        """Write what a bucket has: as it comes, if that is in the order of keys, else sorted."""
+        before = self._row_count
+        try:
+            return await self._write(self._coming(table, piece), piece)
+        except _OutOfOrderError:
+            # Updates of before Hive 3 stand behind rows that they replace. The file is begun anew.
+            self._row_count = before
+        schema, limit = piece.definition.schema, self._memory_limit
+        async with aclosing(EventSorter(schema, self._options, memory_limit=limit)) as sorter:
+            async with table.stream(self._asked(piece, limit // 4)) as stream:
+                async for batch in stream:
+                    await sorter.add(await run_in_thread(partial(_events_of, batch, schema)))
+            return await self._write(sorter.sorted(), piece)
+
+    async def _coming(self, table: AcidTable, piece: CompactionPiece) -> AsyncGenerator[EventRows, None]:
+        """The events of a bucket as long as they come in order; of rows without ids, all of them."""
+        schema, has_ids = piece.definition.schema, not piece.definition.insert_only
+        order = _Order()
+        async with table.stream(self._asked(piece, self._memory_limit // 2)) as stream:
+            async for batch in stream:
+                events = await run_in_thread(partial(_events_of, batch, schema, has_ids=has_ids))
+                if has_ids:
+                    order.check(events.ids)
+                yield events
+
+    def _asked(self, piece: CompactionPiece, memory_limit: int) -> TableReadOptions:
         names = [(name,) for name in piece.definition.schema.names]
-        read = ReadOptions(memory_limit=self._memory_limit // 2)
+        read = ReadOptions(memory_limit=memory_limit)
         with_ids = not piece.definition.insert_only
         if piece.content == "rows" or not with_ids:
             return TableReadOptions(
@@ -118,23 +145,17 @@ class PieceWriter:
                     f"the column {column.name} is encrypted: say how in what is made, by encrypt="
                 )
 
-    async def _copy(self, stream: TableStream, piece: CompactionPiece) -> int:
-        """Write what a stream of a bucket has; no file for no rows."""
-        schema, has_ids = piece.definition.schema, not piece.definition.insert_only
+    async def _write(self, events: AsyncGenerator[EventRows, None], piece: CompactionPiece) -> int:
+        """Write events; no file for none."""
         writer: EventWriter | PlainWriter | None = None
-        count, order = 0, _Order(piece.directory)
+        count = 0
         try:
-            async with stream:
-                async for batch in stream:
-                    rows = await run_in_thread(partial(rows_of, batch, schema))
-                    ids = ids_of(batch) if has_ids else _NO_IDS
-                    if has_ids:
-                        _refuse_updates(batch, piece.directory)
-                        order.check(ids)
+            async with aclosing(events):
+                async for some in events:
                     writer = writer or await self._create(piece)
-                    await writer.write(ids, np.full(batch.num_rows, INSERT, np.int32), rows)
-                    count += batch.num_rows
-                    self._tell(batch.num_rows)
+                    await writer.write(some.ids, some.operations, some.rows)
+                    count += len(some)
+                    self._tell(len(some))
             if writer is not None:
                 await _commit(writer)
         except BaseException:
@@ -193,11 +214,14 @@ class PieceWriter:
             self._on_rows(self._row_count)
 
 
+class _OutOfOrderError(Exception):
+    """Events do not come in the order of their keys."""
+
+
 class _Order:
     """Whether keys ascend from batch to batch, as readers expect them to."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._last: tuple[int, int, int] | None = None
 
     def check(self, ids: RowIds) -> None:
@@ -205,23 +229,19 @@ class _Order:
             return
         ascends = are_ascending(ids.write_ids, ids.buckets, ids.row_ids, len(ids))
         if not ascends or (self._last is not None and ids.key(0) <= self._last):
-            raise Unsupported(
-                f"the events that are to be in {self._path} are not in the order of their ids, as those of "
-                "updates before Hive 3 are not; leave this partition to Hive",
-                reason="unsorted_events",
-            )
+            raise _OutOfOrderError
         self._last = ids.key(-1)
 
 
-def _refuse_updates(batch: Batch, path: str) -> None:
-    """Where rows are copied as events, updates of the kind before Hive 3 would become inserts."""
-    names = batch.batch_schema.names
-    if OPERATION in names and items_of(batch.vectors[names.index(OPERATION)], "i4").any():
-        raise Unsupported(
-            f"events that are to be in {path} are of the kind before Hive 3, which a major compaction alone "
-            "can bring together",
-            reason="old_events",
-        )
+def _events_of(batch: Batch, schema: Schema, *, has_ids: bool = True) -> EventRows:
+    """Rows are inserts, whatever brought them; events stay what they are."""
+    rows, names = rows_of(batch, schema), batch.batch_schema.names
+    if OPERATION in names:
+        operations: Ints = items_of(batch.vectors[names.index(OPERATION)], "i4")
+    else:
+        operations = np.full(batch.num_rows, INSERT, np.int32)
+    ids = _with_statements(ids_of(batch)) if has_ids else RowIds.joined([])
+    return EventRows(ids, operations, rows)
 
 
 def _with_statements(ids: RowIds) -> RowIds:

@@ -1,4 +1,4 @@
-"""The files of one transaction in a table's directory: deltas of inserts and deletes, by statement.
+"""The files of one transaction in a table's directory: deltas and bases of inserts, deltas of deletes.
 
 Knows names, buckets and row ids. Must not know who says that a transaction is committed, nor which rows are
 meant. Every file appears whole; none of them counts before the transaction's commit, which is somebody
@@ -18,13 +18,14 @@ from orcstream.acid.event_writer import VERSION, EventLayout, EventWriter, Plain
 from orcstream.acid.row_ids import RowIds
 from orcstream.acid.transactions import TableDefinition
 from orcstream.codec.ingest import IngestedRows
-from orcstream.errors import Unsupported
+from orcstream.errors import Unsupported, UsageError
 from orcstream.io import small_files
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of, remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE
 from orcstream.plan.acid_names import (
     MOST_STATEMENT,
+    NO_STATEMENT,
     DirectoryKind,
     bucket_property,
     delta_name,
@@ -79,6 +80,8 @@ class DeltaFiles:
         self._open: dict[tuple[str, int], _Open] = {}
         self._paths: list[str] = []  # of files, whole or not
         self._directories: dict[str, None] = {}
+        # Whether the rows of a partition replace what was there, and as of which statement.
+        self._replacing: dict[str, tuple[bool, int]] = {}
         self.write_count = 0  # how often anything was begun to be written
 
     @property
@@ -88,15 +91,14 @@ class DeltaFiles:
 
     # --- rows
 
-    async def insert(self, partition: str, bucket: int, rows: IngestedRows) -> None:
-        """Append rows to a bucket of a partition; they get the next row ids of the statement."""
-        self.write_count += 1
-        key = (partition, bucket)
-        if key not in self._open and len(self._open) >= _MOST_OPEN:
-            await self.end_statement()
-        found = self._open.get(key)
-        if found is None:
-            found = self._open[key] = _Open(await self._create(DirectoryKind.DELTA, partition, bucket))
+    async def insert(
+        self, partition: str, bucket: int, rows: IngestedRows, *, replaces: bool = False
+    ) -> None:
+        """Append rows to a bucket of a partition; they get the next row ids of the statement.
+
+        Rows of a statement that `replaces` what is in the partition make a base.
+        """
+        found = await self._file_of(partition, bucket, replaces=replaces)
         count = rows.row_count
         first = found.next_row_id
         found.next_row_id += count
@@ -109,8 +111,40 @@ class DeltaFiles:
         )
         await found.writer.write(ids, np.full(count, INSERT, np.int32), rows)
 
+    async def empty(self, partition: str) -> None:
+        """Replace what is in a partition, perhaps with nothing: a base has a file even then."""
+        if not any(path == partition for path, _ in self._open):
+            await self._file_of(partition, 0, replaces=True)
+
+    async def _file_of(self, partition: str, bucket: int, *, replaces: bool) -> _Open:
+        self._check_alone(partition, replaces=replaces)
+        self.write_count += 1
+        key = (partition, bucket)
+        if key not in self._open and len(self._open) >= _MOST_OPEN:
+            if not replaces:
+                await self.end_statement()
+            elif len(self._open) * _LEAST_MEMORY >= self._memory_limit:
+                # Hive compacts only one file of each bucket of a base, so that each is written in one go.
+                raise Unsupported(
+                    f"rows for more than {len(self._open)} files are overwritten at once: name partition=, "
+                    "and one after the other, or raise memory_limit",
+                    reason="too_many_files",
+                )
+        if key not in self._open:
+            kind = DirectoryKind.BASE if replaces else DirectoryKind.DELTA
+            self._open[key] = _Open(await self._create(kind, partition, bucket))
+        return self._open[key]
+
+    def _check_alone(self, partition: str, *, replaces: bool) -> None:
+        """Readers take a base for all there is of its write id."""
+        before = self._replacing.setdefault(partition, (replaces, self._statement))
+        if before[0] != replaces or (replaces and before[1] != self._statement):
+            where = partition or "the table"
+            raise UsageError(f"a transaction that overwrites {where} does nothing else there; begin another")
+
     async def delete(self, partition: str, bucket: int, keys: Iterable[RowIds]) -> None:
         """Write the deletes of a bucket: `keys` yields parts of their keys, ascending over all parts."""
+        self._check_alone(partition, replaces=False)
         self.write_count += 1
         writer = await self._create(DirectoryKind.DELETE_DELTA, partition, bucket)
         try:
@@ -134,7 +168,8 @@ class DeltaFiles:
                 reason="too_many_statements",
             )
         self._is_used = True
-        name = delta_name(kind, self._write_id, self._write_id, self._statement)
+        statement = NO_STATEMENT if kind is DirectoryKind.BASE else self._statement
+        name = delta_name(kind, self._write_id, self._write_id, statement)
         directory = f"{partition}/{name}" if partition else name
         layout, is_new = self._layout, directory not in self._directories
         self._directories[directory] = None  # it is there from now on, whatever fails

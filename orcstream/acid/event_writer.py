@@ -18,7 +18,7 @@ import numpy as np
 
 from orcstream.acid.event_file import DELETE, INSERT, KEY_INDEX, UPDATE, event_type
 from orcstream.acid.row_ids import Ints, RowIds
-from orcstream.codec.arrays import as_buffer
+from orcstream.codec.arrays import as_buffer, pack
 from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.codec.grouping import retyped
 from orcstream.codec.ingest import IngestedRows, ReadyRows
@@ -48,7 +48,10 @@ class EventLayout:
         if rows is None:
             vector = nulls_of(row, count)
         else:
-            vector = Vector(count, (None,), 0, children=rows.vectors)
+            # Events of before Hive 3 are of all kinds in one file; deletes have no row.
+            are_rows = operations != DELETE
+            gone = count - int(np.count_nonzero(are_rows))
+            vector = Vector(count, (pack(are_rows) if gone else None,), gone, children=rows.vectors)
             children = tuple(map(retyped, rows.fields, row.type.children))
             row = replace(row, children=children)
         vectors = (*map(_plain, numbers), vector)
@@ -114,7 +117,14 @@ class EventWriter:
         self._index_stripes()
         keys = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in self._last_keys)
         counts = ",".join(str(self._counts[kind]) for kind in (INSERT, UPDATE, DELETE))
-        self._orc.add_user_metadata({KEY_INDEX: keys, STATS: counts, VERSION_KEY: VERSION})
+        metadata = {KEY_INDEX: keys, STATS: counts}
+        self._orc.add_user_metadata({**metadata, VERSION_KEY: VERSION} if self._is_of_today else metadata)
+
+    @property
+    def _is_of_today(self) -> bool:
+        """Since Hive 3 there are no updates, and deletes have files of their own."""
+        inserts, updates, deletes = self._counts.values()
+        return not updates and not (inserts and deletes)
 
     async def abort(self) -> None:
         """Leave nothing of the file."""

@@ -29,6 +29,7 @@ from uuid import uuid4
 
 import anyio
 
+from orcstream._credentials import strip_credentials
 from orcstream.acid.log_state import (
     Claim,
     Entry,
@@ -50,7 +51,6 @@ from orcstream.errors import (
 from orcstream.io.folder import ListedFile
 from orcstream.io.records import Records
 from orcstream.io.small_files import side_by_side
-from orcstream.io.urls import strip_credentials
 from orcstream.plan.write_ids import WriteIds
 
 __all__ = ["LOG_FILE", "LOG_FOLDER", "LogTransaction", "TransactionLog", "create_log"]
@@ -382,6 +382,10 @@ class LogTransaction:
     async def lock(self, operation: Operation, partitions: Collection[str]) -> None:  # noqa: ARG002
         """A log has no locks: who commits first wins."""
         await anyio.lowlevel.checkpoint()
+
+    async def seen_since(self) -> Snapshot | None:
+        """A log has the conflict at the commit."""
+        return None
 
     async def heartbeat(self) -> None:
         """Write the time anew. `CommitFailed` where the transaction was given up."""

@@ -14,9 +14,10 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from orcstream.acid.transactions import Outcome, Purpose, Snapshot, TableDefinition, Work
+from orcstream.plan.acid_names import parse_directory
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Schema
 
@@ -24,6 +25,8 @@ __all__ = ["Claim", "Entry", "LogState", "definition_of", "definition_record", "
 
 _MOST_ID = 10**10 - 1
 _PURPOSES = ("write", "compaction")
+# Of ids, both ends included, ascending and apart.
+_Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +98,23 @@ class LogState:
 
     `committed` are ranges of ids, both ends included; `compactions` says of which outcomes the ids were
     compactions'. `kept` are the commits whose directories were not removed. For each partition, `changed`
-    has the last entry that deleted rows there and the highest id that did; `removed` the least write id of
-    which a directory is gone on purpose, and the last entry that said so.
+    has the last entry that deleted rows there and the highest id that did; `removed` the last entry that said
+    that directories are gone on purpose, and the write ids that they were of, as ranges.
     """
 
     entry: int = 0
-    committed: tuple[tuple[int, int], ...] = ()
+    committed: _Ranges = ()
     aborted: frozenset[int] = frozenset()
     compactions: frozenset[int] = frozenset()
     kept: tuple[_Kept, ...] = ()
     changed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    removed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    removed: Mapping[str, tuple[int, _Ranges]] = field(default_factory=dict)
 
     def outcome(self, id: int) -> Outcome:
         """Of an id; "open" for one that no entry names."""
         if id in self.aborted:
             return "aborted"
-        at = bisect_right(self.committed, (id, _MOST_ID)) - 1
-        return "committed" if at >= 0 and id <= self.committed[at][1] else "open"
+        return "committed" if _has(self.committed, id) else "open"
 
     @property
     def highest(self) -> int:
@@ -162,11 +164,11 @@ class LogState:
             work = one.entry.work
             left = tuple(path for path in work.directories if path not in gone)
             if len(left) < len(work.directories):
-                for path in gone.intersection(work.directories):
-                    partition = _partition(path)
-                    least = removed.get(partition, (_MOST_ID, 0))[0]
-                    is_write = one.entry.purpose == "write"
-                    removed[partition] = (min(least, one.entry.id) if is_write else least, number)
+                is_write = one.entry.purpose == "write"
+                for partition in {_partition(path) for path in gone.intersection(work.directories)}:
+                    ids = removed.get(partition, (0, ()))[1]
+                    is_new = is_write and not _has(ids, one.entry.id)
+                    removed[partition] = (number, _with(ids, one.entry.id) if is_new else ids)
             if left:
                 kept.append(replace(one, entry=replace(one.entry, work=replace(work, directories=left))))
         return replace(self, kept=tuple(kept), removed=removed)
@@ -178,15 +180,24 @@ class LogState:
             if number > begun_at or highest > id:
                 return f"another transaction changed rows {_of(partition)} meanwhile"
         if not work.replaces:
-            return None
+            overwritten = next((one for one in work.partitions if self._is_overwritten(one, id)), None)
+            return None if overwritten is None else f"rows {_of(overwritten)} were overwritten meanwhile"
         mine = set(work.replaces)
         for one in self.kept:
             if one.number > begun_at and mine.intersection(one.entry.work.replaces):
                 return "another compaction replaces the same directories"
         for partition in work.partitions:
-            if self.removed.get(partition, (0, 0))[1] > begun_at:
+            if self.removed.get(partition, (0, ()))[0] > begun_at:
                 return f"directories {_of(partition)} were removed meanwhile"
         return None
+
+    def _is_overwritten(self, partition: str, id: int) -> bool:
+        """Whether a base hides what this id has written; it is kept as long as the id is open."""
+        return any(
+            one.entry.id > id and _partition(path) == partition and _is_overwrite(path)
+            for one in self.kept
+            for path in one.entry.work.directories
+        )
 
     def record(self) -> dict[str, Any]:
         """As JSON: a checkpoint."""
@@ -197,16 +208,16 @@ class LogState:
             "compactions": sorted(self.compactions),
             "kept": [{"number": one.number, **one.entry.record()} for one in self.kept],
             "changed": {name: list(value) for name, value in self.changed.items()},
-            "removed": {name: list(value) for name, value in self.removed.items()},
+            "removed": {
+                name: {"number": number, "ids": [list(one) for one in ids]}
+                for name, (number, ids) in self.removed.items()
+            },
         }
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         """The reverse."""
-        committed = tuple(_pair(one) for one in _list(record["committed"]))
-        ends = [end for one in committed for end in one]
-        if sorted(ends) != ends or any(a[1] >= b[0] for a, b in pairwise(committed)):
-            raise ValueError("ranges of ids are out of order")
+        committed = _ranges(record["committed"])
         aborted = frozenset(_whole(one, 1) for one in _list(record["aborted"]))
         state = cls(
             _whole(record["entry"], 1),
@@ -215,7 +226,10 @@ class LogState:
             frozenset(_whole(one, 1) for one in _list(record["compactions"])),
             tuple(_Kept(_whole(one["number"], 1), Entry.of(one)) for one in _list(record["kept"])),
             _pairs(record["changed"]),
-            _pairs(record["removed"]),
+            {
+                _path(name, may_be_empty=True): (_whole(one["number"], 1), _ranges(one["ids"]))
+                for name, one in _object(record["removed"]).items()
+            },
         )
         if any(replace(state, aborted=frozenset()).outcome(one) != "open" for one in aborted):
             raise ValueError("an id is both committed and aborted")
@@ -236,9 +250,9 @@ def snapshot_of(
         if one.entry.purpose == "write" and write_ids.is_visible(one.entry.id):
             for path in one.entry.work.directories:
                 made.setdefault(_partition(path), set()).add(path)
-    lost = [name for name, (least, _) in state.removed.items() if least <= mark]
     directories = {name: frozenset(paths) for name, paths in made.items()}
-    return Snapshot(write_ids, transactions, {**directories, **dict.fromkeys(lost)})
+    removed = {name: ids for name, (_, ids) in state.removed.items()}
+    return Snapshot(write_ids, transactions, directories, removed)
 
 
 # --- the table's own record ------------------------------------------------------------------------
@@ -275,7 +289,12 @@ def definition_of(record: Mapping[str, Any]) -> TableDefinition:
 # --- parts of records ------------------------------------------------------------------------------
 
 
-def _with(ranges: tuple[tuple[int, int], ...], id: int) -> tuple[tuple[int, int], ...]:
+def _has(ranges: _Ranges, id: int) -> bool:
+    at = bisect_right(ranges, (id, _MOST_ID)) - 1
+    return at >= 0 and id <= ranges[at][1]
+
+
+def _with(ranges: _Ranges, id: int) -> _Ranges:
     """Ranges with one more id, which is in none of them."""
     at = bisect_right(ranges, (id, id))
     first = last = id
@@ -289,6 +308,11 @@ def _with(ranges: tuple[tuple[int, int], ...], id: int) -> tuple[tuple[int, int]
 
 def _partition(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _is_overwrite(path: str) -> bool:
+    directory = parse_directory(path.rpartition("/")[2])
+    return directory is not None and directory.is_overwrite
 
 
 def _of(partition: str) -> str:
@@ -319,15 +343,27 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
+def _ranges(value: Any) -> _Ranges:
+    found = tuple(_pair(one) for one in _list(value))
+    ends = [end for one in found for end in one]
+    if sorted(ends) != ends or any(a[1] >= b[0] for a, b in pairwise(found)):
+        raise ValueError("ranges of ids are out of order")
+    return found
+
+
 def _pair(value: Any) -> tuple[int, int]:
     first, second = _list(value)
     return _whole(first, 0), _whole(second, 0)
 
 
 def _pairs(value: Any) -> dict[str, tuple[int, int]]:
+    return {_path(name, may_be_empty=True): _pair(pair) for name, pair in _object(value).items()}
+
+
+def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is no object")
-    return {_path(name, may_be_empty=True): _pair(pair) for name, pair in value.items()}
+    return value
 
 
 def _paths(value: Any, *, may_be_empty: bool = False) -> tuple[str, ...]:

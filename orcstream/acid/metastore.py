@@ -4,7 +4,8 @@ Knows the metastore's calls and what they mean: ids, locks, lists of what is ope
 (`acid.metastore_client`), stores, nor how directories are written.
 
 The snapshot of a transaction is taken before its write id, so that whatever it sees has a lower one. Locks
-are those of Hive: inserting shares them with everybody, changing rows excludes others that do. At the commit
+are those of Hive: inserting shares them with everybody, changing rows excludes others that do, overwriting
+excludes all. At the commit
 the metastore compares who changed what meanwhile; the first wins.
 """
 
@@ -45,6 +46,12 @@ _COMMIT_ATTEMPTS: Final = 3
 _SETTLING_S: Final = 30.0
 _LOCK_LOOKS_S: Final = (0.05, 2.0)  # the first pause between two looks at a lock, and the longest
 _UNDER_WAY: Final = ("initiated", "working", "ready for cleaning")
+# Locks that are as good as one.
+_INCLUDED_IN: Final[Mapping[Operation, tuple[Operation, ...]]] = {
+    "insert": ("insert", "change", "overwrite"),
+    "change": ("change", "overwrite"),
+    "overwrite": ("overwrite",),
+}
 _GONE: Final = ("TxnAbortedException", "NoSuchTxnException")
 
 
@@ -338,17 +345,20 @@ class Metastore:
         types = services()
         asked = []
         for operation, partition in components:
-            changes = operation == "change"
+            locks = {
+                "insert": (types.LockType.SHARED_READ, types.DataOperationType.INSERT),
+                "change": (types.LockType.EXCL_WRITE, types.DataOperationType.UPDATE),
+                "overwrite": (types.LockType.EXCLUSIVE, types.DataOperationType.UPDATE),
+            }
+            lock, does = locks[operation]
             asked.append(
                 types.LockComponent(
-                    type=types.LockType.EXCL_WRITE if changes else types.LockType.SHARED_READ,
+                    type=lock,
                     level=types.LockLevel.PARTITION if partition else types.LockLevel.TABLE,
                     dbname=self._database,
                     tablename=self._table,
                     partitionname=partition or None,
-                    operationType=types.DataOperationType.UPDATE
-                    if changes
-                    else types.DataOperationType.INSERT,
+                    operationType=does,
                     isTransactional=True,
                     isDynamicPartitionWrite=False,
                 )
@@ -385,7 +395,7 @@ class MetastoreTransaction:
         wanted = [
             (operation, one)
             for one in sorted(set(partitions))
-            if not self._locked.intersection({(operation, one), ("change", one)})
+            if not self._locked.intersection((held, one) for held in _INCLUDED_IN[operation])
         ]
         if not wanted or not self.write_id:
             return
@@ -405,6 +415,11 @@ class MetastoreTransaction:
             f"{self._metastore.name} is locked by others; begin again, or raise lock_timeout_s",
             url=self._metastore.url,
         )
+
+    async def seen_since(self) -> Snapshot | None:
+        """What is committed by now, where ids were given out since: who had his lock first may overwrite."""
+        snapshot = await self._metastore.snapshot()
+        return snapshot if snapshot.write_ids.high_watermark > self.write_id else None
 
     async def heartbeat(self) -> None:
         """A sign of life. `CommitFailed` where the transaction was given up."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from orcstream._credentials import strip_credentials
 from orcstream.acid.event_file import EventFile, opening_of
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
@@ -21,7 +22,6 @@ from orcstream.errors import UsageError, located
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
-from orcstream.io.source import strip_credentials
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.write_ids import WriteIds

@@ -68,17 +68,19 @@ class TableListing:
                     write_ids,
                     transactions,
                     compacted={directory for of, directory in self.compacted if of == path},
-                    history_is_whole=known is not None and self._is_whole(path, known),
+                    history_is_whole=known is not None and self._is_whole(path, seen),
                 )
                 for path, listing in sorted(self.partitions.items())
             )
             if known is not None:
                 _check_complete(partitions, known)
+                _check_stood_in(partitions, seen)
         return TableSnapshot(self, seen, partitions)
 
-    def _is_whole(self, path: str, known: Mapping[str, frozenset[str] | None]) -> bool:
-        written = known.get(path, frozenset())
-        return written is not None and self._are_there(path, written)
+    def _is_whole(self, path: str, seen: Snapshot) -> bool:
+        ranges, mark = seen.removed.get(path, ()), seen.write_ids.high_watermark
+        written = (seen.directories or {}).get(path, frozenset())
+        return not any(first <= mark for first, _ in ranges) and self._are_there(path, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +114,45 @@ class TableSnapshot:
         return frozenset(self.listing.partitions[partition.path].versioned)
 
 
-def _check_complete(partitions: Iterable[Partition], known: Mapping[str, frozenset[str] | None]) -> None:
+def _check_complete(partitions: Iterable[Partition], known: Mapping[str, frozenset[str]]) -> None:
     """Whether all that was written is read, from where it was written or from what stands in for it."""
     read = {one.path: one for one in partitions}
     for path, written in known.items():
         partition = read.get(path)
-        for name in sorted(written or ()):
+        for name in sorted(written):
             directory = parse_directory(name.rpartition("/")[2])
             if directory is None or (partition is not None and _is_read(directory, partition)):
                 continue
-            raise Unsupported(
-                f"{name} was removed, which these write ids need; read the table as it is now",
-                reason="history_is_gone",
-            )
+            raise _gone(name)
+
+
+def _check_stood_in(partitions: Iterable[Partition], seen: Snapshot) -> None:
+    """Whether there is something in the place of what was removed: not so below a base that is not read."""
+    read = {one.path: one for one in partitions}
+    for path, ranges in seen.removed.items():
+        for first, last in ranges:
+            missing = _not_stood_in(first, min(last, seen.write_ids.high_watermark), read.get(path))
+            if missing:
+                raise _gone(f"what write id {missing} wrote{' in ' if path else ''}{path}")
+
+
+def _not_stood_in(first: int, last: int, partition: Partition | None) -> int:
+    """The first of some write ids that neither base nor compacted delta holds; 0 where there is none."""
+    if partition is not None:
+        base = partition.base
+        first = first if base is None else max(first, base.last_write_id + 1)
+        for one in partition.deltas:
+            is_compacted = one.visibility or one.first_write_id < one.last_write_id
+            if is_compacted and one.first_write_id <= first <= one.last_write_id:
+                first = one.last_write_id + 1
+    return first if first <= last else 0
+
+
+def _gone(what: str) -> Unsupported:
+    return Unsupported(
+        f"{what} was removed, which these write ids need; read the table as it is now",
+        reason="history_is_gone",
+    )
 
 
 def _is_read(directory: AcidDirectory, partition: Partition) -> bool:

@@ -329,10 +329,10 @@ class AcidTable:
         left alone. `partitions` are paths such as ``country=DE``; all by default. `on_rows` is told how many
         rows were written, now and then; `options` are those of `orcstream.create`.
 
-        Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Raises
-        `CommitFailed` where another compaction was first, `Unsupported` (``no_transactions``) as
-        `transaction` does, and for events that are not in the order of their ids (``unsorted_events``,
-        ``old_events``).
+        Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Events that
+        do not come in the order of their ids, as updates of before Hive 3, are sorted, on disk where
+        `memory_limit` has no room for them. Raises `CommitFailed` where another compaction was first,
+        `Unsupported` (``no_transactions``) as `transaction` does, and what reading and writing raise.
         """
         compaction = await self.begin_compaction(kind, partitions=partitions)
         files: FileOptions = {"storage_options": self._opening.storage_options, **options}

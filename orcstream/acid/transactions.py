@@ -5,8 +5,9 @@ rows, nor how files are written.
 
 A transaction begins with a write id that no other has, and a snapshot of what it sees. Its files are whole
 and durable before `commit`, and count from then on, all at once; or never. Of two that change rows of one
-partition side by side the first to commit wins. A commit or an abort that failed or was cancelled may have
-happened: `abort` finds out, and settles it.
+partition side by side the first to commit wins; to overwrite a partition changes all of its rows, and who
+inserts some with a lower write id has to commit before. A commit or an abort that failed or was cancelled may
+have happened: `abort` finds out, and settles it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from orcstream.errors import OrcError, UsageError
@@ -40,7 +41,7 @@ __all__ = [
 _logger = logging.getLogger("orcstream.acid")
 
 Purpose: TypeAlias = Literal["write", "compaction"]
-Operation: TypeAlias = Literal["insert", "change"]
+Operation: TypeAlias = Literal["insert", "change", "overwrite"]
 Outcome: TypeAlias = Literal["open", "committed", "aborted"]
 
 # Between two signs of life. Hive gives up what was silent for 300 s, if nobody has told it otherwise.
@@ -92,13 +93,14 @@ class Snapshot:
     """What a reader sees: rows of `write_ids`, and directories that compactions of `transactions` made.
 
     `directories` says, for each partition, which directories the visible write ids wrote in it, by their
-    paths below the table; a partition whose value is None has lost some of them on purpose. It is None where
-    nobody knows.
+    paths below the table; None where nobody knows. `removed` are ranges of write ids, both ends included,
+    that have lost directories on purpose: others stand in for them.
     """
 
     write_ids: WriteIds
     transactions: WriteIds
-    directories: Mapping[str, frozenset[str] | None] | None = None
+    directories: Mapping[str, frozenset[str]] | None = None
+    removed: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,8 @@ class Work:
     """What a transaction did.
 
     `directories` are the ones that it wrote, by their paths below the table. Those of `deletes_in` are the
-    partitions that it deleted rows of, "" being that of a table without partitions. A compaction tells which
-    directories its own stand in for: `replaces`.
+    partitions that it deleted rows of or overwrote, "" being that of a table without partitions. A compaction
+    tells which directories its own stand in for: `replaces`.
     """
 
     directories: tuple[str, ...] = ()
@@ -136,9 +138,15 @@ class Transaction(Protocol):
         """What it sees: nothing of later write ids, nor of its own."""
 
     async def lock(self, operation: Operation, partitions: Collection[str]) -> None:
-        """Say that rows of these partitions are going to be inserted, or changed, before they are.
+        """Say that these partitions are going to get rows, or be changed or overwritten, before they are.
 
         Where there are locks, waits for them. `CommitFailed` where they cannot be had.
+        """
+
+    async def seen_since(self) -> Snapshot | None:
+        """What is committed by now, if a base of a later write id may be among it that hides its rows.
+
+        None where that cannot be, or `commit` finds out. To be asked when all locks are held.
         """
 
     async def heartbeat(self) -> None:

@@ -36,7 +36,7 @@ from orcstream.acid.transactions import (
 from orcstream.batch import Batch
 from orcstream.codec.grouping import joined, only, retyped
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
+from orcstream.errors import CommitFailed, SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
@@ -82,7 +82,7 @@ class TableTransaction:
         self._locked: set[tuple[str, str]] = set()
         self._changed: dict[str, None] = {}
         self._alive = AsyncExitStack()
-        self._is_ended = self._is_failed = False
+        self._is_ended = self._is_failed = self._is_checked = False
         self._is_busy = False
 
     @property
@@ -99,17 +99,47 @@ class TableTransaction:
         rows. Raises `SchemaMismatch` for data that does not fit.
         """
         async with self._statement():
-            schema = self._definition.schema if partition is not None else self._partitioner.schema
-            fixed = None if partition is None else self._path_of(partition)
-            count = 0
-            batches = UserData(data).vectors(schema)
-            while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
-                parts = [(fixed, rows)] if fixed is not None else self._split(rows)
-                for path, part in parts:
-                    await self._lock("insert", path)
-                    await self._insert(path, part)
-                count += rows.row_count
+            return await self._put(data, partition, replaces=False)
+
+    async def overwrite(self, data: object, *, partition: Mapping[str, Any] | None = None) -> int:
+        """Put rows in the place of all that there are; answers how many. `data` as of `insert`.
+
+        Of a partitioned table, the partition that is named is replaced, or all that rows go to; the others
+        stay as they are. A transaction that overwrites does nothing else there. Rows that somebody inserts
+        meanwhile are replaced as well if his transaction began before; `CommitFailed` is his if he commits
+        after this one. Against those who change rows the first to commit wins.
+
+        Raises `SchemaMismatch` for data that does not fit, `UsageError` where the transaction has changed
+        the same partition before, `Unsupported` (``too_many_files``) where rows go to more buckets and
+        partitions than `memory_limit` has room for.
+        """
+        async with self._statement():
+            await self._files.end_statement()
+            count = await self._put(data, partition, replaces=True)
+            await self._files.end_statement()
             return count
+
+    async def _put(self, data: object, partition: Mapping[str, Any] | None, *, replaces: bool) -> int:
+        schema = self._definition.schema if partition is not None else self._partitioner.schema
+        fixed = None if partition is None else self._path_of(partition)
+        count = 0
+        batches = UserData(data).vectors(schema)
+        while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
+            parts = [(fixed, rows)] if fixed is not None else self._split(rows)
+            for path, part in parts:
+                await self._announce(path, replaces=replaces)
+                await self._insert(path, part, replaces=replaces)
+            count += rows.row_count
+        whole = fixed if self._names else ""
+        if replaces and whole is not None:
+            await self._announce(whole, replaces=True)
+            await self._files.empty(whole)
+        return count
+
+    async def _announce(self, path: str, *, replaces: bool) -> None:
+        await self._lock("overwrite" if replaces else "insert", path)
+        if replaces:
+            self._changed[path] = None
 
     async def delete(self, where: Where = None) -> int:
         """Delete the rows that match, or all; answers how many."""
@@ -183,8 +213,28 @@ class TableTransaction:
         """
         self._check_usable()
         await self._files.end_statement()
-        await self._transaction.commit(Work(self._files.written, tuple(self._changed)))
+        work = Work(self._files.written, tuple(self._changed))
+        await self._check_seen(work)
+        await self._transaction.commit(work)
         self._is_ended = True
+
+    async def _check_seen(self, work: Work) -> None:
+        """Rows that a base of a later write id hides are not committed: they would be lost without a word.
+
+        With the locks that are held, what is so once stays so; after a commit it need not.
+        """
+        if self._is_checked:
+            return
+        seen = await self._transaction.seen_since() if work.directories else None
+        view = () if seen is None else (await self._see(seen)).partitions
+        for one in view:
+            is_hidden = (
+                one.base is not None and one.base.is_overwrite and one.base.last_write_id > self.write_id
+            )
+            if is_hidden and one.path in work.partitions:
+                where = f"of {one.path}" if one.path else "of the table"
+                raise CommitFailed(f"rows {where} were overwritten meanwhile: begin again", url=self._url)
+        self._is_checked = True
 
     async def abort(self) -> None:
         """Leave nothing of it, unless it was committed. Not cancelled."""
@@ -281,23 +331,25 @@ class TableTransaction:
     def _split(self, rows: IngestedRows) -> list[tuple[str, IngestedRows]]:
         return [(_path(where.texts), part) for where, part in self._partitioner.split(rows)]
 
-    async def _insert(self, path: str, rows: IngestedRows) -> None:
+    async def _insert(self, path: str, rows: IngestedRows, *, replaces: bool) -> None:
         definition = self._definition
         if not definition.bucket_count:
-            await self._files.insert(path, 0, rows)
+            await self._files.insert(path, 0, rows, replaces=replaces)
             return
         columns = [definition.schema.names.index(name) for name in definition.bucket_columns]
         numbers = await run_in_thread(lambda: buckets_of_rows(rows, columns, definition.bucket_count))
-        await self._insert_in_buckets(path, rows, numbers)
+        await self._insert_in_buckets(path, rows, numbers, replaces=replaces)
 
-    async def _insert_in_buckets(self, path: str, rows: IngestedRows, buckets: Ints) -> None:
+    async def _insert_in_buckets(
+        self, path: str, rows: IngestedRows, buckets: Ints, *, replaces: bool = False
+    ) -> None:
         schema = self._definition.schema
         columns = range(len(schema.names))
         for bucket in np.unique(buckets):
             positions = np.flatnonzero(buckets == bucket)
             whole = len(positions) == rows.row_count
             part = rows if whole else only(rows, columns, schema, positions)
-            await self._files.insert(path, int(bucket), part)
+            await self._files.insert(path, int(bucket), part, replaces=replaces)
 
     def _updated(self, batch: Batch, values: Assigned) -> IngestedRows:
         """The rows of a batch with their new values."""

@@ -108,12 +108,6 @@ class HdfsFile:
                     await self._policy.run(self._truncate, url=self._url)
                     await self._wait_closed()
                 await self.finish()
-        except Unsupported as error:
-            raise SinkError(
-                f"{error.message}: the file and its lengths are left as they are, to be followed up to the "
-                "last flush",
-                url=self._url,
-            ) from error
         except (SourceError, TimeoutError) as error:
             raise sink_error(error, self._url) from error
 
@@ -148,5 +142,14 @@ class HdfsFile:
 async def open_hdfs_file(
     url: str, ending: str, options: Mapping[str, Any], sink_options: SinkOptions, shown: str
 ) -> HdfsFile:
-    """The file of a URL; its lengths are beside it, with `ending`."""
-    return HdfsFile(await open_hdfs(url, options, shown), ending, shown, sink_options)
+    """The file of a URL; its lengths are beside it, with `ending`. `Unsupported` over hdfs-native."""
+    opened = await open_hdfs(url, options, shown)
+    if not opened.hdfs.appends:
+        await opened.lease.aclose()
+        raise Unsupported(
+            "hdfs-native can neither append safely nor read the last block of a file that is still open: "
+            "grow the file over webhdfs://, and follow it over either",
+            reason="no_append",
+            url=shown,
+        )
+    return HdfsFile(opened, ending, shown, sink_options)

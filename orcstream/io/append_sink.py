@@ -22,11 +22,12 @@ from typing import Any, Protocol
 
 import anyio.lowlevel
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
 
@@ -224,6 +225,8 @@ class _LocalFile:
         except FileExistsError:
             raise already_there(self._url) from None
         except BaseException:
+            if self._lengths >= 0:
+                Path(self._lengths_path).unlink(missing_ok=True)
             if self._descriptor >= 0:
                 Path(self._path).unlink(missing_ok=True)
             self._close()
@@ -242,7 +245,7 @@ async def open_append_sink(
     storage_options: Mapping[str, Any] | None = None,
     sink_options: SinkOptions | Mapping[str, Any] | None = None,
 ) -> AppendSink:
-    """A new file that grows in place: at a path, on HDFS or in ``memory://``.
+    """A new file that grows in place: at a path, over WebHDFS or in ``memory://``.
 
     `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
     the reason ``no_append`` for every other store.
@@ -264,7 +267,7 @@ async def open_append_sink(
         file = await open_hdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
     else:
         raise Unsupported(
-            f"{kind} has no files that grow where they are read: local paths, HDFS and memory:// have",
+            f"{kind} has no files that grow where they are read: local paths, WebHDFS and memory:// have",
             reason="no_append",
             url=shown,
         )

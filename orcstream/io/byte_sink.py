@@ -22,15 +22,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 from uuid import uuid4
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SinkError, UsageError
 from orcstream.io.options import options_of
-from orcstream.io.urls import strip_credentials
 
 __all__ = [
     "ByteSink",
     "CopyingUpload",
     "Leftover",
+    "MovedFile",
     "Prepared",
     "SinkOptions",
     "State",
@@ -95,6 +96,18 @@ class State(Protocol):
     @property
     def remains(self) -> str:
         """The name of what lies in the store, for messages; empty for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedFile:
+    """The state of a file that lies beside its target until the commit moves it there."""
+
+    path: str
+    temporary: str
+
+    @property
+    def remains(self) -> str:
+        return self.temporary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -36,6 +36,7 @@ __all__ = [
     "check_length",
     "no_such_file",
     "not_permitted",
+    "retry_after_s",
 ]
 
 
@@ -200,3 +201,9 @@ def not_permitted(url: str, reason: str = "") -> PermissionError:
 def _because(number: int, reason: str) -> str:
     """The system's words, and what the store says of it where it does."""
     return f"{os.strerror(number)} ({reason})" if reason else os.strerror(number)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float:
+    """How long a server asks to be left alone; 0 where it does not say, or names a date."""
+    after = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
+    return float(after) if after.isascii() and after.isdigit() else 0.0

@@ -16,6 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
+from orcstream.io.threads import until_over
+
 __all__ = ["Client", "Lease", "canonical_options", "keep_clients", "lease_client", "leased_clients"]
 
 CLOSE_TIMEOUT_S = 5.0
@@ -144,8 +146,18 @@ async def _close(clients: _Clients, key: Key) -> None:
     entry = clients.entries.pop(key)  # first, so that a newcomer makes a client of its own
     _forget_empty(clients)
     if entry.client is not None:
-        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-            await entry.client.aclose()
+        # A task of its own: who waits for it may be cancelled again and again.
+        closing = asyncio.create_task(_aclose(entry.client))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await until_over(closing)
+            raise
+
+
+async def _aclose(client: Client) -> None:
+    with anyio.move_on_after(CLOSE_TIMEOUT_S):
+        await client.aclose()
 
 
 def _forget_empty(clients: _Clients) -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import datetime
 import errno
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ import anyio.to_thread
 import fsspec
 from fsspec.spec import AbstractFileSystem
 
+from orcstream._credentials import strip_text
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import OrcError, ShortRead, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import (
@@ -39,12 +41,14 @@ from orcstream.io.threads import run_in_thread
 __all__ = [
     "FilesystemSource",
     "SyncFilesystem",
+    "cause_of",
     "fingerprint_of",
     "lease_filesystem",
     "modified_of",
     "open_chain",
     "open_filesystem",
     "translate_error",
+    "translated",
     "version_of",
 ]
 
@@ -168,10 +172,8 @@ class FilesystemSource(StatusSource):
         return size, fingerprint_of(size, info)
 
     async def _guard(self, call: Awaitable[T]) -> T:
-        try:
+        with translated(self.url):
             return await call
-        except Exception as error:
-            raise translate_error(error, self.url) from error
 
     def _short(self, range: ByteRange, what: str) -> ShortRead:
         text = f"bytes {range.start} to {range.stop} were asked for, {what}"
@@ -196,10 +198,8 @@ async def lease_filesystem(
     arguments = {**cls._get_kwargs_from_urls(url), **options}
 
     async def make() -> SyncFilesystem:
-        try:
+        with translated(shown):
             made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
-        except Exception as error:
-            raise translate_error(error, shown) from error
         return SyncFilesystem(made)
 
     lease = await lease_client(f"{protocol}, on threads", arguments, make)
@@ -243,13 +243,11 @@ async def open_filesystem(
     arguments = {**cls._get_kwargs_from_urls(url), **options}
 
     async def make() -> _Calls:
-        try:
+        with translated(shown):
             if cls.async_impl:
                 return _OnLoop(cls(asynchronous=True, skip_instance_cache=True, **arguments))
             made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
             return _OnThreads(made, anyio.CapacityLimiter(max(cost.request_cap, 16)))
-        except Exception as error:
-            raise translate_error(error, shown) from error
 
     lease = await lease_client(protocol, arguments, make)
     return FilesystemSource(lease, cls._strip_protocol(url), cost, shown)
@@ -257,20 +255,22 @@ async def open_filesystem(
 
 async def open_chain(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> FilesystemSource:
     """A chain of file systems, which fsspec takes apart; on threads, and shared as fsspec shares them."""
-    try:
-        filesystem, path = await run_in_thread(lambda: fsspec.core.url_to_fs(url, **options))
-    except (ValueError, ImportError, TypeError) as error:
-        raise UsageError(f"fsspec does not understand this chain: {error}", url=shown) from error
-    except Exception as error:
-        raise translate_error(error, shown) from error
+    with translated(shown):
+        try:
+            filesystem, path = await run_in_thread(lambda: fsspec.core.url_to_fs(url, **options))
+        except (ValueError, ImportError, TypeError) as error:
+            text = f"fsspec does not understand this chain: {strip_text(str(error))}"
+            raise UsageError(text, url=shown) from cause_of(error)
     calls = _OnThreads(filesystem, anyio.CapacityLimiter(cost.request_cap))
     return FilesystemSource(Lease(calls, calls.aclose), path, cost, shown)
 
 
 def translate_error(error: Exception, url: str) -> Exception:
-    """A foreign failure as one of ours, or the built-in error it stands for."""
-    if isinstance(error, OrcError):
+    """A foreign failure as one of ours, or the built-in error it stands for; raised from its `cause_of`."""
+    if isinstance(error, OrcError | FileExistsError | IsADirectoryError):
         return error
+    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, aiohttp.ClientError):
+        error = error.__cause__  # fsspec takes whatever fails over HTTP for a file that is missing
     status = _status_of(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         return no_such_file(url)
@@ -278,7 +278,7 @@ def translate_error(error: Exception, url: str) -> Exception:
         return not_permitted(url)
     if isinstance(error, NotImplementedError):
         return Unsupported("the store cannot do this", reason="store_cannot_read_ranges", url=url)
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {strip_text(str(error))}"
     names = {cls.__name__ for cls in type(error).__mro__}
     if (
         isinstance(error, TimeoutError | ConnectionError)
@@ -289,6 +289,25 @@ def translate_error(error: Exception, url: str) -> Exception:
     ):
         return Transient(text, url=url)
     return SourceError(text, url=url)
+
+
+@contextmanager
+def translated(url: str) -> Iterator[None]:
+    """Foreign failures leave the block as `translate_error` has them."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - of every kind
+        raise translate_error(error, url) from cause_of(error)
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """`error`, to be shown as a cause; None where it, or what is behind it, shows credentials."""
+    one: BaseException | None = error
+    while one is not None:
+        if strip_text(str(one)) != str(one):
+            return None
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return error
 
 
 def _status_of(error: Exception) -> int | None:

@@ -6,7 +6,7 @@ Knows names of files and when a call is repeated. Must not know any store, nor w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from orcstream.io.options import IoOptions
@@ -27,7 +27,7 @@ class ListedFile:
     None where the store does not say.
     """
 
-    url: str
+    url: str = field(repr=False)
     path: str
     length: int
     version: str

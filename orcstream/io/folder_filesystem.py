@@ -11,18 +11,18 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
+from orcstream._credentials import strip_credentials
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import (
     SyncFilesystem,
     fingerprint_of,
     lease_filesystem,
     modified_of,
-    translate_error,
+    translated,
     version_of,
 )
 from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.threads import run_in_thread
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["FilesystemFolder", "open_filesystem_folder"]
 
@@ -111,10 +111,8 @@ class FilesystemFolder:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def attempt() -> T:
-            try:
+            with translated(self._shown):
                 return work()
-            except Exception as error:
-                raise translate_error(error, self._shown) from error
 
         return await retried(lambda: run_in_thread(attempt), self._shown)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from orcstream._credentials import strip_credentials
 from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.hdfs import FileStatus, HdfsRefusal, OpenedHdfs, open_hdfs
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["HdfsFolder", "open_hdfs_folder"]
 

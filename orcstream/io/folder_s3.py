@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import SourceError
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
 from orcstream.io.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.s3 import TRANSIENT_CODES, S3Client, find_place, guarded
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["S3Folder", "open_s3_folder"]
 
@@ -101,6 +101,8 @@ class S3Folder:
                 key, size = one.get("Key"), one.get("Size")
                 if not isinstance(key, str) or not isinstance(size, int) or size < 0:
                     raise SourceError("the store lists an object without its key or size", url=self._shown)
+                if not key.startswith(prefix):
+                    raise SourceError("the store lists an object of another folder", url=self._shown)
                 yield one
             if not page.get("IsTruncated"):
                 return

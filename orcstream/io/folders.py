@@ -11,18 +11,19 @@ Errors: `FileNotFoundError` where there is neither folder nor file, `PermissionE
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
 from orcstream.io.folder import Folder, FolderListing, ListedFile
 from orcstream.io.folder_local import LocalFolder
 from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = [
     "FolderListing",
@@ -33,6 +34,8 @@ __all__ = [
     "remove_files",
     "remove_folders",
 ]
+
+T = TypeVar("T")
 
 
 async def list_files(
@@ -52,14 +55,8 @@ async def list_folder(
 
     S3 has these as far as somebody left a key there that ends with ``/``; other stores of objects have none.
     """
-    text = os.fspath(url)
-    folder = await _open_folder(text, dict(storage_options or {}))
-    try:
-        found = await folder.walk()
-        return FolderListing(sorted(found.files, key=lambda file: file.path), sorted(found.empty_folders))
-    finally:
-        with anyio.CancelScope(shield=True):
-            await folder.aclose()
+    found = await _with_folder(url, storage_options, lambda folder: folder.walk())
+    return FolderListing(sorted(found.files, key=lambda file: file.path), sorted(found.empty_folders))
 
 
 async def remove_files(
@@ -69,12 +66,7 @@ async def remove_files(
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Remove files below a folder, by their paths in it; those that are gone already are no failure."""
-    folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
-    try:
-        await folder.remove_files(list(paths))
-    finally:
-        with anyio.CancelScope(shield=True):
-            await folder.aclose()
+    await _with_folder(url, storage_options, lambda folder: folder.remove_files(list(paths)))
 
 
 async def remove_folders(
@@ -84,12 +76,7 @@ async def remove_folders(
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Remove folders below a folder that are empty, or hold nothing but empty ones; others stay."""
-    folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
-    try:
-        await folder.remove_folders(list(paths))
-    finally:
-        with anyio.CancelScope(shield=True):
-            await folder.aclose()
+    await _with_folder(url, storage_options, lambda folder: folder.remove_folders(list(paths)))
 
 
 async def make_folder_of(url: str) -> None:
@@ -97,6 +84,19 @@ async def make_folder_of(url: str) -> None:
     if protocol_of(url) in ("file", "local"):
         folder = Path(local_path(url)).parent
         await in_thread(lambda: folder.mkdir(parents=True, exist_ok=True), strip_credentials(url))
+
+
+async def _with_folder(
+    url: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None,
+    call: Callable[[Folder], Awaitable[T]],
+) -> T:
+    folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
+    try:
+        return await call(folder)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await folder.aclose()
 
 
 async def _open_folder(url: str, options: Mapping[str, Any]) -> Folder:

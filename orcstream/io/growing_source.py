@@ -95,6 +95,10 @@ class GrowingSource:
         length = await self._retry.run(self._valid_length, url=self.url)
         if length is not None and (length < 0 or length == self._length):
             return
+        if length is not None and length < (self._length or 0):
+            raise SourceChanged(
+                f"the file was valid up to {self._length}, and is up to {length} now", url=self.url
+            )
         opened = _Opened(await self._open_file())
         try:
             is_new = await self._retry.run(lambda: self._take(opened.source, length), url=self.url)

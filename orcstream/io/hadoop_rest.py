@@ -45,12 +45,6 @@ class Reply:
     def is_json(self) -> bool:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower() == "application/json"
 
-    @property
-    def retry_after_s(self) -> float:
-        """How long the server asks to be left alone; 0 where it does not say."""
-        after = self.headers.get("Retry-After", "")
-        return float(after) if after.isascii() and after.isdigit() else 0.0
-
     def json(self) -> Any:
         """The body; `ValueError` where it is no JSON."""
         try:

@@ -13,7 +13,7 @@ import base64
 import ipaddress
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +30,8 @@ KINDS: Final = ("HDFS_DELEGATION_TOKEN", "WEBHDFS delegation", "SWEBHDFS delegat
 class HadoopToken:
     """`service` says whom it is for: an address, or a name service."""
 
-    identifier: bytes
-    password: bytes
+    identifier: bytes = field(repr=False)
+    password: bytes = field(repr=False)
     kind: str
     service: str
 

@@ -11,7 +11,7 @@ bytes that are missing; `HdfsRefusal` and other `SourceError` for the rest, what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import yarl
@@ -24,9 +24,11 @@ from orcstream.io.clients import Lease
 from orcstream.io.urls import NATIVE_HDFS, protocol_of
 
 __all__ = [
+    "Appending",
     "FileStatus",
     "Hdfs",
     "HdfsRefusal",
+    "HdfsWriter",
     "OpenedHdfs",
     "Place",
     "StandBy",
@@ -89,13 +91,33 @@ class FileStatus:
         return f"length={self.length} modified={self.modified_ms} id={self.file_id}"
 
 
+class HdfsWriter(Protocol):
+    """The end of a file that was created, for one task at a time."""
+
+    async def write(self, data: BytesLike) -> None:
+        """Add `data`, some of which may still be on its way when this returns.
+
+        After a failure any beginning of it may have been added, or be added yet.
+        """
+
+    async def close(self) -> None:
+        """Every DataNode of the pipeline has everything, and the file is closed. May be called again."""
+
+    async def release(self) -> None:
+        """Give back what is held, whatever failed before or is still under way; raises nothing."""
+
+
 class Hdfs(Protocol):
     """The calls. Paths are absolute and plain, without any escapes."""
 
     async def read(self, path: str, offset: int, length: int) -> BytesLike:
         """Exactly `length` bytes from `offset` on, which must be 1 at least; `ShortRead` otherwise."""
 
-    async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> None:
+    @property
+    def appends(self) -> bool:
+        """Whether a file that is there can be added to, and cut off; the calls are `Unsupported` if not."""
+
+    async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> HdfsWriter:
         """Make an empty file, and the folders above it; `FileExistsError` without `overwrite`."""
 
     async def append(self, path: str, data: BytesLike) -> None:
@@ -106,10 +128,7 @@ class Hdfs(Protocol):
         """
 
     async def truncate(self, path: str, length: int) -> None:
-        """Cut a file off at `length`. Until its last block has its new length, appending is `Transient`.
-
-        `Unsupported` where this cannot be asked for.
-        """
+        """Cut a file off at `length`. Until its last block has its new length, appending is `Transient`."""
 
     async def rename(self, path: str, target: str, *, overwrite: bool) -> None:
         """Give a file another name at once; a file of that name is replaced, or `FileExistsError`."""
@@ -124,6 +143,23 @@ class Hdfs(Protocol):
 
     async def list_folder(self, path: str) -> list[FileStatus]:
         """What is in a folder; for a file, its status without a name."""
+
+
+class Appending:
+    """A writer where files are appended to: each write is an append, which closes the file again."""
+
+    def __init__(self, hdfs: Hdfs, path: str) -> None:
+        self._hdfs = hdfs
+        self._path = path
+
+    async def write(self, data: BytesLike) -> None:
+        await self._hdfs.append(self._path, data)
+
+    async def close(self) -> None:
+        """It is closed already."""
+
+    async def release(self) -> None:
+        """Nothing is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +219,7 @@ class Place:
     """A URL, taken apart: the options that it holds, and the path."""
 
     protocol: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(repr=False)
     path: str
 
 

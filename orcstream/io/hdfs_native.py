@@ -7,15 +7,21 @@ by itself, and takes Hadoop's properties as storage options.
 Its synchronous client is used: the asynchronous one (0.14.7) panics wherever it has to wait, for a NameNode
 that does not answer or a block that is not complete. On threads a range costs the same. A call that hangs
 cannot be stopped; a cancellation leaves it to finish by itself.
+
+Nothing is appended to a file that is there. hdfs-native (0.14.7) adds to a block that has bytes without a new
+generation stamp: a replica that the NameNode did not know of yet stays behind, counts as good, and later
+appends are cut off at its length. So a file has one writer, open from its creation until it is closed.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import posixpath
 import re
-import time
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -23,7 +29,7 @@ import anyio.to_thread
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
-from orcstream.io.byte_sink import already_there, is_temporary_of
+from orcstream.io.byte_sink import already_there
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.hadoop_configuration import configuration_folder
@@ -37,8 +43,16 @@ T = TypeVar("T")
 OPTIONS: Final = ("hadoop_conf_dir", "kerberos_principal", "kerberos_keytab", "kerberos_cache")
 # Attempts are counted, and waited for, by whoever calls; the client is to find the active NameNode.
 DEFAULTS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.failover.sleep.base.millis": "100"}
-# Until a file that somebody has open is closed, or what an append has left open: waits after each look.
-LEASE_WAITS_S: Final = (0.1, 0.4, 1.0, 2.0)
+# How long a file that nobody wants any more is waited for to be closed; it takes milliseconds.
+RELEASE_S: Final = 1.0
+STILL_OPEN: Final = (
+    "hdfs-native does not read the last block of a file that somebody writes until it is closed, "
+    "webhdfs:// does"
+)
+NO_APPENDS: Final = (
+    "hdfs-native appends to blocks in a way that can lose acknowledged bytes, and cannot cut files off: "
+    "webhdfs:// can do both"
+)
 # What the client reads by itself, when it is made.
 ENVIRONMENT: Final = (
     *("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_PROXY_USER"),
@@ -68,6 +82,8 @@ class NativeConnection:
 class HdfsNative:
     """The calls; see `io.hdfs.Hdfs`. `url` is what errors name."""
 
+    appends = False
+
     def __init__(self, connection: NativeConnection, url: str) -> None:
         self._client = connection.client
         self._package = connection.package
@@ -82,6 +98,8 @@ class HdfsNative:
             is_usable = known is not None and known[0] == path and len(known[1]) >= stop
             reader = known[1] if known is not None and is_usable else self._client.read(path)
             if len(reader) < stop:  # it panics past the end
+                if self._client.get_file_info(path).length >= stop:
+                    raise Transient(STILL_OPEN, url=self._url)
                 raise missing_bytes(self._url, offset, length, f"the file has {len(reader)}")
             try:
                 data: bytes = reader.read_range(offset, length)
@@ -96,50 +114,27 @@ class HdfsNative:
             raise missing_bytes(self._url, offset, length, f"{len(data)} arrived")
         return data
 
-    async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> None:
+    async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> _Writer:
         options = self._package.WriteOptions(
             overwrite=overwrite,
             create_parent=True,
             **({"permission": int(permission, 8)} if permission else {}),
         )
-        await self._run(lambda: self._client.create(path, options).close())
 
-    async def append(self, path: str, data: BytesLike) -> None:
-        def work() -> None:
-            writer = self._open_end(path)
-            if len(data):
-                writer.write(data)
-            writer.close()
+        def work() -> Any:
+            writer = self._client.create(path, options)
+            # Its finalizer would close the file, on any thread, and wait 15 seconds for a broken one. So it
+            # counts as closed for Python; the methods of hdfs-native's class do not look at that.
+            io.RawIOBase.close(writer)
+            return writer
 
-        await self._run(work)
+        return _Writer(await self._run(work), self._url)
 
-    def _open_end(self, path: str) -> Any:
-        """A writer behind the last byte; what an append that broke off has left open is closed before.
-
-        Only a temporary is taken from whoever has it open, since nobody else knows its name: that can only be
-        a broken append of our own. At any other name it may be somebody who is still writing.
-        """
-        is_ours = is_temporary_of(posixpath.basename(path), None)
-        for wait_s in LEASE_WAITS_S:
-            try:
-                return self._client.append(path)
-            except FileExistsError:
-                if is_ours:
-                    self._client.recover_lease(path)  # the cluster takes its time for it
-                time.sleep(wait_s)
-        try:
-            return self._client.append(path)
-        except FileExistsError as error:
-            raise Transient(
-                f"somebody has the file open ({_short(error)}): end that writer, or, if it is dead, wait a "
-                f"minute or run `hdfs debug recoverLease -path {path}`",
-                url=self._url,
-            ) from error
+    async def append(self, path: str, data: BytesLike) -> None:  # noqa: ARG002 - of the contract
+        raise Unsupported(NO_APPENDS, reason="store_cannot_do_this", url=self._url)
 
     async def truncate(self, path: str, length: int) -> None:  # noqa: ARG002 - of the contract
-        raise Unsupported(
-            "hdfs-native cannot cut files off, WebHDFS can", reason="store_cannot_do_this", url=self._url
-        )
+        raise Unsupported(NO_APPENDS, reason="store_cannot_do_this", url=self._url)
 
     async def rename(self, path: str, target: str, *, overwrite: bool) -> None:
         await self._run(lambda: self._client.rename(path, target, overwrite))
@@ -163,6 +158,50 @@ class HdfsNative:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await _on_thread(work, self._url)
+
+
+class _Writer:
+    """One file that is open for writing; see `io.hdfs.HdfsWriter`. After a failure nothing can be added."""
+
+    def __init__(self, writer: Any, url: str) -> None:
+        self._writer = writer
+        self._url = url
+        # What was cancelled is still at work on the file, and is waited for by what comes next.
+        self._lock = threading.Lock()
+
+    async def write(self, data: BytesLike) -> None:
+        await self._run(lambda writer: writer.write(data))
+
+    async def close(self) -> None:
+        await self._run(lambda writer: writer.close())
+
+    async def release(self) -> None:
+        def work() -> None:
+            with self._lock:
+                # Only a close ends its connections at once, also where the file is deleted already.
+                writer, self._writer = self._writer, None
+                if writer is not None:
+                    writer.close()
+
+        with anyio.move_on_after(RELEASE_S, shield=True), suppress(Exception):
+            await _on_thread(work, self._url)
+
+    async def _run(self, use: Callable[[Any], object]) -> None:
+        def work() -> None:
+            with self._lock:
+                if self._writer is None:
+                    raise SourceError("the file broke off, and hdfs-native continues none", url=self._url)
+                try:
+                    use(self._writer)
+                except BaseException:
+                    self._writer = None
+                    raise
+
+        try:
+            await _on_thread(work, self._url)
+        except Transient as error:
+            text = f"{error.message}; hdfs-native continues no file that broke off: write it anew"
+            raise SourceError(text, url=self._url) from error
 
 
 def _status(found: Any, name: str) -> FileStatus:

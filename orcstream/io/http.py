@@ -31,8 +31,10 @@ from orcstream.io.byte_source import (
     check_length,
     no_such_file,
     not_permitted,
+    retry_after_s,
 )
 from orcstream.io.clients import Lease, lease_client
+from orcstream.io.options import unknown_option
 
 __all__ = ["HttpSource", "HttpStatus", "RangeClient", "open_http", "stall_timeout"]
 
@@ -44,7 +46,8 @@ SMALL_BODY_BYTES = MIB
 # How much of an error's body is kept: S3 names its reason there.
 ERROR_BODY_BYTES = 4096
 
-CONTENT_RANGE = re.compile(r"bytes +(?:(\d+)-(\d+)|\*)/(\d+|\*)\s*")
+# Of 18 digits at most: no object is longer, and Python refuses to count on for thousands of them.
+CONTENT_RANGE = re.compile(r"bytes +(?:([0-9]{1,18})-([0-9]{1,18})|\*)/([0-9]{1,18}|\*)\s*")
 
 
 class HttpStatus(SourceError):
@@ -180,6 +183,8 @@ class RangeClient:
             # Their texts hold the URL as it was sent, signature included; a message alone is of the answer.
             text = ": ".join(filter(None, (type(error).__name__, getattr(error, "message", ""))))
             raise SourceError(f"the request failed: {text}", url=shown) from None
+        except (TypeError, ValueError) as error:  # of an option, a header or a host that cannot be
+            raise _cannot_be(error, shown) from None
         except TimeoutError as error:
             raise Transient("the server did not answer in time", url=shown) from error
         except SourceError:
@@ -262,11 +267,10 @@ class RangeClient:
         if response.status == 412:
             return SourceChanged("the object was replaced since it was opened", url=self._pin.url)
         if response.status in TRANSIENT_STATUS or (response.status == 400 and b"RequestTimeout" in body):
-            after = response.headers.get("Retry-After", "")
             return Transient(
                 f"the server answered with status {response.status}",
                 url=self._pin.url,
-                retry_after_s=float(after) if after.isascii() and after.isdigit() else 0.0,
+                retry_after_s=retry_after_s(response.headers),
             )
         return HttpStatus(response.status, response.headers, body, self._pin.url)
 
@@ -307,6 +311,12 @@ def _length_of_unsatisfied(error: HttpStatus) -> int | None:
     return int(match[3])
 
 
+def _cannot_be(error: Exception, url: str) -> UsageError:
+    """Without its text, which may be that of a header."""
+    said = unknown_option(error) or type(error).__name__
+    return UsageError(f"no request can be made ({said}): look at the URL and storage_options", url=url)
+
+
 async def _read_some(response: aiohttp.ClientResponse, most: int) -> bytes:
     data = b""
     async for chunk in response.content.iter_any():
@@ -340,7 +350,10 @@ def stall_timeout(stall_timeout_s: float) -> aiohttp.ClientTimeout:
 async def open_http(
     url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
 ) -> HttpSource:
-    lease = await lease_client("http", options, lambda: _make_client(options))
+    try:
+        lease = await lease_client("http", options, lambda: _make_client(options))
+    except (TypeError, ValueError) as error:
+        raise _cannot_be(error, shown) from None
     try:
         target = lease.client.filesystem.encode_url(url)
     except (ValueError, TypeError):

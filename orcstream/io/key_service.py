@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from types import ModuleType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from orcstream._credentials import strip_credentials
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, LocalKey
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.clients import Client, Lease, lease_client
@@ -25,7 +26,6 @@ from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.threads import run_in_thread
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["KeyService", "algorithm_of", "import_extra", "new_local_key", "shown_place"]
 
@@ -114,15 +114,8 @@ class KeyService(KeyProvider, Generic[C]):
 
 
 def shown_place(place: str) -> str:
-    """The name of a key store as errors show it, without options and credentials.
-
-    What stands before "@" is a protocol in the names of Hadoop's, and anything else a secret.
-    """
-    place = place.partition("?")[0]
-    for scheme in ("kms://http@", "kms://https@"):
-        if place.startswith(scheme):
-            return scheme + strip_credentials(f"kms://{place[len(scheme) :]}").removeprefix("kms://")
-    return strip_credentials(place)
+    """The name of a key store as errors show it, without options and credentials."""
+    return strip_credentials(place.partition("?")[0])
 
 
 def new_local_key(key: EncryptionKey) -> bytes:

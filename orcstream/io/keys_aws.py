@@ -25,11 +25,11 @@ from botocore.exceptions import (
     SSLError,
 )
 
+from orcstream._credentials import strip_credentials
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import SourceError, UsageError
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient
 from orcstream.io.key_service import KeyService, algorithm_of
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["AwsKeyProvider"]
 

@@ -30,7 +30,7 @@ import yarl
 from orcstream._cipher import BLOCK_BYTES
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import SourceError, Unsupported, UsageError
-from orcstream.io.byte_source import TRANSIENT_STATUS, Transient
+from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, retry_after_s
 from orcstream.io.hadoop_rest import HEADERS, Reply, exchange, member, new_session
 from orcstream.io.key_service import KeyService, import_extra, new_local_key, shown_place
 from orcstream.io.threads import run_in_thread
@@ -52,7 +52,7 @@ class _Servers:
     session: aiohttp.ClientSession
     origins: Sequence[yarl.URL]
     current: int
-    cookies: dict[yarl.URL, str] = field(default_factory=dict)
+    cookies: dict[yarl.URL, str] = field(default_factory=dict, repr=False)
 
     async def aclose(self) -> None:
         await self.session.close()
@@ -119,10 +119,7 @@ class HadoopKeyProvider(KeyService[_Servers]):
         return self._of_length(key, encrypted, self._bytes(member(answer, "material")))
 
     async def _connect(self) -> _Servers:
-        try:
-            tls = await tls_of(self._verify)
-        except OSError as error:
-            raise UsageError(f"verify: no certificates in {self._verify}: {error}", url=self.url) from error
+        tls = await tls_of(self._verify, "verify", self.url)
         # Whoever comes first to a server stays with it; so that not all do, the first is drawn.
         first = random.randrange(len(self._origins))  # noqa: S311 - shares out load, hides nothing
         return _Servers(new_session(tls), self._origins, first)
@@ -208,7 +205,7 @@ class HadoopKeyProvider(KeyService[_Servers]):
         kind, reason = reply.refusal()
         reason = reason.replace(self._secret, "...") if self._secret else reason
         if reply.status in TRANSIENT_STATUS:
-            raise Transient(reason, url=self.url, retry_after_s=reply.retry_after_s)
+            raise Transient(reason, url=self.url, retry_after_s=retry_after_s(reply.headers))
         # What the server itself says is a refusal; "not found" of a gateway or another server is not.
         if "Negotiate" in reply.headers.get("WWW-Authenticate", "") and not self._kerberos:
             reason += "; it wants a Kerberos ticket"

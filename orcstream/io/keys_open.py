@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from orcstream._credentials import SCHEME
 from orcstream.errors import UsageError
 from orcstream.io.key_service import shown_place
 from orcstream.io.keys import KeyProvider, read_key_file
-from orcstream.io.urls import SCHEME, local_path, protocol_of
+from orcstream.io.urls import local_path, protocol_of
 
 __all__ = ["open_keys"]
 

@@ -6,6 +6,7 @@ Knows numbers and their limits. Must not know any store; None means "what suits 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, cast
@@ -13,7 +14,7 @@ from typing import Any, TypeVar, cast
 from orcstream.byterange import CostModel
 from orcstream.errors import UsageError
 
-__all__ = ["IoOptions", "options_of"]
+__all__ = ["IoOptions", "options_of", "unknown_option"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +97,13 @@ def options_of(cls: type[_Options], name: str, value: _Options | Mapping[str, An
         if given not in known:
             raise UsageError(f"{name}: unknown option {given!r}; there are {', '.join(known)}")
     return cls(**value)
+
+
+def unknown_option(error: Exception) -> str:
+    """What a library says of an option that it does not know; empty of everything else."""
+    found = (
+        re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if isinstance(error, TypeError)
+        else None
+    )
+    return f"there is no option {found[1]!r}" if found else ""

@@ -18,11 +18,11 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SinkError, SourceChanged, Unsupported, UsageError
 from orcstream.io.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, no_parts_left
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["PartSink", "abort_policy_of", "left_behind", "policy_of", "sink_error"]
 

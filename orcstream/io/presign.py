@@ -9,7 +9,7 @@ signed its own key as botocore did. Clocks and clients belong to the caller.
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import parse_qsl, quote
 
@@ -25,10 +25,10 @@ class SignedPattern:
     origin: str
     host: str
     path_prefix: str
-    query: str
+    query: str = field(repr=False)
     date: str
     scope: str
-    signing_key: bytes
+    signing_key: bytes = field(repr=False)
 
     def url_for(self, key: str) -> str:
         """The signed URL of an object."""

@@ -14,7 +14,6 @@ from typing import Any
 from orcstream.errors import FormatError, Unsupported
 from orcstream.io import small_files
 from orcstream.io.folders import ListedFile, list_files, remove_files
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["Records", "read_record"]
 
@@ -72,11 +71,11 @@ async def read_record(url: str, storage_options: Mapping[str, Any] | None) -> di
     try:
         record = dict(json.loads(data))
     except (ValueError, TypeError, RecursionError) as error:
-        raise FormatError(f"this is no record of a log: {error}", url=strip_credentials(url)) from None
+        raise FormatError(f"this is no record of a log: {error}", url=url) from None
     if record.get("version") != _VERSION:
         raise Unsupported(
             f"the record is of version {record.get('version')}; a later orcstream has written it",
             reason="log_version",
-            url=strip_credentials(url),
+            url=url,
         )
     return record

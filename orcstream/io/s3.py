@@ -34,9 +34,10 @@ from orcstream.io.byte_source import (
     check_length,
     no_such_file,
     not_permitted,
+    retry_after_s,
 )
 from orcstream.io.clients import Lease, lease_client
-from orcstream.io.filesystem import translate_error
+from orcstream.io.filesystem import cause_of, translate_error
 from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient, stall_timeout
 from orcstream.io.presign import SignedPattern, pattern_of
 from orcstream.io.s3_options import object_of, options_refused, parameter_refused, with_customer_key
@@ -49,6 +50,8 @@ __all__ = [
     "S3Client",
     "S3Place",
     "S3Source",
+    "answer_of",
+    "asked_wait_s",
     "find_place",
     "guarded",
     "lease_s3",
@@ -101,12 +104,12 @@ class S3Client:
                 await creator.__aexit__(None, None, None)
 
 
-async def lease_s3(options: Mapping[str, Any]) -> Lease[S3Client]:
+async def lease_s3(options: Mapping[str, Any], shown: str) -> Lease[S3Client]:
     """A share of the running loop's S3 client for these storage options."""
-    return await lease_client("s3", options, lambda: _make_client(options))
+    return await lease_client("s3", options, lambda: _make_client(options, shown))
 
 
-async def _make_client(options: Mapping[str, Any]) -> S3Client:
+async def _make_client(options: Mapping[str, Any], shown: str) -> S3Client:
     config: dict[str, Any] = {
         "max_pool_connections": 64,
         "retries": {"total_max_attempts": 1, "mode": "standard"},
@@ -128,7 +131,7 @@ async def _make_client(options: Mapping[str, Any]) -> S3Client:
         verify = (options.get("client_kwargs") or {}).get("verify")
         if verify is None:
             verify = filesystem.session.get_config_variable("ca_bundle")
-        connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=await tls_of(verify))
+        connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=await tls_of(verify, "verify", shown))
         session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -172,7 +175,9 @@ async def find_place(
     """The place, if it is of the form that is meant; `UsageError` else, and for options that are refused."""
     merged = {**S3FileSystem._get_kwargs_from_urls(url), **options}
     try:
-        lease = await lease_s3(merged)
+        lease = await lease_s3(merged, shown)
+    except UsageError as error:
+        raise error.locate(url=shown) from None
     except (BotoCoreError, TypeError, ValueError, KeyError) as error:
         raise options_refused(error, shown) from error
     place = S3Place(lease, *object_of(lease.client.filesystem, url))
@@ -196,7 +201,7 @@ async def open_s3(
 class _Signature:
     """A signed URL. Compared by identity: signing twice within a second gives the same text."""
 
-    url: yarl.URL
+    url: yarl.URL = field(repr=False)
     made_s: float
 
 
@@ -349,7 +354,7 @@ class S3Source(PinnedSource):
         try:
             start, file_length, data = await self._call(f"bytes=-{length}", length)
         except OSError as error:
-            if _status(error) != 416:
+            if _status(answer_of(error) or {}) != 416:
                 raise
             head = await self._filesystem._call_s3("head_object", **self._object)
             if head["ContentLength"] != 0:
@@ -397,10 +402,11 @@ async def guarded(call: Callable[[], Awaitable[T]], url: str) -> T:
     except ParamValidationError as error:
         raise parameter_refused(error, url) from None
     except Exception as error:
-        status = _status(error)
+        answer = answer_of(error) or {}
+        status = _status(answer)
         if status is None:
-            raise translate_error(error, url) from error
-        raise _refused(status, str(error), url, _reason(error)) from error
+            raise translate_error(error, url) from cause_of(error)
+        raise _refused(status, str(error), url, _reason(answer), asked_wait_s(answer)) from error
 
 
 def _prefer_v4(signature_version: str, **_: object) -> str | None:
@@ -408,32 +414,39 @@ def _prefer_v4(signature_version: str, **_: object) -> str | None:
     return "s3v4-query" if signature_version in ("s3v4-query", "v4-query") else None
 
 
-def _status(error: Exception) -> int | None:
-    """The HTTP status behind an error of botocore, which s3fs keeps as the cause of its own."""
+def answer_of(error: Exception) -> Mapping[str, Any] | None:
+    """The store's answer behind an error of botocore, which s3fs keeps as the cause of its own."""
     for one in (error, error.__cause__):
         if isinstance(one, ClientError):
-            code = one.response.get("Error", {}).get("Code", "")
-            if code in ("SlowDown", "RequestTimeout"):
-                return 503
-            status = one.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-            return status if isinstance(status, int) else None
+            answer: Mapping[str, Any] = one.response
+            return answer
     return None
 
 
-def _reason(error: Exception) -> str:
-    """The store's code and message behind an error of botocore; answers to HEAD have a status for both."""
-    for one in (error, error.__cause__):
-        if isinstance(one, ClientError):
-            said = one.response.get("Error", {})
-            return ": ".join(filter(None, (str(said.get("Code", "")), str(said.get("Message", "")))))
-    return ""
+def asked_wait_s(answer: Mapping[str, Any]) -> float:
+    """How long the store asks to be left alone."""
+    return retry_after_s(answer.get("ResponseMetadata", {}).get("HTTPHeaders") or {})
+
+
+def _status(answer: Mapping[str, Any]) -> int | None:
+    """The HTTP status of an answer that is an error; a body that says otherwise counts for more."""
+    if answer.get("Error", {}).get("Code", "") in ("SlowDown", "RequestTimeout"):
+        return 503
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status if isinstance(status, int) else None
+
+
+def _reason(answer: Mapping[str, Any]) -> str:
+    """The store's code and message; answers to HEAD have a status for both."""
+    said = answer.get("Error", {})
+    return ": ".join(filter(None, (str(said.get("Code", "")), str(said.get("Message", "")))))
 
 
 def _is_of_credentials(status: int, reason: str) -> bool:
     return status in (401, 403) or reason.partition(":")[0] in CREDENTIAL_CODES
 
 
-def _refused(status: int, text: str, url: str, reason: str) -> Exception:
+def _refused(status: int, text: str, url: str, reason: str, wait_s: float = 0.0) -> Exception:
     if status == 404:
         # That the object is not there is what the words say; that its bucket is not is news.
         return no_such_file(url, "" if reason.startswith("NoSuchKey") else reason)
@@ -444,5 +457,5 @@ def _refused(status: int, text: str, url: str, reason: str) -> Exception:
     if status == 416:
         return ShortRead(f"the range does not lie in the object: {text}", url=url)
     if status in TRANSIENT_STATUS:
-        return Transient(text, url=url)
+        return Transient(text, url=url, retry_after_s=wait_s)
     return SourceError(text, url=url)

@@ -14,6 +14,7 @@ from typing import Any
 from botocore.exceptions import ParamValidationError
 
 from orcstream.errors import UsageError
+from orcstream.io.options import unknown_option
 
 __all__ = ["object_of", "options_refused", "parameter_refused", "with_customer_key"]
 
@@ -54,18 +55,24 @@ def with_customer_key(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def options_refused(error: Exception, url: str) -> UsageError:
     """What s3fs or botocore make of storage options that they do not know, or that cannot be."""
-    text = str(error)
-    if isinstance(error, TypeError):  # s3fs hands what it does not know on, and its makers' names say nothing
-        unknown = re.search(r"unexpected keyword argument '(\w+)'", text)
-        text = f"s3fs knows no {unknown[1]!r}" if unknown else text
+    # s3fs hands on what it does not know, and the names of who refuses it say nothing.
     return UsageError(
-        f"no S3 client: {text}; storage_options are those of s3fs: key, secret, token, profile, anon, "
-        "endpoint_url, client_kwargs, config_kwargs, …",
+        f"no S3 client: {unknown_option(error) or error}; storage_options are those of s3fs: key, secret, "
+        "token, profile, anon, endpoint_url, client_kwargs, config_kwargs, …",
         url=url,
     )
 
 
 def parameter_refused(error: ParamValidationError, url: str) -> UsageError:
-    """What botocore makes of `s3_additional_kwargs`, without their values: there are secrets among them."""
+    """What botocore makes of `s3_additional_kwargs`, without their values: there are secrets among them.
+
+    And of the bucket.
+    """
+    if "Invalid bucket name" in str(error):
+        return UsageError(
+            "this is no name of a bucket; an S3 URL is s3://bucket/key, and credentials are given as "
+            "storage_options key and secret",
+            url=url,
+        )
     names = ", ".join(sorted(set(re.findall(r"parameter (?:in input: )?\"?([\w.]+)", str(error)))))
     return UsageError(f"s3_additional_kwargs are not what S3 takes: {names or 'see its API'}", url=url)

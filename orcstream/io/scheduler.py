@@ -193,14 +193,14 @@ class FetchScheduler:
         """
         if self._closed:
             raise UsageError("the scheduler is closed")
+        # The worker takes its ticket when it runs, not now: what is submitted together is sorted first.
+        if self._worker_count < self._request_cap:
+            self._task_group.start_soon(self._work, name="orcstream fetch")
+            self._worker_count += 1
+            self._idle = anyio.Event() if self._idle.is_set() else self._idle
         ticket = FetchTicket(self, range, priority, on_bytes, label)
         heappush(self._queue, (priority, self._submit_count, ticket))
         self._submit_count += 1
-        # The worker takes its ticket when it runs, not now: what is submitted together is sorted first.
-        if self._worker_count < self._request_cap:
-            self._worker_count += 1
-            self._idle = anyio.Event() if self._idle.is_set() else self._idle
-            self._task_group.start_soon(self._work, name="orcstream fetch")
         return ticket
 
     async def fetch_suffix(self, length: int, label: str = "") -> Suffix:

@@ -15,10 +15,11 @@ from typing import Any
 
 import anyio
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
 from orcstream.io.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
 

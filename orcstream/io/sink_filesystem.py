@@ -24,7 +24,6 @@ import anyio.to_thread
 from orcstream.errors import (
     CommitFailed,
     CommitUnknown,
-    OrcError,
     RetriesExhausted,
     SinkError,
     Unsupported,
@@ -32,6 +31,7 @@ from orcstream.errors import (
 )
 from orcstream.io.byte_sink import (
     Leftover,
+    MovedFile,
     Prepared,
     SinkOptions,
     already_there,
@@ -39,7 +39,7 @@ from orcstream.io.byte_sink import (
     temporary_name,
 )
 from orcstream.io.clients import Lease
-from orcstream.io.filesystem import SyncFilesystem, lease_filesystem, modified_of, translate_error
+from orcstream.io.filesystem import SyncFilesystem, lease_filesystem, modified_of, translated
 from orcstream.io.part_sink import policy_of
 from orcstream.io.threads import own_limiter
 
@@ -75,15 +75,8 @@ ATOMIC_RENAMES: dict[str, Rename] = {
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(MovedFile):
     """A prepared file: where it lies, and where it belongs."""
-
-    path: str
-    temporary: str
-
-    @property
-    def remains(self) -> str:
-        return self.temporary
 
 
 class FilesystemStore:
@@ -325,9 +318,5 @@ def _age_s(info: Mapping[str, Any]) -> float | None:
 
 
 async def _in_thread(work: Callable[[], T], url: str) -> T:
-    try:
+    with translated(url):
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=own_limiter())
-    except (OrcError, FileExistsError, IsADirectoryError):
-        raise
-    except Exception as error:
-        raise translate_error(error, url) from error

@@ -1,18 +1,20 @@
-"""HDFS: a temporary beside the target that grows by appends, then renamed over it.
+"""HDFS: a temporary beside the target, written part by part, then renamed over it.
 
-Knows in which order calls may be made and repeated. The file is created empty, then each part is appended,
-one at a time. These are apart because an append to a file that was deleted does nothing: whatever is still
+Knows in which order calls may be made and repeated. The file is created empty, then each part is added, one
+at a time. These are apart because what is added to a file that was deleted does nothing: whatever is still
 under way when a writer gives up can bring nothing back.
 
-An append whose answer was lost may have added any beginning of its part, or may do so later. Then
+Where the client keeps the file open until its end (hdfs-native), a part that fails ends the upload. Where
+each part is an append (WebHDFS), one whose answer was lost may have added any beginning of its part, or may
+do so later. Then
 
 1. the temporary is renamed: an append that has not begun finds no file of that name any more;
 2. nothing is appended to it, which fails while another append still has the file open;
 3. the length of the file is what has arrived, and the part is continued from there.
 
-So no byte is written twice. Parts are durable as HDFS has it: each DataNode that holds a copy has received
-them. The rename replaces a file at once. Its version (`FileStatus.version`) stays the same, so it tells a
-commit whose answer was lost from one that never arrived.
+So no byte is written twice. What is finished is durable as HDFS has it: each DataNode that holds a copy has
+received it. The rename replaces a file at once. Its version (`FileStatus.version`) stays the same, so it
+tells a commit whose answer was lost from one that never arrived.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ import anyio
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
-from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, is_temporary_of, temporary_name
-from orcstream.io.hdfs import FileStatus, Hdfs, OpenedHdfs, open_hdfs
+from orcstream.io.byte_sink import Leftover, MovedFile, Prepared, SinkOptions, is_temporary_of, temporary_name
+from orcstream.io.byte_source import Transient
+from orcstream.io.hdfs import Appending, FileStatus, Hdfs, HdfsWriter, OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 
@@ -38,17 +41,10 @@ __all__ = ["HdfsFile", "HdfsStore", "open_hdfs_store"]
 
 
 @dataclass(frozen=True, slots=True)
-class HdfsFile:
+class HdfsFile(MovedFile):
     """A prepared file; the version tells it from others, under either name."""
 
-    path: str
-    temporary: str
     version: str
-
-    @property
-    def remains(self) -> str:
-        """What lies in the store until the commit."""
-        return self.temporary
 
 
 class HdfsStore:
@@ -66,7 +62,7 @@ class HdfsStore:
         self._unsettled = False  # whether a rename was sent whose outcome is not known
 
     def new_upload(self, options: SinkOptions) -> _Upload:
-        return _Upload(self._hdfs, self._path, self._url, min(options.timeout_s, options.abort_timeout_s))
+        return _Upload(self._hdfs, self._path, self._url, options)
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
         file = _state_of(prepared)
@@ -163,13 +159,14 @@ class HdfsStore:
 
 
 class _Upload:
-    retries_parts = True
-
-    def __init__(self, hdfs: Hdfs, path: str, url: str, create_timeout_s: float) -> None:
+    def __init__(self, hdfs: Hdfs, path: str, url: str, options: SinkOptions) -> None:
+        self.retries_parts = hdfs.appends
         self._hdfs = hdfs
         self._path = path
         self._url = url
-        self._create_timeout_s = create_timeout_s
+        self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
+        self._policy = policy_of(options)
+        self._writer: HdfsWriter | None = None
         self._created: list[str] = []  # every name under which a file was asked to be created
         self._names: list[str] = []  # that our file had, has, or may have, in this order
         self._stored_bytes = 0
@@ -185,9 +182,11 @@ class _Upload:
         try:
             # What is created after we gave up would stay, so the request is not cancelled.
             with anyio.fail_after(self._create_timeout_s, shield=True):
-                await self._hdfs.create(temporary, permission=earlier.permission if earlier else "")
-        except FileExistsError:
-            pass  # nobody else knows the name: aiohttp sent the request a second time
+                permission = earlier.permission if earlier else ""
+                self._writer = await self._hdfs.create(temporary, permission=permission)
+        except FileExistsError as error:
+            # Nobody else knows the name.
+            raise Transient("the creation was sent twice, and answered once", url=self._url) from error
         except Exception as error:
             if not is_transient(error):
                 self._created.remove(temporary)
@@ -205,11 +204,25 @@ class _Upload:
         rest: BytesLike = memoryview(data)[done:] if done else data
         if len(rest):
             self._in_doubt = True
-            await self._hdfs.append(self._names[-1], rest)
+            await self._write(rest)
             self._in_doubt = False
             self._stored_bytes = offset + len(data)
 
+    async def _write(self, data: BytesLike) -> None:
+        assert self._writer is not None
+        # Of a part that is not sent again, nobody else looks at the clock.
+        limit_s = None if self.retries_parts else self._policy.limit_s(len(data))
+        try:
+            with anyio.fail_after(limit_s):
+                await self._writer.write(data)
+        except TimeoutError as error:
+            if limit_s is None:
+                raise
+            raise SinkError(f"a part was not taken within {limit_s:.3g} s", url=self._url) from error
+
     async def finish(self, length: int) -> HdfsFile:
+        assert self._writer is not None
+        await self._writer.close()
         temporary = self._names[-1]
         for name in dict.fromkeys([*self._created, *self._names[:-1]]):
             if name != temporary:
@@ -221,8 +234,12 @@ class _Upload:
 
     async def discard(self) -> None:
         # Older names first: what is renamed meanwhile is met under its next one.
-        for name in dict.fromkeys([*self._created, *self._names]):
-            await self._hdfs.delete(name)
+        try:
+            for name in dict.fromkeys([*self._created, *self._names]):
+                await self._hdfs.delete(name)
+        finally:
+            if self._writer is not None:
+                await self._writer.release()
 
     @property
     def remains(self) -> str:
@@ -244,6 +261,7 @@ class _Upload:
         # Also where nothing was renamed: aiohttp may have sent a request a second time.
         await self._hdfs.append(name, b"")
         self._stored_bytes = (await self._hdfs.status(name)).length
+        self._writer = Appending(self._hdfs, name)
         self._in_doubt = False
 
     async def _renamed(self, name: str, target: str) -> bool:

@@ -22,6 +22,7 @@ from typing import TypeVar
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError, Unsupported, UsageError
 from orcstream.io.byte_sink import (
     Leftover,
+    MovedFile,
     Prepared,
     SinkOptions,
     already_there,
@@ -40,16 +41,10 @@ NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFile:
+class LocalFile(MovedFile):
     """A prepared file; the inode tells it from others, under either name."""
 
-    path: str
-    temporary: str
     inode: int
-
-    @property
-    def remains(self) -> str:
-        return self.temporary
 
 
 class LocalStore:
@@ -88,7 +83,8 @@ class _Upload:
     def __init__(self, path: str, url: str) -> None:
         # As it is now: the process may change its folder before the file is committed.
         self._path = os.path.realpath(path)
-        self._temporary = str(Path(self._path).with_name(temporary_name(Path(self._path).name)))
+        folder, name = os.path.split(self._path)
+        self._temporary = os.path.join(folder, temporary_name(name))  # noqa: PTH118 - "/" has no name for pathlib
         self._url = url
         self._descriptor = -1
         self.remains = ""

@@ -28,8 +28,9 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
+from botocore.exceptions import NoCredentialsError, ParamValidationError
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange
 from orcstream.errors import (
     CommitFailed,
@@ -43,12 +44,20 @@ from orcstream.errors import (
 from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_there
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
-from orcstream.io.filesystem import translate_error
+from orcstream.io.filesystem import translate_error, translated
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
-from orcstream.io.s3 import CREDENTIAL_CODES, NO_CREDENTIALS, TRANSIENT_CODES, S3Client, find_place
+from orcstream.io.s3 import (
+    CREDENTIAL_CODES,
+    NO_CREDENTIALS,
+    TRANSIENT_CODES,
+    S3Client,
+    answer_of,
+    asked_wait_s,
+    find_place,
+)
 from orcstream.io.s3_options import object_of, parameter_refused
-from orcstream.io.urls import protocol_of, strip_credentials
+from orcstream.io.urls import protocol_of
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
 
@@ -198,7 +207,7 @@ class _Calls:
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, NoCredentialsError):
             return not_permitted(self.url, NO_CREDENTIALS)
-        answer = _answer_of(error)
+        answer = answer_of(error)
         if answer is None:
             return translate_error(error, self.url)
         code = str(answer.get("Error", {}).get("Code", ""))
@@ -207,7 +216,7 @@ class _Calls:
         if code == "NoSuchBucket":
             return no_such_file(self.url, text)
         if status in TRANSIENT_STATUS or code in TRANSIENT_CODES | DAMAGED_CODES:
-            return Transient(text, url=self.url)
+            return Transient(text, url=self.url, retry_after_s=asked_wait_s(answer))
         if status in (401, 403) or code in CREDENTIAL_CODES:
             return not_permitted(self.url, text)
         return Refused(text, code, status, url=self.url)
@@ -321,7 +330,7 @@ class _Upload:
         # There are stores that ignore the condition.
         seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
         if seen.get("ETag") != fingerprint:
-            raise SourceChanged("the object was replaced since it was opened", url=strip_credentials(source))
+            raise SourceChanged("the object was replaced since it was opened", url=source)
         self._keep(number, answer.get("CopyPartResult") or {})
 
     async def fetch(self, source: str, range: ByteRange, fingerprint: str) -> bytes:
@@ -331,12 +340,10 @@ class _Upload:
             self._calls.call("get_object", **self._object(source), Range=wanted, IfMatch=fingerprint),
         )
         async with answer["Body"] as body:
-            try:
+            with translated(strip_credentials(source)):
                 data: bytes = await body.read()
-            except Exception as error:
-                raise translate_error(error, strip_credentials(source)) from error
         if len(data) != range.length:
-            raise Transient(f"{len(data)} of {range.length} bytes arrived", url=strip_credentials(source))
+            raise Transient(f"{len(data)} of {range.length} bytes arrived", url=source)
         return data
 
     def _object(self, source: str) -> dict[str, str]:
@@ -484,9 +491,16 @@ class _Commit:
             reason = getattr(error.__cause__, "message", str(error.__cause__))
             if not self._unanswered:
                 raise CommitFailed(f"the commit was not sent: {reason}", url=self._calls.url) from error
-            if self._is_ours(await self._look_last()):
-                return
-            raise self._unknown(reason or "no answer in time") from error
+            await self._judge_lost(reason or "no answer in time", error)
+        except PermissionError as error:
+            if not self._unanswered:
+                raise
+            await self._judge_lost(str(error), error)
+
+    async def _judge_lost(self, reason: str, error: Exception) -> None:
+        """What became of a commit of which an attempt was not answered, and none can be made any more."""
+        if not self._is_ours(await self._look_last()):
+            raise self._unknown(reason) from error
 
     async def _attempt(self) -> None:
         if not self._overwrite:
@@ -503,8 +517,10 @@ class _Commit:
             await self._calls.has_parts(self._upload.key, self._upload.upload_id)
             self._unanswered = True
             await self._complete()
-        except Refused as error:
+        except (Refused, PermissionError) as error:
             self._unanswered = unanswered
+            if not isinstance(error, Refused):
+                raise
             await self._judge(error)
 
     async def _complete(self) -> None:
@@ -583,12 +599,3 @@ def _state_of(prepared: Prepared) -> S3Upload:
     if not isinstance(prepared.state, S3Upload):
         raise UsageError("this was not prepared as an upload to S3", url=prepared.shown)
     return prepared.state
-
-
-def _answer_of(error: Exception) -> Mapping[str, Any] | None:
-    """The store's answer behind an error of botocore, which s3fs keeps as the cause of its own."""
-    for one in (error, error.__cause__):
-        if isinstance(one, ClientError):
-            answer: Mapping[str, Any] = one.response
-            return answer
-    return None

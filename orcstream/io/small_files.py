@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import anyio
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitUnknown, SinkError, Unsupported
 from orcstream.io import sink as sinks
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.source import open_source
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["commit", "get", "put", "side_by_side"]
 
@@ -84,7 +84,7 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
                 raise Unsupported(
                     f"{found.file_length} bytes are no small file",
                     reason="too_large",
-                    url=strip_credentials(url),
+                    url=url,
                 )
             if found.file_length > len(found.data):
                 found = await source.fetch_suffix(found.file_length)
@@ -92,7 +92,7 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
         finally:
             await source.aclose()
 
-    return await retried(read, url)
+    return await retried(read, strip_credentials(url))
 
 
 async def side_by_side(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:

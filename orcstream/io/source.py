@@ -11,13 +11,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike, CostModel
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.options import IoOptions
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, strip_credentials
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
-__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source", "strip_credentials"]
+__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source"]
 
 # As CostModel.hdfs.
 HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "swebhdfs", "viewfs"})

@@ -14,13 +14,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-__all__ = ["own_limiter", "run_in_thread"]
+__all__ = ["own_limiter", "run_in_thread", "until_over"]
 
 T = TypeVar("T")
 
@@ -46,17 +46,16 @@ async def run_in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter
         return await anyio.to_thread.run_sync(run, limiter=limiter or own_limiter())
     except asyncio.CancelledError:
         if not state.cancel():
-            await _over(state)
+            await until_over(asyncio.wrap_future(state))
         raise
 
 
-async def _over(state: Future[None]) -> None:
-    """Wait, however often this is cancelled."""
-    over = asyncio.wrap_future(state)
+async def until_over(work: asyncio.Future[Any]) -> None:
+    """Wait, however often this is cancelled; whoever calls was cancelled, and says so then."""
     with anyio.CancelScope(shield=True):
-        while not over.done():
+        while not work.done():
             with suppress(asyncio.CancelledError):
-                await asyncio.wait([over])
+                await asyncio.wait([work])
 
 
 def own_limiter() -> anyio.CapacityLimiter:

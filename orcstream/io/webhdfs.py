@@ -20,9 +20,9 @@ import yarl
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import SourceError
-from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, not_permitted
+from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, not_permitted, retry_after_s
 from orcstream.io.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member
-from orcstream.io.hdfs import FileStatus, HdfsRefusal, StandBy, error_of, is_utf8, missing_bytes
+from orcstream.io.hdfs import Appending, FileStatus, HdfsRefusal, StandBy, error_of, is_utf8, missing_bytes
 from orcstream.io.webhdfs_connection import HdfsConnection
 
 __all__ = ["WebHdfs"]
@@ -40,6 +40,8 @@ class WebHdfs:
     Paths are absolute and plain, without any escapes. A request of whose answer nothing arrives for
     `stall_timeout_s` seconds has failed.
     """
+
+    appends = True
 
     def __init__(self, connection: HdfsConnection, url: str, stall_timeout_s: float | None = None) -> None:
         self._connection = connection
@@ -64,7 +66,7 @@ class WebHdfs:
             raise missing_bytes(self._url, offset, length, f"{len(reply.body)} arrived")
         return reply.body
 
-    async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> None:
+    async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> Appending:
         """Make an empty file, and the folders above it; `FileExistsError` without `overwrite`.
 
         aiohttp sends such a request a second time by itself where the first was not answered. So one without
@@ -73,6 +75,7 @@ class WebHdfs:
         options = {"permission": permission} if permission else {}
         options["overwrite"] = "true" if overwrite else "false"
         await self._send("PUT", "CREATE", path, b"", options)
+        return Appending(self, path)
 
     async def append(self, path: str, data: BytesLike) -> None:
         """Add `data` to the end, and close the file again.
@@ -218,7 +221,7 @@ class WebHdfs:
         if error is not None:
             return error
         if reply.status in TRANSIENT_STATUS:
-            return Transient(reason, url=self._url, retry_after_s=reply.retry_after_s)
+            return Transient(reason, url=self._url, retry_after_s=retry_after_s(reply.headers))
         return HdfsRefusal(reason, kind, url=self._url)
 
     def _json(self, reply: Reply) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
@@ -44,8 +44,8 @@ class HdfsConnection:
     session: aiohttp.ClientSession
     name_nodes: list[yarl.URL]
     """Their origins. The first is the one that answered last, as far as is known."""
-    identity: tuple[tuple[str, str], ...]
-    password: Mapping[str, str]
+    identity: tuple[tuple[str, str], ...] = field(repr=False)
+    password: Mapping[str, str] = field(repr=False)
     """The header that holds it, where there is one."""
     data_proxy: Callable[[str], str]
     note: str = ""
@@ -88,11 +88,7 @@ async def _connect(options: Mapping[str, Any], environment: Mapping[str, str], s
     if options.get("password"):
         pair = f"{options['user']}:{options['password']}".encode()
         password["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    verify = options.get("session_verify")
-    try:
-        tls = await tls_of(verify)
-    except OSError as error:
-        raise UsageError(f"session_verify: no certificates in {verify}: {error}", url=shown) from error
+    tls = await tls_of(options.get("session_verify"), "session_verify", shown)
     return HdfsConnection(new_session(tls), name_nodes, identity, password, data_proxy, note)
 
 

@@ -26,6 +26,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractBufferedFile
 from fsspec.utils import stringify_path
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import ShortRead
 from orcstream.io.byte_sink import temporary_name
@@ -33,7 +34,7 @@ from orcstream.io.byte_source import no_such_file
 from orcstream.io.clients import Lease
 from orcstream.io.hdfs import FileStatus, place_of
 from orcstream.io.threads import run_in_thread
-from orcstream.io.urls import WEB_HDFS, protocol_of, strip_credentials
+from orcstream.io.urls import WEB_HDFS, protocol_of
 from orcstream.io.webhdfs import WebHdfs
 from orcstream.io.webhdfs_connection import HdfsConnection, lease_webhdfs
 

@@ -61,6 +61,11 @@ class AcidFile:
         """Which file of its bucket and name it is."""
         return copy_of(self.path.rpartition("/")[2])
 
+    @property
+    def is_of_events(self) -> bool:
+        """By its name; files that are loaded, or of tables that only take inserts, have others."""
+        return self.path.rpartition("/")[2].startswith("bucket_")
+
 
 @dataclass(slots=True)
 class PartitionListing:

@@ -73,6 +73,11 @@ class AcidDirectory:
         return self.kind is DirectoryKind.BASE
 
     @property
+    def is_overwrite(self) -> bool:
+        """Whether rows of one transaction may replace all others; older compactions have such names, too."""
+        return self.is_base and not self.visibility
+
+    @property
     def order(self) -> tuple[int, int, int, int, str]:
         """Hive's order: wider before narrower, compacted before single statements, newer before older."""
         return (self.first_write_id, -self.last_write_id, self.statement, -self.visibility, self.name)

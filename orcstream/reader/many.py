@@ -22,7 +22,7 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.clients import keep_clients
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
-from orcstream.io.source import cost_of, strip_credentials
+from orcstream.io.source import cost_of
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenOptions, Url
@@ -173,7 +173,7 @@ class _ManyOpens:
             file = await Opening(url, self._options, self._tail_of(url))
         except Exception as error:  # noqa: BLE001 - raised or handed to `on_error` where it would be taken
             if isinstance(error, OrcError) and isinstance(url, str | os.PathLike):
-                error.locate(url=strip_credentials(os.fspath(url)))
+                error.locate(url=os.fspath(url))
             self._ready[number] = (url, error)
         else:
             self._ready[number] = (url, file)

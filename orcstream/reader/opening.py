@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike, RangeBuffer
 from orcstream.errors import UsageError, located
 from orcstream.io.byte_source import ByteSource
@@ -18,7 +19,7 @@ from orcstream.io.growing_source import GrowingSource, flush_length_url
 from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.source import cost_of, open_source, strip_credentials
+from orcstream.io.source import cost_of, open_source
 from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile

@@ -19,9 +19,9 @@ from typing import Any
 import anyio
 from pyspark.sql import types as spark
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.folders import ListedFile, list_files
-from orcstream.io.urls import strip_credentials
 from orcstream.spark import globs
 from orcstream.spark.options import Options
 from orcstream.spark.partitions import (

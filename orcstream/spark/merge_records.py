@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from orcstream.errors import FormatError, Unsupported
 from orcstream.io.folders import ListedFile, list_files
-from orcstream.io.urls import name_of, strip_credentials
+from orcstream.io.urls import name_of
 from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, groups_of
 
 __all__ = ["Compaction", "find_compactions", "groups_in"]
@@ -106,6 +106,4 @@ def groups_in(url: str, record: Mapping[str, Any]) -> Sequence[Group]:
     try:
         return groups_of(record)
     except (KeyError, TypeError) as error:
-        raise FormatError(
-            f"this is no record of merged files: {error!r}", url=strip_credentials(url)
-        ) from None
+        raise FormatError(f"this is no record of merged files: {error!r}", url=url) from None

@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import types as spark
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.io.urls import strip_credentials
 
 __all__ = [
     "PartitionPath",

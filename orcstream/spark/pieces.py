@@ -18,8 +18,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import Filter
 
 from orcstream import OrcFile, blocking
+from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
-from orcstream.io.urls import strip_credentials
 from orcstream.schema import Schema
 from orcstream.spark import filters as pushdown
 from orcstream.spark.access import Access, run

@@ -11,10 +11,10 @@ import posixpath
 from dataclasses import asdict
 from typing import Any, Final
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError, Unsupported
 from orcstream.io.byte_sink import Prepared, is_temporary_of
 from orcstream.io.sink_s3 import S3Part
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["prepared_from_json", "prepared_to_json"]
 

@@ -20,7 +20,6 @@ from typing import Any, Final
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
 from orcstream.errors import SourceChanged, UsageError
-from orcstream.io.urls import strip_credentials
 from orcstream.spark.files import FoundFile, FoundFiles, find_files
 from orcstream.spark.merged_files import Merges, Place
 from orcstream.spark.seen_files import SeenFiles, name_key, version_key
@@ -157,7 +156,7 @@ class StreamFeed:
             if file.length is None:
                 raise UsageError(
                     "a stream is of folders that can be listed, and this one cannot",
-                    url=strip_credentials(file.url),
+                    url=file.url,
                 )
         await self._merges.refresh(file.url for file in found.files)
         return found
@@ -209,7 +208,7 @@ class StreamFeed:
         if place.rows is not None and options.max_age_s is not None:
             raise UsageError(
                 "option maxFileAge is not for folders whose files are merged: how old those were is lost",
-                url=strip_credentials(file.url),
+                url=file.url,
             )
         before, modified = state.forgets_before, file.modified_s
         is_old = before is not None and modified is not None and modified < before
@@ -225,7 +224,7 @@ class StreamFeed:
             raise SourceChanged(
                 "the file was replaced after the stream had read it; to read replaced files again, or never, "
                 "give option replaced_files",
-                url=strip_credentials(file.url),
+                url=file.url,
             )
         return True
 
@@ -243,7 +242,7 @@ class StreamFeed:
                 "this file was merged from others, and there is no record any more of which: the stream has "
                 "been behind for too long, or does not read the folder that was given to the writer or the "
                 "job that merged them; start it with a new checkpoint",
-                url=strip_credentials(place.file.url),
+                url=place.file.url,
             )
 
     def _used_up(self, files: Sequence[FoundFile], chosen: set[str]) -> Iterator[str]:
@@ -290,7 +289,7 @@ class StreamFeed:
                 raise SourceChanged(
                     f"the file was replaced before batch {batch.number} of the stream was read; to read what "
                     "is there now, give option replaced_files",
-                    url=strip_credentials(place.file.url),
+                    url=place.file.url,
                 )
             if self._options.replaced == "read":
                 return None  # it is a new file, of a later batch

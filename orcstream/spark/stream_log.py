@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError, UsageError
 from orcstream.io import small_files
 from orcstream.io.folders import list_files, remove_files
-from orcstream.io.urls import strip_credentials
 from orcstream.spark import sweeping
 from orcstream.spark.seen_files import SeenFiles, name_key
 
@@ -143,7 +143,7 @@ class StreamLog:
             raise UsageError(
                 f"there is no record of batch {missing[0]} of this stream; give the option log that the "
                 "stream was started with, or start it with a new checkpoint",
-                url=strip_credentials(self.url),
+                url=self.url,
             )
         state = await self._snapshot(start) if start else StreamState()
         for batch in await small_files.side_by_side(range(start + 1, number + 1), self._read_batch):

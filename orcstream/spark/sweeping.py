@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import orcstream
+from orcstream._credentials import strip_credentials
 from orcstream.errors import OrcError
-from orcstream.io.urls import strip_credentials
 
 __all__ = ["sweep"]
 

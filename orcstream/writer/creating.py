@@ -120,7 +120,7 @@ def create(
       second before 1970, which no reader gives back right, unless `lossy_timestamps` (see `write`).
     - `encode_threads`: as many as there are cores, at most 4.
     - `growing`: the file is there from the start and can be read while it is written: each `flush` lets
-      readers have what was written up to it (`open` with ``follow=True``). For local paths, HDFS and
+      readers have what was written up to it (`open` with ``follow=True``). For local paths, WebHDFS and
       ``memory://``, where no file of that name may be yet; `Unsupported` elsewhere.
     - `encrypt`: columns to encrypt, each with all below it, and what stands for their values in clear: a list
       of `Encrypt`. `keys` is where their master keys are; every file gets local keys of its own, drawn before

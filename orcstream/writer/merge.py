@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.abc
 
+from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
@@ -27,7 +28,7 @@ from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
-from orcstream.io.source import cost_of, open_source, strip_credentials
+from orcstream.io.source import cost_of, open_source
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge_variants import OpenedStatistics

@@ -134,8 +134,8 @@ async def test_events_of_a_compaction_by_query(corpus_folder: Path, tmp_path: Pa
         ]
 
 
-async def test_events_of_the_first_version(corpus_folder: Path, tmp_path: Path) -> None:
-    """Of ORC's own tests: inserts, updates and deletes side by side."""
+async def test_a_file_of_events(corpus_folder: Path, tmp_path: Path) -> None:
+    """Of ORC's own tests: thousands of events in several stripes."""
     source = corpus_folder / "apache-orc/java/acid5k.orc"
     events = orc.read_table(source).to_pylist()
     last = max(event["currentTransaction"] for event in events)

@@ -34,6 +34,7 @@ class Histories(RuleBasedStateMachine):
         self.loop = asyncio.Runner()
         self.rows: dict[int, str] = {}
         self.past: dict[int, dict[int, str]] = {0: {}}
+        self.parts: dict[int, int | None] = {}  # which partition each row ever was in
         self.next_id = 0
         self.steps = 0
         self.oldest = 0
@@ -46,6 +47,7 @@ class Histories(RuleBasedStateMachine):
 
     def data(self, ids: range, name: str) -> list[dict[str, Any]]:
         part = {"part": self.next_id % 3} if self.partitioned else {}
+        self.parts.update(dict.fromkeys(ids, part.get("part")))
         return [{"id": one, "name": name, **part} for one in ids]
 
     def matching(self, first: int, width: int) -> list[int]:
@@ -94,6 +96,27 @@ class Histories(RuleBasedStateMachine):
                 return transaction.write_id
 
         self.remember(self.run(work()))
+
+    @rule(count=st.integers(0, 20), part=st.integers(0, 2))
+    def overwrite(self, count: int, part: int) -> None:
+        """All rows, or those of one partition, perhaps by none."""
+        name, ids = self.name(), range(self.next_id, self.next_id + count)
+        self.next_id += count
+
+        async def work() -> int:
+            async with acid.open_table(self.url) as table, await table.transaction() as transaction:
+                rows = [{"id": one, "name": name} for one in ids]
+                partition = {"part": part} if self.partitioned else None
+                assert await transaction.overwrite(rows, partition=partition) == count
+                return transaction.write_id
+
+        write_id = self.run(work())
+        self.rows = {
+            one: kept for one, kept in self.rows.items() if self.partitioned and self.parts[one] != part
+        }
+        self.rows.update(dict.fromkeys(ids, name))
+        self.parts.update(dict.fromkeys(ids, part if self.partitioned else None))
+        self.remember(write_id)
 
     @rule(first=IDS, width=WIDTHS)
     def delete_by_ids(self, first: int, width: int) -> None:

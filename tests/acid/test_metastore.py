@@ -19,6 +19,7 @@ from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupport
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Schema
 from tests.support import bucketed_rows
+from tests.support.acid_history import History, Options
 from tests.support.hive import Hive, start_hive
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
@@ -286,6 +287,91 @@ async def test_hive_and_we_compact_one_table(hive: Hive, url: str) -> None:
     hive.compact("worked", "major", "day='mon'")
     hive._ask({"run": "cleaner"})  # without the initiator, which would ask for more compactions
     await check({**expected, 7: ("g", "mon")})
+
+
+@pytest.mark.parametrize("more", ["", ", 'transactional_properties'='insert_only'"])
+async def test_hive_and_we_overwrite_one_table(hive: Hive, url: str, more: str) -> None:
+    """With rows and without, in the place of each other's."""
+    name = f"over{len(more)}"
+    hive.sql(f"create table {name} (id int, name string) partitioned by (day string) {TRANSACTIONAL}{more})")
+    hive.sql(f"insert into {name} values (1, 'a', 'mon'), (2, 'b', 'mon'), (3, 'c', 'tue')")
+    place = str(hive.location(name))
+    named: dict[str, Any] = {"metastore": url, "table": f"default.{name}"}
+
+    async def check(*expected: tuple[int, str, str]) -> None:
+        assert sorted(hive.sql(f"select * from {name}")) == sorted(expected)
+        async with orcstream.acid.open_table(place, **named) as table:
+            rows = [tuple(row.values()) for row in (await table.read()).to_pylist()]
+        assert sorted(rows) == sorted(expected)
+
+    async with orcstream.acid.open_table(place, **named) as table:
+        async with await table.transaction() as change:
+            await change.overwrite([(4, "d", "mon"), (5, "e", "wed")])
+        await check((4, "d", "mon"), (5, "e", "wed"), (3, "c", "tue"))
+        async with await table.transaction() as change:
+            await change.overwrite([], partition={"day": "tue"})
+    await check((4, "d", "mon"), (5, "e", "wed"))
+    hive.sql(f"insert into {name} partition (day='tue') values (6, 'f')")
+    hive.sql(f"insert overwrite table {name} partition (day='mon') select 7, 'g' from {name} where id = 6")
+    hive.sql(f"insert overwrite table {name} partition (day='wed') select 7, 'g' from {name} where id = 77")
+    await check((6, "f", "tue"), (7, "g", "mon"))
+
+
+async def test_what_hive_has_overwritten_meanwhile_hides_no_rows(hive: Hive, url: str) -> None:
+    """Our id is lower than Hive's, whose base would stand above our rows."""
+    hive.sql(f"create table hidden (id int) {TRANSACTIONAL})")
+    async with orcstream.acid.open_table(
+        str(hive.location("hidden")), metastore=url, table="default.hidden"
+    ) as table:
+        change, other = await table.transaction(), await table.transaction()
+        await other.insert([(1,)])
+        await other.commit()
+        hive.sql("insert overwrite table hidden select 2")
+        await change.insert([(3,)])
+        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+            await change.commit()
+        await change.abort()
+        async with await table.transaction() as again:
+            await again.insert([(3,)])
+    assert sorted(hive.sql("select * from hidden")) == [(2,), (3,)]
+
+
+async def test_nobody_else_is_at_work_where_rows_are_overwritten(hive: Hive, url: str) -> None:
+    async with opened(url, lock_timeout_s=0.2) as metastore:
+        first, second = await metastore.begin(), await metastore.begin()
+        await first.lock("overwrite", [""])
+        await first.lock("insert", [""])  # which is included
+        await first.lock("change", [""])
+        for operation in ("insert", "change", "overwrite"):
+            with pytest.raises(CommitFailed, match="lock_timeout_s"):
+                await second.lock(operation, [""])
+        await first.commit(Work(("base_0000001",), ("",)))
+        with pytest.raises(CommitFailed, match="write conflict"):
+            await second.commit(Work((), ("",)))
+
+
+async def test_hive_reads_what_we_made_of_tables_of_before_hive_3(hive: Hive, url: str) -> None:
+    """Updates beside inserts: Hive knows them no more, and reads the base that they become."""
+    hive.sql(f"create table aged (k int, v string) {TRANSACTIONAL})")
+    place = hive.location("aged")
+    history = History(place, 24, Options(version=1, compactions=False))
+    async with opened(url, "default.aged") as metastore:
+        begun = [await metastore.begin() for _ in range(history.last)]
+        for one in begun:
+            if one.write_id in history.aborted:
+                await one.abort()
+            else:
+                await one.commit(Work(tuple(history.directories(one.write_id))))
+    ids = WriteIds(history.last, (), tuple(history.aborted))
+    expected = [(key, row["k"], row["v"]) for (_, key), row in history.rows(ids).items()]
+    async with orcstream.acid.open_table(str(place), metastore=url, table="default.aged") as table:
+        before = (await table.read(row_ids=True)).to_pylist()
+        await table.compact("major")
+    mine = [(tuple(row["row__id"].values()), row["k"], row["v"]) for row in before]
+    theirs = [(tuple(one.values()), k, v) for one, k, v in hive.sql("select row__id, k, v from aged")]
+    assert sorted(mine, key=str) == sorted(theirs, key=str) == sorted(expected, key=str) != []
+    hive.sql("update aged set v = 'changed' where k is not null")
+    assert {v for k, v in hive.sql("select k, v from aged") if k is not None} == {"changed"}
 
 
 # --- buckets ---------------------------------------------------------------------------------------

@@ -151,6 +151,22 @@ async def test_masked_values_are_not_written_again(tmp_path: Path) -> None:
     assert await rows_of(url, keys=keys) == dict.fromkeys(range(10), "old")
 
 
+async def test_a_compaction_stops_below_what_is_open(url: str) -> None:
+    await make(url)
+    async with acid.open_table(url) as table:
+        async with await table.transaction() as change:
+            await change.insert([(10, "second")])
+        is_open = await table.transaction()
+        await is_open.insert([(11, "open")])
+        async with await table.transaction() as change:
+            await change.insert([(12, "later")])
+        (done,) = (await table.compact("minor")).partitions
+        assert done.directories[0].startswith("delta_0000001_0000002_v")
+        assert set(await rows_of(url)) == {*range(11), 12}
+        await is_open.commit()
+    assert set(await rows_of(url)) == set(range(13))
+
+
 async def test_a_table_that_nobody_keeps(tmp_path: Path) -> None:
     url = str(tmp_path / "table")
     await make(url)

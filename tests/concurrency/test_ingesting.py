@@ -16,6 +16,7 @@ from orcstream.errors import SinkError
 from orcstream.io import sink_local
 from orcstream.writer.ingester import Ingester
 from tests.concurrency.test_writing import Stepped
+from tests.support.effort import STEP
 
 PARTITIONS = 3
 EXPECTED = {f"p{part}": [n for n in range(120) if n % PARTITIONS == part] for part in range(PARTITIONS)}
@@ -59,13 +60,13 @@ async def test_cancelled_at_every_await_of_the_user(tmp_path: Path) -> None:
     await steps
     check(tmp_path / "all", complete=True)
     cancelled = 0
-    for number in range(steps.count + 2):
+    for number in range(0, steps.count + 2, STEP):
         folder = tmp_path / str(number)
         task = asyncio.create_task(_run(Stepped(ingest_all(folder), number, lambda: task.cancel())))  # noqa: B023
         await asyncio.wait([task])
         cancelled += task.cancelled()
         check(folder, complete=not task.cancelled())
-    assert cancelled >= steps.count // 2
+    assert cancelled >= steps.count // STEP // 2
 
 
 async def _run(steps: Stepped) -> None:
@@ -99,7 +100,7 @@ async def test_ended_at_every_await_of_its_own(
     monkeypatch.setattr(Ingester, "_work", stepped)
     await ingest_all(tmp_path / "all")
     ended = 0
-    for number in range(0, counts[0], 2):
+    for number in range(0, counts[0], 2 * STEP):
         at = number
         folder = tmp_path / str(number)
         try:
@@ -110,7 +111,7 @@ async def test_ended_at_every_await_of_its_own(
         else:
             check(folder, complete=True)
         await asyncio.gather(*aborting)
-    assert ended > counts[0] // 4
+    assert ended > counts[0] // STEP // 4
 
 
 @pytest.mark.parametrize("call", ["begin", "put", "finish"])

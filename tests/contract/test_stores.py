@@ -41,7 +41,7 @@ TABLE = pa.table(
 # The tail is not all of the file, and a gap of a few hundred bytes is not worth reading: pruning shows.
 TUNED = {"tail_bytes": 4096, "latency_s": 0.001, "bandwidth": 1e6, "retries": 1}
 # Where bytes can be appended by the writer's own clients.
-GROWING = {"local", "file_url", "memory", "hdfs", "hdfs_native"}
+GROWING = {"local", "file_url", "memory", "hdfs"}
 # Sends the whole file, whatever is asked for.
 WHOLE = {"http_whole"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -25,6 +26,7 @@ CORPUS = (
     "apache-orc/encrypted/sample1.orc",
 )
 WIDTHS = (360, 1400)
+Scheme = Literal["light", "dark"]
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +44,13 @@ class Opened:
     complaints: list[str]
 
 
-def _open(browser: Browser, path: Path, width: int, scheme: str = "light", fragment: str = "") -> Opened:
+def _open(browser: Browser, path: Path, width: int, scheme: Scheme = "light") -> Opened:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     opened = Opened(context.new_page(), [], [])
     opened.page.on("request", lambda request: opened.requests.append(request.url))
     opened.page.on("console", lambda message: opened.complaints.append(message.text))
     opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-    opened.page.goto(f"{path.as_uri()}{fragment}")
+    opened.page.goto(path.as_uri())
     return opened
 
 
@@ -98,7 +100,7 @@ def test_files_of_all_kinds(browser: Browser, corpus_folder: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1400, "light")])
-def test_everybody_can_use_it(browser: Browser, trips_page: Path, width: int, scheme: str) -> None:
+def test_everybody_can_use_it(browser: Browser, trips_page: Path, width: int, scheme: Scheme) -> None:
     opened = _open(browser, trips_page, width, scheme)
     opened.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     _check(opened, trips_page)

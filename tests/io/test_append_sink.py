@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import struct
 import subprocess
@@ -17,7 +18,8 @@ import anyio.lowlevel
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from orcstream.errors import SourceError, Unsupported, UsageError
+from orcstream.errors import SinkError, SourceError, Unsupported, UsageError
+from orcstream.io import append_sink
 from orcstream.io.append_hdfs import HdfsFile
 from orcstream.io.append_sink import GATHERED_BYTES, open_append_sink
 from orcstream.io.byte_sink import SinkOptions
@@ -161,7 +163,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/a.orc", "http://host/a.orc", "sftp://host/a.orc"])
 async def test_stores_without_growing_files(url: str) -> None:
-    with pytest.raises(Unsupported, match="local paths, HDFS and memory://") as caught:
+    with pytest.raises(Unsupported, match="local paths, WebHDFS and memory://") as caught:
         await open_append_sink(url)
     assert caught.value.reason == "no_append"
 
@@ -262,6 +264,18 @@ async def test_a_beginning_that_is_cancelled_leaves_nothing(
     disk.go_on.set()
     await asyncio.wait([opening])
     assert opening.cancelled()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_beginning_that_fails_halfway_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(append_sink, "sync_folder", full)
+    with pytest.raises(SinkError, match="no space"):
+        await open_append_sink(tmp_path / "a.orc")
     assert list(tmp_path.iterdir()) == []
 
 

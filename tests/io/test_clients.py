@@ -181,3 +181,27 @@ def test_canonical_options_compare_by_value_where_there_is_one() -> None:
 @pytest.mark.parametrize(("one", "two"), [(1, True), (1, 1.0), ("1", 1), ([], {}), (None, "None")])
 def test_canonical_options_keep_types_apart(one: object, two: object) -> None:
     assert canonical_options(one) != canonical_options(two)
+
+
+async def test_closing_is_finished_however_often_the_last_user_is_cancelled() -> None:
+    begun, go_on, is_closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def aclose(self) -> None:
+            begun.set()
+            await go_on.wait()
+            is_closed.set()
+
+    async def make() -> Slow:
+        return Slow()
+
+    lease = await lease_client("p", {}, make)
+    closing = asyncio.create_task(lease.aclose())
+    await begun.wait()
+    for _ in range(3):
+        closing.cancel()
+        await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert is_closed.is_set()

@@ -137,6 +137,7 @@ ODD_PAGES = [
     _page("<Contents><Key>t/a</Key><Size>-1</Size></Contents>"),
     _page("<Contents><Key>t/a</Key><Size>many</Size></Contents>"),
     _page("<Contents><Key>t/a</Key><Size>1</Size><LastModified>once</LastModified></Contents>"),
+    _page("<Contents><Key>elsewhere</Key><Size>1</Size></Contents>"),
     _page("<IsTruncated>true</IsTruncated>"),
     _page("<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>"),
     _page("", "Something"),

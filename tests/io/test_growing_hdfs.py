@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 import orcstream
@@ -76,6 +79,42 @@ async def test_an_abort_before_the_first_flush(hdfs_server: HdfsServer, folder: 
     await out.write(rows(0, 5))
     await out.abort()
     assert hdfs_server.names(folder) == []
+    assert leased_clients() == 0
+
+
+@pytest.mark.parametrize("native_cancel", [True, False])
+async def test_it_is_cancelled_while_it_is_made(
+    native_cancel: bool, hdfs_server: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The creation is waited for, and undone."""
+    create, hangs, go_on = WebHdfs.create, anyio.Event(), anyio.Event()
+
+    async def hang(self: WebHdfs, path: str, **more: Any) -> Any:
+        hangs.set()
+        await go_on.wait()
+        return await create(self, path, **more)
+
+    monkeypatch.setattr(WebHdfs, "create", hang)
+    hdfs_server.call("PUT", "MKDIRS", folder)
+    scope = anyio.CancelScope()
+
+    async def make() -> None:
+        with scope:
+            url, options = hdfs_server.url(f"{folder}/a.orc"), options_of(hdfs_server)
+            await orcstream.create(url, SCHEMA, growing=True, **options)
+
+    making = asyncio.create_task(make())
+    await hangs.wait()
+    if native_cancel:
+        making.cancel()
+    else:
+        scope.cancel()
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+    go_on.set()
+    await asyncio.wait([making])
+    assert hdfs_server.names(folder) == []
+    assert making.cancelled() == native_cancel
     assert leased_clients() == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -29,11 +30,13 @@ from orcstream.io.hdfs_native import HdfsNative, NativeConnection, lease_hdfs_na
 from orcstream.io.sink import cleanup, commit, open_sink
 from orcstream.io.source import open_source
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
+from tests.support.clocks import until
 from tests.support.hdfs import HdfsServer, hdfs_server, native_hdfs
 
 __all__ = ["hdfs_server", "native_hdfs"]  # fixtures
 
 SCHEMA = "struct<n:bigint>"
+WITH_FOLDERS = hdfs_native.WriteOptions(create_parent=True)
 NOBODY = "hdfs://127.0.0.1:1/a.orc"
 # Of 0.14.7, and of later ones.
 TEXTS: list[tuple[str, type[Exception]]] = [
@@ -203,12 +206,10 @@ async def test_past_the_end_and_after_a_change(native_hdfs: HdfsServer, folder: 
     for offset, length in ((8, 3), (20, 1)):
         with pytest.raises(ShortRead):
             await hdfs.read(path, offset, length)
-    await hdfs.append(path, b"abc")
+    native_hdfs.call("POST", "APPEND", path, b"abc")
     assert bytes(await hdfs.read(path, 8, 5)) == b"89abc"
     with pytest.raises(FileNotFoundError):
         await hdfs.read(f"{path}b", 0, 1)
-    with pytest.raises(Unsupported):
-        await hdfs.truncate(path, 1)
     await lease.aclose()
 
 
@@ -217,8 +218,26 @@ async def test_a_file_that_grew_is_opened_anew(native_hdfs: HdfsServer, folder: 
     native_hdfs.put(path, b"0123456789")
     hdfs, lease = await _calls(native_hdfs, path)
     assert bytes(await hdfs.read(path, 8, 2)) == b"89"
-    await hdfs.append(path, b"abc")
+    native_hdfs.call("POST", "APPEND", path, b"abc")
     assert bytes(await hdfs.read(path, 8, 5)) == b"89abc"
+    await lease.aclose()
+
+
+async def test_the_last_block_of_an_open_file(native_hdfs: HdfsServer, folder: str) -> None:
+    """Its writer has told the NameNode its length, and others read it: hdfs-native once it is closed."""
+    path = f"{folder}/a"
+    hdfs, lease = await _calls(native_hdfs, path)
+    writer = await anyio.to_thread.run_sync(lease.client.client.create, path, WITH_FOLDERS)
+    await anyio.to_thread.run_sync(writer.write, b"x" * 1000)
+    await anyio.to_thread.run_sync(writer.hsync)
+    assert (await hdfs.status(path)).length == 1000
+    assert native_hdfs.get(path) == b"x" * 1000
+    with pytest.raises(Transient, match=r"somebody writes until it is closed, webhdfs:// does"):
+        await hdfs.read(path, 0, 1)
+    with pytest.raises(ShortRead):
+        await hdfs.read(path, 0, 1001)
+    await anyio.to_thread.run_sync(writer.close)
+    assert bytes(await hdfs.read(path, 0, 1000)) == b"x" * 1000
     await lease.aclose()
 
 
@@ -245,72 +264,167 @@ async def _calls(server: HdfsServer, path: str) -> tuple[HdfsNative, Any]:
     return HdfsNative(lease.client, url), lease
 
 
-async def test_an_append_that_broke_off_is_closed(native_hdfs: HdfsServer, folder: str) -> None:
-    """As after a killed writer: its lease is taken from it, and the file goes on from what had arrived."""
-    path = f"{folder}/{temporary_name('a')}"
-    hdfs, lease = await _calls(native_hdfs, path)
-    await hdfs.create(path)
-    writer = await anyio.to_thread.run_sync(lease.client.client.append, path)
-    await anyio.to_thread.run_sync(writer.write, b"x" * 100_000)
-    await anyio.to_thread.run_sync(writer.hsync)
-    for _ in range(20):  # each waits for some seconds
-        try:
-            await hdfs.append(path, b"y")
-        except Transient:
-            continue
-        break
-    assert native_hdfs.get(path) == b"x" * 100_000 + b"y"
-    await lease.aclose()
-
-
-async def test_who_writes_a_file_of_a_known_name_is_left_alone(
-    native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_appended(native_hdfs: HdfsServer, folder: str) -> None:
     path = f"{folder}/a"
+    native_hdfs.put(path, b"0123456789")
     hdfs, lease = await _calls(native_hdfs, path)
-    await hdfs.create(path)
-    writer = await anyio.to_thread.run_sync(lease.client.client.append, path)
-    await anyio.to_thread.run_sync(writer.write, b"x")
-    await anyio.to_thread.run_sync(writer.hsync)
-    monkeypatch.setattr(module, "LEASE_WAITS_S", (0.01,))
-    with pytest.raises(Transient, match=r"somebody has the file open.*recoverLease"):
-        await hdfs.append(path, b"y")
-    await anyio.to_thread.run_sync(writer.write, b"x" * 100)
-    await anyio.to_thread.run_sync(writer.close)
-    await hdfs.append(path, b"y")
-    assert native_hdfs.get(path) == b"x" * 101 + b"y"
+    assert not hdfs.appends
+    for call in (hdfs.append(path, b"x"), hdfs.truncate(path, 1)):
+        with pytest.raises(Unsupported, match="webhdfs://"):
+            await call
     await lease.aclose()
+    with pytest.raises(Unsupported, match="grow the file over webhdfs://") as caught:
+        await orcstream.create(native_hdfs.native_url(f"{folder}/b.orc"), SCHEMA, growing=True)
+    assert caught.value.reason == "no_append"
+    assert native_hdfs.names(folder) == ["a"]
+    assert leased_clients() == 0
 
 
 @dataclass
-class Hanging:
-    """One of the client's calls waits for `go_on`."""
+class Watched:
+    """What is asked of hdfs-native's client and of its writers, which may be told to do otherwise."""
 
-    hangs: threading.Event = field(default_factory=threading.Event)
-    go_on: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
+    asked: list[str] = field(default_factory=list)
+    instead: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = field(default_factory=dict)
 
-    def begin(self, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        make, slow = module._imported, self._slow
+    def begin(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        make, watch = module._imported, self._watch
 
-        class Slow:
+        class Asked:
             def __init__(self, client: Any) -> None:
                 self._client = client
 
             def __getattr__(self, name: str) -> Any:
-                method = getattr(self._client, name)
-                return slow(method) if name == call else method
+                return watch(name, getattr(self._client, name))
 
         class Package:
             WriteOptions = make().WriteOptions
 
             @staticmethod
-            def Client(*arguments: Any, **options: Any) -> Slow:  # noqa: N802 - of hdfs-native
-                return Slow(make().Client(*arguments, **options))
+            def Client(*arguments: Any, **options: Any) -> Asked:  # noqa: N802 - of hdfs-native
+                return Asked(make().Client(*arguments, **options))
 
         monkeypatch.setattr(module, "_imported", lambda: Package)
 
-    def _slow(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _watch(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        if name in self.instead:
+            method = self.instead[name](method)
+
+        def run(*arguments: Any) -> Any:
+            self.asked.append(name)
+            answer = method(*arguments)
+            if name == "create":
+                for call in ("write", "hsync", "close"):
+                    setattr(answer, call, self._watch(call, getattr(answer, call)))
+            return answer
+
+        return run
+
+
+async def test_a_file_has_one_writer(
+    native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never an append, which may leave replicas behind: each part goes to the writer that made the file."""
+    watched = Watched()
+    watched.begin(monkeypatch)
+    sink = await open_sink(native_hdfs.native_url(f"{folder}/a"), sink_options={"part_bytes": 10})
+    await sink.write(b"x" * 35)
+    prepared = await sink.prepare()
+    await sink.aclose()
+    await commit(prepared)
+    assert native_hdfs.get(f"{folder}/a") == b"x" * 35
+    changes = [call for call in watched.asked if call != "get_file_info"]
+    assert changes == ["create", "write", "write", "write", "write", "close", "rename"]
+
+
+async def test_every_replica_has_every_byte(native_hdfs: HdfsServer, folder: str) -> None:
+    """Of files that are written side by side, in parts, some of them of several blocks."""
+    part, block = 70_000, 1 << 20
+    lengths = [3 * part + number for number in range(15)]
+    lengths += [block - 1, block, block + 1, 2 * block, 2 * block + part]
+
+    async def write(number: int) -> None:
+        sink = await open_sink(
+            native_hdfs.native_url(f"{folder}/{number}"), sink_options={"part_bytes": part, "retries": 0}
+        )
+        await sink.write(_content(number, lengths[number]))
+        prepared = await sink.prepare()
+        await sink.aclose()
+        await commit(prepared)
+
+    async with anyio.create_task_group() as group:
+        for number in range(len(lengths)):
+            group.start_soon(write, number)
+    replicas = native_hdfs.replicas(folder)
+    for number, length in enumerate(lengths):
+        assert native_hdfs.get(f"{folder}/{number}") == _content(number, length)
+        assert replicas[f"{folder}/{number}"] == [_content(number, length)] * 2
+
+
+def _content(number: int, length: int) -> bytes:
+    return b"".join(b"%08d" % at for at in range(number, number + length // 8 + 1))[:length]
+
+
+@pytest.mark.parametrize("call", ["write", "close"])
+async def test_what_fails_ends_the_upload(
+    call: str, native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that failed is neither used again nor closed, which would take it many seconds."""
+
+    def fail(_: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*_: Any) -> None:
+            raise RuntimeError('DataTransferError("All nodes failed for write")')
+
+        return run
+
+    watched = Watched(instead={call: fail})
+    watched.begin(monkeypatch)
+    sink = await open_sink(
+        native_hdfs.native_url(f"{folder}/a"), sink_options={"part_bytes": 10, "retries": 3}
+    )
+    await sink.write(b"x" * 10)
+    with pytest.raises(SinkError, match=r"All nodes failed for write.*write it anew"):
+        await sink.prepare()
+    await sink.abort()
+    gc.collect()
+    assert watched.asked.count(call) == 1
+    assert watched.asked.count("close") == (call == "close")
+    assert native_hdfs.names(folder) == []
+    assert leased_clients() == 0
+
+
+async def test_an_abort_leaves_no_connection(native_hdfs: HdfsServer, folder: str) -> None:
+    """A writer of hdfs-native that is only dropped keeps its connection to a DataNode, and heartbeats."""
+    before = _sockets()
+    keep = await open_sink(native_hdfs.native_url(f"{folder}/keep"))
+    for number in range(10):
+        sink = await open_sink(
+            native_hdfs.native_url(f"{folder}/{number}"), sink_options={"part_bytes": 10_000}
+        )
+        await sink.write(b"x" * 100_000)
+        await sink.abort()
+    await until(lambda: _sockets() < before + 5)  # the client that is kept has one of its own
+    await keep.aclose()
+    assert native_hdfs.names(folder) == []
+
+
+def _sockets() -> int:
+    return sum(
+        one.readlink().name.startswith("socket:")
+        for one in Path("/proc/self/fd").iterdir()
+        if one.is_symlink()
+    )
+
+
+@dataclass
+class Hanging:
+    """A call that waits for `go_on`."""
+
+    hangs: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:
             self.hangs.set()
             self.go_on.wait(60)
@@ -322,56 +436,64 @@ class Hanging:
         return run
 
 
-@pytest.mark.parametrize("native_cancel", [True, False])
-async def test_a_growing_file_that_is_cancelled_while_it_is_made(
-    native_cancel: bool, native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hanging = Hanging()
-    hanging.begin("create", monkeypatch)
-    scope = anyio.CancelScope()
-
-    async def make() -> None:
-        with scope:
-            await orcstream.create(native_hdfs.native_url(f"{folder}/a.orc"), SCHEMA, growing=True)
-
-    making = asyncio.create_task(make())
-    await anyio.to_thread.run_sync(hanging.hangs.wait, 60)
-    if native_cancel:
-        making.cancel()
-    else:
-        scope.cancel()
-    for _ in range(20):
-        await anyio.lowlevel.checkpoint()
-    hanging.go_on.set()
-    await asyncio.wait([making])
-    await anyio.to_thread.run_sync(hanging.ended.wait, 60)
-    assert native_hdfs.names(folder) == []
-    assert making.cancelled() == native_cancel
-    assert leased_clients() == 0
-
-
-@pytest.mark.parametrize("call", ["append", "create"])
+@pytest.mark.parametrize("call", ["write", "create", "close"])
 async def test_cancelled_while_a_call_hangs(
     call: str, native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever waits is let go at once, the call finishes by itself, and nothing is left of the file."""
     hanging = Hanging()
-    hanging.begin(call, monkeypatch)
+    Watched(instead={call: hanging}).begin(monkeypatch)
     sink = await open_sink(
         native_hdfs.native_url(f"{folder}/a"),
         sink_options={"part_bytes": 10, "retries": 0, "abort_timeout_s": 20},
     )
     await sink.write(b"x" * 10)
+    ending = asyncio.create_task(sink.prepare())
     await anyio.to_thread.run_sync(hanging.hangs.wait, 60)
+    ending.cancel()
+    await asyncio.wait([ending])
     if call == "create":
         hanging.go_on.set()  # a creation is waited for: what is made after a writer gave up would stay
     await sink.abort()
+    assert native_hdfs.names(folder) == []
     hanging.go_on.set()
     await anyio.to_thread.run_sync(hanging.ended.wait, 60)
     assert native_hdfs.names(folder) == []
     url = native_hdfs.native_url(f"{folder}/a")
     assert await cleanup(url, older_than_s=0) == []
     assert leased_clients() == 0
+
+
+async def test_a_part_that_is_not_taken_in_time(
+    native_hdfs: HdfsServer, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = Hanging()
+    Watched(instead={"write": hanging}).begin(monkeypatch)
+    sink = await open_sink(
+        native_hdfs.native_url(f"{folder}/a"), sink_options={"part_bytes": 10, "timeout_s": 0.5}
+    )
+    await sink.write(b"x" * 10)
+    with pytest.raises(SinkError, match=r"a part was not taken within 0\.5 s"):
+        await sink.prepare()
+    await sink.abort()
+    hanging.go_on.set()
+    await anyio.to_thread.run_sync(hanging.ended.wait, 60)
+    assert native_hdfs.names(folder) == []
+
+
+async def test_an_upload_that_was_killed_is_cleaned_up(native_hdfs: HdfsServer, folder: str) -> None:
+    """Its temporary is still open for writing."""
+    path = f"{folder}/{temporary_name('a')}"
+    _, lease = await _calls(native_hdfs, path)
+    writer = await anyio.to_thread.run_sync(lease.client.client.create, path, WITH_FOLDERS)
+    await anyio.to_thread.run_sync(writer.write, b"x" * 100_000)
+    await anyio.to_thread.run_sync(writer.hsync)
+    (found,) = await cleanup(native_hdfs.native_url(folder), older_than_s=0, remove=True)
+    assert found.identity == path
+    with pytest.raises(FileNotFoundError):
+        await anyio.to_thread.run_sync(writer.close)
+    assert native_hdfs.names(folder) == []
+    await lease.aclose()
 
 
 async def test_a_cancelled_read(native_hdfs: HdfsServer, folder: str) -> None:
@@ -387,11 +509,13 @@ async def test_a_cancelled_read(native_hdfs: HdfsServer, folder: str) -> None:
     await source.aclose()
 
 
-async def test_a_growing_file(native_hdfs: HdfsServer, folder: str) -> None:
-    url = native_hdfs.native_url(f"{folder}/a.orc")
-    out = await orcstream.create(url, SCHEMA, growing=True)
+async def test_a_growing_file_is_followed(native_hdfs: HdfsServer, folder: str) -> None:
+    """Over WebHDFS, which appends to it, its blocks are closed between the appends."""
+    url = native_hdfs.url(f"{folder}/a.orc")
+    out = await orcstream.create(url, SCHEMA, growing=True, storage_options=native_hdfs.options)
     await out.write(rows(0, 5))
     await out.flush()
+    url = native_hdfs.native_url(f"{folder}/a.orc")
     async with orcstream.open(url, follow=True, poll_s=POLL_S) as file, file.batches() as stream:
         assert numbers(await anext(stream)) == [0, 1, 2, 3, 4]
         await out.write(rows(5, 7))
@@ -400,25 +524,3 @@ async def test_a_growing_file(native_hdfs: HdfsServer, folder: str) -> None:
         await out.commit()
         assert await all_of(stream) == []
     assert native_hdfs.names(folder) == ["a.orc"]
-
-
-async def test_an_aborted_growing_file_keeps_its_last_flush(native_hdfs: HdfsServer, folder: str) -> None:
-    """hdfs-native cannot cut files off: what came after the last flush stays, and nobody reads it."""
-    url = native_hdfs.native_url(f"{folder}/a.orc")
-    out = await orcstream.create(
-        url, SCHEMA, growing=True, compression="none", sink_options={"part_bytes": 100}
-    )
-    await out.write(rows(0, 5))
-    await out.flush()
-    await out.write([{"n": number**5} for number in range(1000)])
-    await out.end_stripe()
-    await out.write([{"n": 1}])
-    await out.end_stripe()
-    with pytest.raises(SinkError, match="followed up to the last flush"):
-        await out.abort()
-    assert native_hdfs.names(folder) == ["a.orc", "a.orc_flush_length"]
-    async with orcstream.open(url, follow=True) as file:
-        assert (file.row_count, file.is_complete) == (5, False)
-    empty = await orcstream.create(native_hdfs.native_url(f"{folder}/b.orc"), SCHEMA, growing=True)
-    await empty.abort()
-    assert native_hdfs.names(folder) == ["a.orc", "a.orc_flush_length"]

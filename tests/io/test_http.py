@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported
+from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.http import HttpSource
@@ -165,6 +165,8 @@ async def test_a_server_that_ignores_conditions_is_caught_by_its_answer(range_se
         "bytes 9-0/25600",
         "bytes 0-9/5",
         "bytes 5-4/25600",
+        f"bytes 0-9/{'9' * 5000}",
+        f"bytes 0-9/{10**30}",
     ],
 )
 async def test_a_senseless_content_range_is_an_error(range_server: RangeServer, content_range: str) -> None:
@@ -311,3 +313,25 @@ async def test_nothing_is_told_of_another_version(range_server: RangeServer, sta
         range_server.ranges = status == 206
         with pytest.raises(SourceChanged):
             await source.fetch(ByteRange(100, 20_100), lambda _: pytest.fail("told"))
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "what"),
+    [
+        (f"{'a' * 64}.example", {}, "no request can be made"),
+        ("127.0.0.1", {"tokn": 1}, "tokn"),
+    ],
+    ids=["a label that is too long", "an option that nobody knows"],
+)
+async def test_what_cannot_be_asked_is_a_usage_error(host: str, options: dict[str, Any], what: str) -> None:
+    async with opened(f"http://{host}:9/a", **options) as source:
+        with pytest.raises(UsageError, match=what):
+            await source.fetch_suffix(10)
+
+
+async def test_options_of_sessions_that_nobody_knows_are_named() -> None:
+    with pytest.raises(UsageError, match="no option 'tokn'"):
+        await open_source(
+            "http://127.0.0.1:9/a", storage_options={"client_kwargs": {"tokn": 1}}, io_options=None
+        )
+    assert leased_clients() == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from orcstream.byterange import ByteRange
 from orcstream.errors import ShortRead, SourceChanged, SourceError, UsageError
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
+from orcstream.io.folders import list_files
 from orcstream.io.s3 import RENEWED_AFTER_S, S3Source, lease_s3
 from orcstream.io.source import open_source
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
@@ -174,7 +176,7 @@ async def test_requests_refused_together_share_one_new_signature(range_server: R
 async def test_signatures_are_renewed_before_they_end(range_server: RangeServer) -> None:
     range_server.serve("bucket/a", DATA)
     now = [0.0]
-    lease = await lease_s3(options_of(range_server))
+    lease = await lease_s3(options_of(range_server), "s3://bucket")
     async with opened("s3://bucket/a", options_of(range_server)) as other:
         source = S3Source("bucket", "a", None, lease, other.cost, "s3://bucket/a", 10, clock=lambda: now[0])
         signatures = []
@@ -197,10 +199,12 @@ async def test_statuses(
     async with opened("s3://bucket/a", options_of(range_server, **more)) as source:
         await source.fetch_suffix(10)
         before = len(range_server.requests)
-        range_server.statuses = [(status, {})]
+        range_server.statuses = [(status, {"Retry-After": "7"})]
         with pytest.raises(expected) as caught:
             await source.fetch(ByteRange(0, 10))
         assert type(caught.value) is expected
+        if isinstance(caught.value, Transient):
+            assert caught.value.retry_after_s == 7
         assert len(range_server.requests) == before + 1, "attempts are the scheduler's business"
 
 
@@ -372,6 +376,36 @@ async def test_without_credentials_it_is_said_what_to_give(
 @pytest.mark.parametrize("make", [orcstream.open, orcstream.create])
 async def test_storage_options_that_s3fs_does_not_know_are_named(make: Any) -> None:
     with pytest.raises(
-        UsageError, match=r"s3fs knows no 'aws_access_key_id'; storage_options are .*key, secret"
+        UsageError, match=r"there is no option 'aws_access_key_id'; storage_options are .*key, secret"
     ):
         await make("s3://bucket/a", storage_options={"aws_access_key_id": "a"})
+
+
+BAD_NAMES = ["s3://my bucket/a", "s3://KEY:secret@bucket/a"]
+
+
+@pytest.mark.parametrize("url", BAD_NAMES)
+@pytest.mark.parametrize("step", ["read", "list", "write"])
+async def test_what_cannot_be_a_bucket_is_said_so(range_server: RangeServer, url: str, step: str) -> None:
+    options = options_of(range_server)
+
+    async def write() -> None:
+        async with orcstream.create(url, "struct<a:int>", storage_options=options):
+            pass
+
+    steps: dict[str, Callable[[], Awaitable[Any]]] = {
+        "read": lambda: orcstream.open(url, storage_options=options),
+        "list": lambda: list_files(url, storage_options=options),
+        "write": write,
+    }
+    with pytest.raises(UsageError, match="no name of a bucket") as caught:
+        await steps[step]()
+    assert "KEY:secret" not in "".join(traceback.format_exception(caught.value))
+    assert leased_clients() == 0
+
+
+async def test_a_file_of_certificates_that_is_not_there_is_not_taken_for_the_object(tmp_path: Path) -> None:
+    options = {"key": "k", "secret": "s", "client_kwargs": {"verify": str(tmp_path / "none.pem")}}
+    with pytest.raises(UsageError, match=r"verify: no certificates in .*none.pem"):
+        await orcstream.open("s3://bucket/a", storage_options=options)
+    assert leased_clients() == 0

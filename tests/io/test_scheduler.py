@@ -379,3 +379,19 @@ async def test_fetch_suffix_is_retried_too() -> None:
 def test_retry_policy_of_options() -> None:
     policy = RetryPolicy.of(IoOptions(retries=2, timeout_s=9))
     assert (policy.retries, policy.timeout_s) == (2, 9)
+
+
+class Full:
+    """Takes no tasks."""
+
+    def start_soon(self, *_: object, **__: object) -> None:
+        raise RuntimeError("closed")
+
+
+async def test_what_no_task_was_started_for_is_not_waited_for() -> None:
+    scheduler = FetchScheduler(memory(), Full(), retry=Waits().policy())
+    with pytest.raises(RuntimeError):
+        scheduler.submit(part(1), 0)
+    assert scheduler.queued_count == 0
+    with anyio.fail_after(30):
+        await scheduler.aclose()

@@ -15,7 +15,9 @@ from typing import Any
 import anyio
 import pytest
 
-from orcstream.errors import CommitFailed, CommitUnknown, SinkError
+import orcstream
+from orcstream.errors import CommitFailed, CommitUnknown, SinkError, UsageError
+from orcstream.io.folders import list_files
 from orcstream.io.sink import commit, discard, open_sink
 from orcstream.io.sink_local import LocalFile
 
@@ -149,3 +151,18 @@ async def test_a_folder_is_no_file(tmp_path: Path) -> None:
         await sink.prepare()
     await sink.abort()
     assert list(tmp_path.parent.glob(".*orcstream*")) == []
+
+
+@pytest.mark.parametrize("path", ["/", "a\0b", "a\ud800b"])
+async def test_what_cannot_be_a_file_is_an_error_of_ours(path: str, tmp_path: Path) -> None:
+    async def write() -> None:
+        sink = await open_sink(path)
+        try:
+            await sink.prepare()
+        finally:
+            await sink.abort()
+
+    steps: list[Callable[[], Any]] = [write, lambda: list_files(path), lambda: orcstream.open(path)]
+    for step in steps[: 1 if path == "/" else None]:
+        with pytest.raises((UsageError, IsADirectoryError)):
+            await step()

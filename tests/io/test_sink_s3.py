@@ -14,13 +14,14 @@ import pytest
 from aiobotocore.awsrequest import AioAWSResponse
 
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError, UsageError
-from orcstream.io.byte_sink import ByteSink, Prepared
+from orcstream.io.byte_sink import ByteSink, Prepared, SinkOptions
+from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.part_sink import GROWS_AFTER_PARTS, PartSink
 from orcstream.io.s3 import lease_s3
 from orcstream.io.sink import cleanup, open_sink
-from orcstream.io.sink_s3 import PART_CAP, TOKEN, _Body
-from tests.support.s3_proxy import Asked, Fault, S3Proxy, s3_proxies
+from orcstream.io.sink_s3 import PART_CAP, TOKEN, _Body, open_s3_store
+from tests.support.s3_proxy import Asked, Fault, Refusal, S3Proxy, s3_proxies
 from tests.support.servers import MotoServer, RangeServer, range_server
 from tests.support.sink_stores import BUCKET, SinkStore, memory_store, s3_store
 
@@ -227,7 +228,7 @@ async def test_bodies_are_hashed_where_the_transport_does_not(
     endpoint: str, given: dict[str, Any], expected: str | None
 ) -> None:
     options = {"key": "k", "secret": "s", "endpoint_url": endpoint, "config_kwargs": given}
-    lease = await lease_s3(options)
+    lease = await lease_s3(options, "s3://bucket")
     seen: list[str] = []
 
     def send(request: Any, **_: Any) -> AioAWSResponse:
@@ -295,6 +296,45 @@ async def test_a_commit_of_which_nothing_is_known(proxied: tuple[SinkStore, S3Pr
     await store.commit(prepared)
     assert store.seen("a.orc") == DATA
     assert store.left() == []
+
+
+async def test_a_commit_whose_answer_is_lost_before_credentials_end_is_not_known(
+    proxied: tuple[SinkStore, S3Proxy],
+) -> None:
+    store, proxy = proxied
+    prepared = await store.write("a.orc", DATA)
+    sent = itertools.count()
+
+    def fault(_: int, asked: Asked) -> Fault | None:
+        if is_complete(asked) and next(sent) == 0:
+            proxy.fault = lambda *_: Refusal(403, "AccessDenied")
+            return "lose"
+        return None
+
+    proxy.fault = fault
+    with pytest.raises(CommitUnknown, match=TOKEN):
+        await store.commit(prepared, retries=1)
+    assert store.seen("a.orc") == DATA
+    proxy.fault = lambda *_: Refusal(403, "AccessDenied")
+    with pytest.raises(PermissionError):  # of a commit that nobody has carried out
+        await store.commit(await _prepared_elsewhere(store, proxy), retries=1)
+
+
+async def _prepared_elsewhere(store: SinkStore, proxy: S3Proxy) -> Prepared:
+    fault, proxy.fault = proxy.fault, lambda *_: None
+    prepared = await store.write("b.orc", DATA)
+    proxy.fault = fault
+    return prepared
+
+
+async def test_a_store_that_names_a_wait_is_heard(proxied: tuple[SinkStore, S3Proxy]) -> None:
+    store, proxy = proxied
+    proxy.fault = lambda *_: Refusal(503, "SlowDown", {"Retry-After": "7"})
+    opened = await open_s3_store(f"s3://{BUCKET}/a.orc", dict(store.options or {}), "s3://a.orc")
+    with pytest.raises(Transient) as caught:
+        await opened.new_upload(SinkOptions()).begin()
+    assert caught.value.retry_after_s == 7
+    await opened.aclose()
 
 
 async def test_a_commit_that_never_arrived(proxied: tuple[SinkStore, S3Proxy]) -> None:

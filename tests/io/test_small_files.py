@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from orcstream.errors import CommitUnknown, SinkError
-from orcstream.io import sink, small_files
+from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError
+from orcstream.io import folder, sink, small_files
+from orcstream.io.options import IoOptions
 
 
 def left(folder: Path) -> list[str]:
@@ -62,3 +63,14 @@ async def test_a_store_that_loses_answers_is_asked_again(
         await put(tmp_path, b"[]", overwrite=True)
     # It was visible already, and stays.
     assert left(tmp_path) == ["a.json"]
+
+
+async def test_a_store_that_does_not_answer_is_named_once_and_without_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(folder, "IoOptions", lambda: IoOptions(retries=0))
+    url = "http://user:secret@127.0.0.1:1/a.json?sig=secret"
+    with pytest.raises(RetriesExhausted) as caught:
+        await small_files.get(url, storage_options=None)
+    assert str(caught.value).count("http://127.0.0.1:1/a.json") == 1
+    assert "secret" not in str(caught.value)

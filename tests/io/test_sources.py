@@ -22,7 +22,7 @@ from orcstream.io.local import LocalSource
 from orcstream.io.memory import BytesSource, MemoryFileSource
 from orcstream.io.options import IoOptions
 from orcstream.io.source import open_source
-from orcstream.io.urls import local_path, protocol_of, strip_credentials
+from orcstream.io.urls import local_path, protocol_of
 from tests.support.filesystems import FILES, LoopFileSystem
 
 DATA = bytes(range(256)) * 10
@@ -257,32 +257,6 @@ def test_io_options_leave_to_the_source_what_is_not_set() -> None:
     assert IoOptions.of(None).tune(cost) == cost
     assert IoOptions.of(IoOptions(part_bytes=7)).tune(cost).part_bytes == 7
     assert IoOptions.of({}) == IoOptions()
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("/plain/a@b.orc", "/plain/a@b.orc"),
-        ("https://user:pw@host:8080/p?id=3", "https://host:8080/p?id=3"),
-        ("https://user@host/p", "https://host/p"),
-        ("https://user:p/w@host/p", "https://host/p"),
-        ("https://host/p@x", "https://host/p@x"),
-        ("https://[::1]:80/p", "https://[::1]:80/p"),
-        ("https://h/p?X-Amz-Signature=1&X-Amz-Credential=2&part=3", "https://h/p?part=3"),
-        ("https://h/p?sv=2020&sig=abc&se=1", "https://h/p"),
-        ("https://h/p?AWSAccessKeyId=1&Signature=2&Expires=3", "https://h/p"),
-        ("https://h/p?X%2DAmz-Signature=1", "https://h/p"),
-        ("https://h/p?access_token=1;n=2#frag-token", "https://h/p?n=2"),
-        ("s3://key:secret@bucket/k", "s3://bucket/k"),
-        ("s3://bucket/k?versionId=1", "s3://bucket/k?versionId=1"),
-        ("s3://bucket/k#1", "s3://bucket/k#1"),
-        ("abfs://container@account.host/p", "abfs://container@account.host/p"),
-        ("abfs://container:pw@account.host/p", "abfs://container@account.host/p"),
-        ("simplecache::ftp://u:p@h/x", "simplecache::ftp://h/x"),
-    ],
-)
-def test_strip_credentials(url: str, expected: str) -> None:
-    assert strip_credentials(url) == expected
 
 
 def test_protocols_and_paths() -> None:

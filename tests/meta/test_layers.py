@@ -17,6 +17,7 @@ from tests.meta.tree import PACKAGE, ROOT, imports_of, module_name, source_files
 
 # From the bottom up. Imports go to layers further down only; units of one layer never import each other.
 LAYERS = (
+    ("_credentials",),
     ("errors", "_buffer", "_cipher", "encryption", "pending"),
     ("byterange",),
     ("schema", "column_statistics", "_proto"),
@@ -35,7 +36,8 @@ LAYERS = (
 
 # What each unit uses of the others. `orcstream` is the package's __init__: its public names.
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
+    "_credentials": set(),
+    "errors": {"_credentials"},
     "_buffer": set(),
     "_cipher": set(),
     "encryption": set(),
@@ -59,12 +61,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "_proto",
     },
     "plan": {"errors", "encryption", "byterange", "schema", "codec", "column_statistics", "predicate"},
-    "io": {"errors", "_buffer", "_cipher", "encryption", "byterange"},
+    "io": {"_credentials", "errors", "_buffer", "_cipher", "encryption", "byterange"},
     "batch": {"errors", "schema", "codec"},
     "tails": {"byterange", "plan", "io"},
     "unlocking": {"encryption", "errors", "byterange", "schema", "codec", "plan", "io"},
     "zones": {"errors", "codec"},
     "reader": {
+        "_credentials",
         "pending",
         "_buffer",
         "unlocking",
@@ -82,6 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "writer": {
+        "_credentials",
         "pending",
         "encryption",
         "unlocking",
@@ -95,6 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "acid": {
+        "_credentials",
         "pending",
         "_buffer",
         "errors",
@@ -133,7 +138,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "writer",
         "blocking",
     },
-    "cli": {"acid", "figures", "inspect", "schema", "io", "spark", "orcstream"},
+    "cli": {"_credentials", "acid", "figures", "inspect", "schema", "io", "spark", "orcstream"},
     # It shows what files consist of, and so knows the values that say it.
     "inspect": {
         "blocking",
@@ -147,7 +152,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "schema",
     },
     "testing": {"errors", "byterange", "io"},
-    "spark": {"acid", "errors", "schema", "column_statistics", "io", "blocking", "orcstream"},
+    "spark": {
+        "_credentials",
+        "acid",
+        "errors",
+        "schema",
+        "column_statistics",
+        "io",
+        "blocking",
+        "orcstream",
+    },
     "__main__": {"cli"},
 }
 
@@ -184,7 +198,10 @@ ONLY_FOR = {
 }
 
 # Pure layers: no waiting, no threads, no clock, no randomness, no files, no network.
-PURE = ("_buffer", "codec", "expr", "plan", "predicate", "schema", "byterange", "column_statistics", "errors")
+PURE = (
+    *("_buffer", "_credentials", "byterange", "codec", "column_statistics", "errors", "expr", "plan"),
+    *("predicate", "schema"),
+)
 IMPURE_MODULES = (
     "aiohttp",
     "anyio",

@@ -28,6 +28,8 @@ from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.acid_compaction import TableToCompact, compact_table_with
 from orcstream.spark.jobs.distributing import SparkTasks
 from tests.spark.killer import Killed, Killer
+from tests.support.acid_history import History, Options
+from tests.support.acid_logs import keep_history
 from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
@@ -138,6 +140,27 @@ def test_as_on_one_machine(tmp_path: Path, kind: Kind, options: Any, distribute:
     run(partial(_clean, url))
     assert rows_of(url, row_ids=has_ids) == before
     assert compact_table_with(distribute, TableToCompact(url, kind)).partitions == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_before_hive_3(tmp_path: Path, kind: Kind) -> None:
+    """Updates beside inserts: each task sorts its bucket."""
+    history = History(tmp_path / "table", 24, Options(version=1, compactions=False))
+    assert history.open == []
+    run(partial(keep_history, tmp_path / "table", history))
+    url, other = str(tmp_path / "table"), str(copytree(tmp_path / "table", tmp_path / "other"))
+    before = sorted(map(str, run(partial(_read, url))))
+    run(partial(_on_one_machine, other, kind))
+    (done,) = compact_table_with(here, TableToCompact(url, kind)).partitions
+    run(partial(_clean, url))
+    assert done.row_count
+    assert sorted(map(str, run(partial(_read, url)))) == before != []
+    assert run(partial(_read, url)) == run(partial(_read, other))
+
+
+async def _read(url: str) -> list[Any]:
+    async with acid.open_table(url) as table:
+        return (await table.read(row_ids=True)).to_pylist()
 
 
 def test_partitions(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from tests.spark.stream_driver import (
     killer,
     stream_of,
 )
+from tests.support.effort import STEP
 from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["folder", "killer", "moto_server"]
@@ -39,7 +40,7 @@ __all__ = ["folder", "killer", "moto_server"]
 # --- exactly once ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", range(36))
+@pytest.mark.parametrize("at", range(0, 36, STEP))
 def test_a_driver_that_is_killed_anywhere_reads_each_file_once(folder: Path, killer: Killer, at: int) -> None:
     """Files come while it is down and while it runs; snapshots and their removal are among the steps."""
     query = Query(folder, maxFilesPerTrigger="2", log_snapshot_every="1")

@@ -22,6 +22,7 @@ from tests.spark.stream_driver import (
     ids_of,
     killer,
 )
+from tests.support.effort import share
 
 __all__ = ["folder", "killer"]
 
@@ -61,7 +62,7 @@ def test_files_that_are_merged_while_a_batch_runs(folder: Path) -> None:
     assert sorted(query.ids) == ids_of(2)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(share(12, 3)))
 def test_writers_and_readers_that_are_killed(folder: Path, killer: Killer, seed: int) -> None:
     chance = random.Random(seed)
     writer = Writer(folder, every=chance.choice([1, 2, 3]))

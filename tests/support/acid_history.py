@@ -44,6 +44,7 @@ class Options:
     inserts_only: bool = False
     originals: bool = False
     compactions: bool = True
+    visibilities: bool = True  # of compactions: whether names may say whose they are
     flushed: bool = False
     steps: int = 8
 
@@ -93,6 +94,14 @@ class History:
             self._step()
 
     # --- the model
+
+    def directories(self, write_id: int) -> list[str]:
+        """What is left of those that a transaction wrote, by their paths."""
+        return [
+            f"{one.partition}/{one.name}" if one.partition else one.name
+            for one in self._directories
+            if one.last == write_id and not one.is_compacted
+        ]
 
     def snapshots(self) -> Iterator[WriteIds]:
         """As of every write id."""
@@ -262,7 +271,7 @@ class History:
         first = self._rng.randrange(1, self.last + 1)
         last = self._rng.randrange(first, self.last + 1)
         mine = [one for one in self._directories if one.partition == partition]
-        visibility = self._rng.choice((0, 1))
+        visibility = self._rng.choice((0, 1)) if self.options.visibilities else 0
         if visibility:
             self._compactions += 1
             visibility = self._compactions

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from orcstream.acid.log import TransactionLog
+from pathlib import Path
+
+from orcstream.acid.log import TransactionLog, create_log
 from orcstream.acid.transactions import TableDefinition, Work
 from orcstream.schema import Schema
+from tests.support.acid import ROWS
+from tests.support.acid_history import History
 
-__all__ = ["MEMORY", "TABLE", "delta", "write"]
+__all__ = ["MEMORY", "TABLE", "delta", "keep_history", "write"]
 
 TABLE = TableDefinition(Schema.parse("struct<id:int,name:string>"), (("country", "string"),), ("id",), 4)
 MEMORY = "memory://acid-log/table"
@@ -22,3 +26,17 @@ async def write(log: TransactionLog, partition: str = "country=DE", *, deletes: 
     directories = (delta(transaction.write_id, partition),)
     await transaction.commit(Work(directories, (partition,) if deletes else ()))
     return transaction.write_id
+
+
+async def keep_history(
+    folder: Path, history: History, partitions: tuple[tuple[str, str], ...] = ()
+) -> TransactionLog:
+    """A log that says of the table in a folder what its history says; of compactions it knows nothing."""
+    log = await create_log(str(folder), TableDefinition(Schema.parse(ROWS), partitions))
+    begun = [await log.begin() for _ in range(history.last)]
+    for one in begun:
+        if one.write_id in history.aborted:
+            await one.abort()
+        elif one.write_id not in history.open:
+            await one.commit(Work(tuple(history.directories(one.write_id))))
+    return log

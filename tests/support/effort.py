@@ -11,11 +11,13 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-__all__ = ["ALL", "is_in_sample", "share", "some"]
+__all__ = ["ALL", "STEP", "is_in_sample", "share", "some"]
 
 A = TypeVar("A")
 
 ALL: Final = os.environ.get("ORCSTREAM_TEST_ALL") == "1"
+# Of the places along a program at which it is broken off, each so many-th.
+STEP: Final = 1 if ALL else 3
 
 
 def share(count: int, part: int = 10) -> int:

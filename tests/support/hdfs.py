@@ -9,6 +9,7 @@ import atexit
 import functools
 import http.client
 import json
+import re
 import tempfile
 import urllib.parse
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 PROGRAM = Path(__file__).with_name("hdfs_server") / "MiniHdfs.java"
+REPLICA = "orcstream-hdfs*/data/data*/current/{}/current/finalized/*/*/{}"
 # Who starts HDFS may do everything there.
 USER = "starter"
 
@@ -85,9 +87,24 @@ class HdfsServer:
         status: dict[str, Any] = json.loads(self.call("GET", "GETFILESTATUS", path))["FileStatus"]
         return status
 
+    def replicas(self, folder: str) -> dict[str, list[bytes]]:
+        """Each file of a folder, as its replicas have it on the disks of the DataNodes."""
+        query = urllib.parse.urlencode({"ugi": USER, "path": folder, "files": "1", "blocks": "1"})
+        _, answer, _ = _request("GET", self.address, f"/fsck?{query}")
+        found: dict[str, list[bytes]] = {}
+        for path, blocks in re.findall(r"(?m)^(/\S+) \d+ bytes,.*\n((?:\d+\. BP-.*\n)*)", answer.decode()):
+            copies = [_copies(*block) for block in re.findall(r"(BP-[\w.-]+):(blk_\d+)_", blocks)]
+            found[path] = [b"".join(parts) for parts in zip(*copies, strict=True)]
+        return found
+
     def names(self, path: str) -> list[str]:
         listed = json.loads(self.call("GET", "LISTSTATUS", path))
         return [one["pathSuffix"] for one in listed["FileStatuses"]["FileStatus"]]
+
+
+def _copies(pool: str, block: str) -> list[bytes]:
+    folder = Path(tempfile.gettempdir())
+    return [one.read_bytes() for one in folder.glob(REPLICA.format(pool, block))]
 
 
 def _request(method: str, address: str, target: str, body: bytes | None = None) -> tuple[int, bytes, str]:

@@ -110,7 +110,7 @@ async def test_files_that_hold_no_keys(tmp_path: Path, text: str | bytes) -> Non
 async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         await open_keys(str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="this is no path"):
         await open_keys("a\0b")
 
 

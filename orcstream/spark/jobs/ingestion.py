@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
-from orcstream.io.urls import protocol_of, strip_credentials
+from orcstream.io.urls import protocol_of
 from orcstream.spark.access import run
 from orcstream.spark.commit_records import JOBS_FOLDER
 from orcstream.spark.jobs.distributing import Progress
@@ -123,7 +124,7 @@ def _files(
     if name not in FORMATS:
         raise UsageError(
             f"the name does not say what this is; give a format: {', '.join(FORMATS)}",
-            url=strip_credentials(source),
+            url=source,
         )
     if named == "tsv":
         options = {"sep": "\t", **options}
@@ -150,7 +151,7 @@ def _checkpoint(source: str, target: str) -> str:
     if protocol_of(target) not in ("file", "local", "hdfs", "s3a", "abfs", "abfss", "gs"):
         raise UsageError(
             "Spark itself cannot write there: give a checkpoint, a folder that it can write to",
-            url=strip_credentials(target),
+            url=target,
         )
     return f"{target.rstrip('/')}/{JOBS_FOLDER}/ingest-{_short(source)}"
 

@@ -20,7 +20,6 @@ import orcstream
 from orcstream import OrcFile
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import SourceChanged
-from orcstream.io.urls import strip_credentials
 from orcstream.schema import Kind, Type
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.looking import Piece
@@ -89,7 +88,7 @@ class ColumnProfile:
 def profile_piece(access: Access, piece: Piece) -> Mapping[str, Any]:
     """What the metadata of some stripes says, as values of JSON. Raises what `open` raises."""
     if piece.error:
-        raise orcstream.FormatError(piece.error, url=strip_credentials(piece.url))
+        raise orcstream.FormatError(piece.error, url=piece.url)
     return run(partial(_profile, access, piece))
 
 

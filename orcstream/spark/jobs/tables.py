@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
-from orcstream.io.urls import name_of, strip_credentials
+from orcstream.io.urls import name_of
 from orcstream.spark import globs
 from orcstream.spark.access import Access
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import orcstream
+from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError, SourceChanged, Unsupported
-from orcstream.io.urls import strip_credentials
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 from orcstream.spark.jobs.looking import Piece, found_pieces, looked_at
