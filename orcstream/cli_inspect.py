@@ -11,7 +11,9 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from orcstream._credentials import strip_credentials
 from orcstream.cli_keys import opened_keys
+from orcstream.cli_progress import Progress
 from orcstream.figures import bytes_text
 from orcstream.inspect import inspect
 
@@ -38,7 +40,8 @@ def add_inspect_options(command: argparse.ArgumentParser) -> None:
 
 async def inspect_file(options: argparse.Namespace) -> int:
     """The exit status: 1 where something could not be shown, which is named."""
-    async with opened_keys(options.keys) as keys:
+    async with opened_keys(options.keys) as keys, Progress() as progress:
+        progress.text = lambda: f"looking at {strip_credentials(options.url)}"
         found = await inspect(
             options.url,
             columns=options.columns,

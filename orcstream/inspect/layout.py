@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.layout import stream_ranges
 from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.plan.tail import Tail
 
-__all__ = ["Part", "file_parts", "stripe_parts"]
+__all__ = ["Part", "brought", "file_parts", "stripe_parts"]
 
 _MAGIC_BYTES = 3
 
@@ -65,6 +66,27 @@ def stripe_parts(stripe: StripeInformation, footer: StripeFooter) -> list[Part]:
     if stripe.footer_length:
         known.append(Part("stripe_footer", stripe.footer_range, stripe.index))
     return list(_filled(known, stripe.range, stripe.index))
+
+
+def brought(parts: Iterable[Part], ranges: Iterable[ByteRange]) -> list[tuple[Part, int]]:
+    """How many bytes of each part lie in any of the ranges; without the parts of which none do."""
+    asked = sorted(ranges, key=lambda range_: range_.start)
+    found: list[tuple[Part, int]] = []
+    first = 0
+    for part in sorted(parts, key=lambda part: part.range.start):
+        # Ranges may overlap, but one that ends before this part is of no use to those behind it.
+        while first < len(asked) and asked[first].stop <= part.range.start:
+            first += 1
+        length, at = 0, part.range.start
+        for range_ in islice(asked, first, None):
+            if range_.start >= part.range.stop:
+                break
+            stop = min(range_.stop, part.range.stop)
+            length += max(0, stop - max(at, range_.start))
+            at = max(at, stop)
+        if length:
+            found.append((part, length))
+    return found
 
 
 def _kind_of(kind: StreamKind) -> str:

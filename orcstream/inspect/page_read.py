@@ -11,8 +11,9 @@ from orcstream.byterange import ByteRange
 from orcstream.figures import bytes_text, counted
 from orcstream.inspect.drawing import timeline
 from orcstream.inspect.facts import FileFacts, Question, Run
+from orcstream.inspect.layout import brought
 from orcstream.inspect.markup import Html, joined, tag
-from orcstream.inspect.tables import cell, number, percent, table
+from orcstream.inspect.tables import cell, number, percent, share, table
 from orcstream.inspect.terms import WAVES
 from orcstream.reader.explain import Explanation
 from orcstream.reader.observing import DecodeSpan, RequestSpan
@@ -43,7 +44,8 @@ def question_section(file: FileFacts, question: Question) -> Html:
     explained = question.explanation
     if explained is None:
         return joined([asked, tag("p", "What it would read is not known: see the problems above.")])
-    return joined([asked, *_sentences(file, explained), _waves(file, explained), _requests(explained)])
+    parts = [_waves(file, explained), _by_column(file, explained), _requests(explained)]
+    return joined([asked, *_sentences(file, explained), *parts])
 
 
 def _sentences(file: FileFacts, explained: Explanation) -> list[Html]:
@@ -98,6 +100,38 @@ def _waves(file: FileFacts, explained: Explanation) -> Html:
     )
     caption = "Waves, in their order. A wave without requests finds its bytes in those that came before."
     return table(caption, headers, rows)
+
+
+def _by_column(file: FileFacts, explained: Explanation) -> Html:
+    """What the requests bring of each column: those that nobody asked for lie between others."""
+    ranges = [range_ for wave in explained.waves for range_ in wave.ranges]
+    streams = [part for stripe in file.stripes for part in stripe.parts or ()]
+    sums: dict[int, int] = {}
+    rest = 0
+    for part, length in brought(streams, ranges):
+        if part.column is None:
+            rest += length
+        else:
+            sums[part.column] = sums.get(part.column, 0) + length
+    order = sorted(sums, key=lambda column: -sums[column])
+    rows = [
+        (
+            tag("bdi", _name(file, column)),
+            [number(f"{sums[column]:,}"), share(sums[column], _size(file, column))],
+        )
+        for column in order[:_COLUMNS_DRAWN]
+    ]
+    if order[_COLUMNS_DRAWN:]:
+        others = sum(sums[column] for column in order[_COLUMNS_DRAWN:])
+        name = tag("span", counted(len(order) - _COLUMNS_DRAWN, "other column"))
+        rows.append((name, [number(f"{others:,}"), cell("")]))
+    rows.append((tag("span", "stripe footers and padding"), [number(f"{rest:,}"), cell("")]))
+    caption = "What the requests bring of each column. Small gaps between wanted bytes are read with them."
+    return table(caption, ("Column", "#Bytes", "#Of its bytes"), rows)
+
+
+def _size(file: FileFacts, column: int) -> int:
+    return file.columns[column].total_bytes if column < len(file.columns) else 0
 
 
 def _requests(explained: Explanation) -> Html | None:

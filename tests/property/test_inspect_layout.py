@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import pytest
 from hypothesis import strategies as st
 
 import orcstream
-from orcstream.inspect.layout import Part, file_parts, stripe_parts
+from orcstream.byterange import ByteRange
+from orcstream.inspect.layout import Part, brought, file_parts, stripe_parts
 from orcstream.inspect.terms import GROUPS, PARTS
 from tests.property.test_encrypted_writing import UNIONS, encrypts
 from tests.support import corpus, strategies, writing
@@ -61,6 +64,35 @@ def test_any_file(table: strategies.Table, options: dict[str, Any], data: st.Dat
     chosen = writing.with_blooms(table.type_, options)
     parts = writing.pieces(table.type_, table.rows, table.seed)
     anyio.run(_check, written(str(table.type_), parts, encrypt, **chosen))
+
+
+@st.composite
+def ranges(draw: st.DrawFn, length: int) -> ByteRange:
+    start = draw(st.integers(0, length))
+    return ByteRange(start, draw(st.integers(start, length)))
+
+
+@hypothesis.given(
+    lengths=st.lists(st.integers(1, 9), max_size=9),
+    asked=st.lists(ranges(90), max_size=6),
+    order=st.randoms(),
+)
+def test_what_requests_bring_of_each_part(
+    lengths: list[int], asked: list[ByteRange], order: random.Random
+) -> None:
+    """Against each byte looked at by itself; ranges may overlap, and go past the end."""
+    stops = list(itertools.accumulate(lengths))
+    parts = [
+        Part("data", ByteRange(stop - length, stop), column=at)
+        for at, (length, stop) in enumerate(zip(lengths, stops, strict=True))
+    ]
+    order.shuffle(parts)
+    there = {byte for one in asked for byte in range(one.start, one.stop)}
+    expected = {
+        part.column: len(there.intersection(range(part.range.start, part.range.stop))) for part in parts
+    }
+    found = {part.column: length for part, length in brought(parts, asked)}
+    assert found == {column: length for column, length in expected.items() if length}
 
 
 @pytest.mark.corpus

@@ -8,14 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.support.needs import CACHE, not_here
-
-try:
-    from playwright.sync_api import Browser, sync_playwright
-except ImportError:  # the installed wheel is tested without it
-    pytest.skip("needs playwright", allow_module_level=True)
 
 __all__ = ["chromium"]
 
