@@ -42,7 +42,12 @@ def table(caption: str, headers: Sequence[str], rows: Iterable[tuple[object, Seq
     lines = [tag("tr", tag("th", name, scope="row"), *cells) for name, cells in rows]
     return tag(
         "div",
-        tag("table", tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *lines)),
+        tag(
+            "table",
+            tag("caption", tag("span", caption)),
+            tag("thead", tag("tr", *head)),
+            tag("tbody", *lines),
+        ),
         class_="wide",
         role="region",
         aria_label=caption,
