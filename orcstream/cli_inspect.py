@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
-
-import anyio.to_thread
 
 from orcstream._credentials import strip_credentials
 from orcstream.cli_keys import opened_keys
 from orcstream.cli_progress import Progress
 from orcstream.figures import bytes_text
 from orcstream.inspect import inspect
+from orcstream.io import small_files
 
 __all__ = ["INSPECT_HELP", "add_inspect_options", "inspect_file"]
 
@@ -31,7 +29,9 @@ examples:
 
 def add_inspect_options(command: argparse.ArgumentParser) -> None:
     """What `inspect` takes besides the question."""
-    command.add_argument("-o", "--output", metavar="PAGE", help="write a page for the browser: a path")
+    command.add_argument(
+        "-o", "--output", metavar="PAGE", help="write a page for the browser: a path, or a URL"
+    )
     command.add_argument("--json", action="store_true", help="all of it, as one JSON object")
     command.add_argument(
         "--run", action="store_true", help="read as asked, and show the time of each request"
@@ -52,12 +52,12 @@ async def inspect_file(options: argparse.Namespace) -> int:
             keys=keys,
             require_keys=options.require_keys,
         )
-    text = found.to_json() if options.json else found.to_text()
+    said = None
     if options.output is not None:
         page = found.to_html().encode()
-        await anyio.to_thread.run_sync(lambda: Path(options.output).write_bytes(page))
-        if not options.json:
-            text = f"{options.output}: a page of {bytes_text(len(page))}, for a browser"
+        await small_files.put(options.output, page, overwrite=True, storage_options=None)
+        said = f"{strip_credentials(options.output)}: a page of {bytes_text(len(page))}, for a browser"
+    text = found.to_json() if options.json else said or found.to_text()
     sys.stdout.buffer.write(f"{text}\n".encode())
     sys.stdout.buffer.flush()
     for problem in found.problems:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +19,7 @@ import orcstream
 from orcstream import Encrypt, col
 from orcstream.byterange import ByteRange
 from orcstream.cli import main
+from orcstream.cli_inspect import INSPECT_HELP
 from orcstream.inspect import inspect, inspect_blocking
 from orcstream.inspect.layout import Part
 from orcstream.io.keys import InMemoryKeyProvider
@@ -347,6 +349,21 @@ def test_the_command_prints_text_json_and_pages(
     assert main(["inspect", trips_file, "-o", str(page)]) == 0
     assert capfd.readouterr().out.startswith(f"{page}: a page of ")
     assert page.read_text().startswith("<!DOCTYPE html>")
+    assert [one.name for one in tmp_path.iterdir()] == [page.name]
+
+
+def test_the_examples_of_its_help_are_right(
+    capfd: pytest.CaptureFixture[str], trips_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trips.orc").write_bytes(Path(trips_file).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    examples = [
+        shlex.split(line)[1:] for line in INSPECT_HELP.splitlines() if line.startswith("  orcstream ")
+    ]
+    assert len(examples) == 3
+    for arguments in examples:
+        assert main(arguments) == 0
+        assert capfd.readouterr().out
 
 
 def test_the_command_names_what_is_wrong(
