@@ -9,6 +9,7 @@ from orcstream.acid.describing import DirectoryDescription
 from orcstream.acid.opening import create_table, open_table
 from orcstream.acid.piece_opening import write_piece
 from orcstream.acid.stream import TableStream
+from orcstream.acid.streaming import StreamingWriter
 from orcstream.acid.table import AcidTable
 from orcstream.acid.writing import TableTransaction
 from orcstream.plan.acid import AcidFile, Partition
@@ -26,6 +27,7 @@ __all__ = [
     "DirectoryDescription",
     "DirectoryKind",
     "Partition",
+    "StreamingWriter",
     "TableCompaction",
     "TableStream",
     "TableTransaction",

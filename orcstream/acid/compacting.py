@@ -25,7 +25,13 @@ from orcstream.io import small_files
 from orcstream.io.folder import below
 from orcstream.io.folders import remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE, AcidFile, Partition
-from orcstream.plan.acid_compaction import CompactionKind, CompactionPlan, plan_compaction, settled_ids
+from orcstream.plan.acid_compaction import (
+    CompactionKind,
+    CompactionPlan,
+    plan_compaction,
+    settled_ids,
+    settled_partition,
+)
 from orcstream.plan.acid_names import parse_directory
 
 if TYPE_CHECKING:
@@ -91,7 +97,8 @@ class TableCompaction:
         """Find out what is to be made of which partitions, and make the directories. Called once."""
         await self._alive.enter_async_context(kept_alive(self._transaction))
         view = await self._table.seen(_settled(self._transaction.snapshot))
-        for one in filter(wanted, view.partitions):
+        for listed in filter(wanted, view.partitions):
+            one = settled_partition(listed, view.write_ids)
             plan = plan_compaction(one, kind, self.transaction_id)
             if plan is not None:
                 await self._transaction.lock("insert", [one.path])

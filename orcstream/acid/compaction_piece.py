@@ -109,7 +109,7 @@ class PieceWriter:
             self._row_count = before
         schema, limit = piece.definition.schema, self._memory_limit
         async with aclosing(EventSorter(schema, self._options, memory_limit=limit)) as sorter:
-            async with table.stream(self._asked(piece, limit // 4)) as stream:
+            async with table.reading(self._asked(piece, limit // 4)) as stream:
                 async for batch in stream:
                     await sorter.add(await run_in_thread(partial(_events_of, batch, schema)))
             return await self._write(sorter.sorted(), piece)
@@ -118,7 +118,7 @@ class PieceWriter:
         """The events of a bucket as long as they come in order; of rows without ids, all of them."""
         schema, has_ids = piece.definition.schema, not piece.definition.insert_only
         order = _Order()
-        async with table.stream(self._asked(piece, self._memory_limit // 2)) as stream:
+        async with table.reading(self._asked(piece, self._memory_limit // 2)) as stream:
             async for batch in stream:
                 events = await run_in_thread(partial(_events_of, batch, schema, has_ids=has_ids))
                 if has_ids:
@@ -170,7 +170,7 @@ class PieceWriter:
         collector = KeyCollector(KeyBudget(self._memory_limit // 2))
         try:
             read = ReadOptions(memory_limit=self._memory_limit // 4)
-            async with table.stream(TableReadOptions(columns=[], read=read, between=_ALL)) as stream:
+            async with table.reading(TableReadOptions(columns=[], read=read, between=_ALL)) as stream:
                 async for batch in stream:
                     await run_in_thread(partial(collector.add, _with_statements(ids_of(batch))))
             keys = await run_in_thread(collector.finish)

@@ -1,13 +1,16 @@
-"""The files of one transaction in a table's directory: deltas and bases of inserts, deltas of deletes.
+"""The files of a transaction, or of a batch of them, in a table's directory: deltas by statement, and bases.
 
 Knows names, buckets and row ids. Must not know who says that a transaction is committed, nor which rows are
-meant. Every file appears whole; none of them counts before the transaction's commit, which is somebody
-else's.
+meant; none counts before its transaction's commit, which is somebody else's.
+
+Of one transaction every file appears whole. Those of a batch grow: they are there from the start, hold the
+rows of several transactions, one after the other, and can be read as far as they were flushed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -18,8 +21,9 @@ from orcstream.acid.event_writer import VERSION, EventLayout, EventWriter, Plain
 from orcstream.acid.row_ids import RowIds
 from orcstream.acid.transactions import TableDefinition
 from orcstream.codec.ingest import IngestedRows
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io import small_files
+from orcstream.io.append_sink import FLUSH_LENGTH, NO_LENGTH
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of, remove_files, remove_folders
 from orcstream.plan.acid import VERSION_FILE
@@ -54,17 +58,22 @@ class _Open:
     """A file of rows that are inserted."""
 
     writer: EventWriter | PlainWriter
+    write_id: int = 0
     next_row_id: int = 0
+    is_flushed: bool = True
 
 
 class DeltaFiles:
-    """Writes the files of one write id. `written` are the paths of the directories that they are in."""
+    """Writes the files of some write ids, of the first one until `go_on` names another.
+
+    Those of more than one grow.
+    """
 
     def __init__(
         self,
         url: str,
         definition: TableDefinition,
-        write_id: int,
+        write_ids: range,
         options: FileOptions,
         *,
         memory_limit: int,
@@ -72,7 +81,9 @@ class DeltaFiles:
         self._url = url
         self._layout = None if definition.insert_only else EventLayout(definition.schema)
         self._schema = definition.schema
-        self._write_id = write_id
+        self._write_ids = write_ids
+        self._write_id = write_ids[0]
+        self._grows = len(write_ids) > 1
         self._options = options
         self._memory_limit = memory_limit
         self._statement = 0
@@ -80,14 +91,25 @@ class DeltaFiles:
         self._open: dict[tuple[str, int], _Open] = {}
         self._paths: list[str] = []  # of files, whole or not
         self._directories: dict[str, None] = {}
+        self._written: dict[str, None] = {}
         # Whether the rows of a partition replace what was there, and as of which statement.
         self._replacing: dict[str, tuple[bool, int]] = {}
         self.write_count = 0  # how often anything was begun to be written
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The directories that were written, in their order."""
-        return tuple(self._directories)
+        """The directories that the write id has written to, in their order, by their paths."""
+        return tuple(self._written)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is little room for more statements."""
+        return self._statement > MOST_STATEMENT // 2
+
+    def go_on(self, write_id: int) -> None:
+        """What is written from now on is of another write id, which is greater."""
+        self._write_id = write_id
+        self._written = {}
 
     # --- rows
 
@@ -130,10 +152,15 @@ class DeltaFiles:
                     "and one after the other, or raise memory_limit",
                     reason="too_many_files",
                 )
+        directory = self._directory(DirectoryKind.BASE if replaces else DirectoryKind.DELTA, partition)
         if key not in self._open:
-            kind = DirectoryKind.BASE if replaces else DirectoryKind.DELTA
-            self._open[key] = _Open(await self._create(kind, partition, bucket))
-        return self._open[key]
+            self._open[key] = _Open(await self._create(directory, bucket, grows=self._grows))
+        self._written[directory] = None
+        found = self._open[key]
+        found.is_flushed = False
+        if found.write_id != self._write_id:
+            found.write_id, found.next_row_id = self._write_id, 0
+        return found
 
     def _check_alone(self, partition: str, *, replaces: bool) -> None:
         """Readers take a base for all there is of its write id."""
@@ -146,7 +173,9 @@ class DeltaFiles:
         """Write the deletes of a bucket: `keys` yields parts of their keys, ascending over all parts."""
         self._check_alone(partition, replaces=False)
         self.write_count += 1
-        writer = await self._create(DirectoryKind.DELETE_DELTA, partition, bucket)
+        directory = self._directory(DirectoryKind.DELETE_DELTA, partition)
+        writer = await self._create(directory, bucket)
+        self._written[directory] = None
         try:
             for part in keys:
                 count = len(part)
@@ -161,30 +190,35 @@ class DeltaFiles:
 
     # --- files
 
-    async def _create(self, kind: DirectoryKind, partition: str, bucket: int) -> EventWriter | PlainWriter:
+    def _directory(self, kind: DirectoryKind, partition: str) -> str:
         if self._statement > MOST_STATEMENT:
             raise Unsupported(
                 f"more than {MOST_STATEMENT + 1} statements in one transaction; commit it now and then",
                 reason="too_many_statements",
             )
-        self._is_used = True
         statement = NO_STATEMENT if kind is DirectoryKind.BASE else self._statement
-        name = delta_name(kind, self._write_id, self._write_id, statement)
-        directory = f"{partition}/{name}" if partition else name
+        name = delta_name(kind, self._write_ids[0], self._write_ids[-1], statement)
+        return f"{partition}/{name}" if partition else name
+
+    async def _create(self, directory: str, bucket: int, *, grows: bool = False) -> EventWriter | PlainWriter:
+        self._is_used = True
         layout, is_new = self._layout, directory not in self._directories
         self._directories[directory] = None  # it is there from now on, whatever fails
         if layout is not None and is_new:
-            await small_files.put(
-                self._url_of(f"{directory}/{VERSION_FILE}"),
-                VERSION.encode(),
-                overwrite=True,
-                storage_options=self._options.get("storage_options"),
-            )
-        url = self._url_of(f"{directory}/{bucket_file_name(bucket) if layout else plain_file_name(bucket)}")
+            await self._put(f"{directory}/{VERSION_FILE}", VERSION.encode())
+        path = f"{directory}/{bucket_file_name(bucket) if layout else plain_file_name(bucket)}"
+        if grows:
+            # Before the file itself: whoever lists them must not take it for whole.
+            await self._put(path + FLUSH_LENGTH, NO_LENGTH)
+        url = self._url_of(path)
         await make_folder_of(url)
         schema = self._schema if layout is None else layout.schema
-        orc = await create(url, schema, **self._options, memory_limit=self._memory_of_one())
+        orc = await create(url, schema, **self._options, memory_limit=self._memory_of_one(), growing=grows)
         return PlainWriter(orc) if layout is None else EventWriter(orc, layout)
+
+    async def _put(self, path: str, data: bytes) -> None:
+        options = self._options.get("storage_options")
+        await small_files.put(self._url_of(path), data, overwrite=True, storage_options=options)
 
     def _url_of(self, path: str) -> str:
         """Of a file that is going to be there."""
@@ -193,6 +227,15 @@ class DeltaFiles:
 
     def _memory_of_one(self) -> int:
         return max(_LEAST_MEMORY, self._memory_limit // (len(self._open) + 1))
+
+    async def flush(self) -> None:
+        """What was written is durable, for those who see its write id; files that do not grow are whole."""
+        if not self._grows:
+            await self.end_statement()
+        for one in self._open.values():
+            if not one.is_flushed and isinstance(one.writer, EventWriter):
+                await one.writer.flush()
+                one.is_flushed = True
 
     async def end_statement(self) -> None:
         """Complete the files of the statement; what follows belongs to the next one."""
@@ -208,11 +251,22 @@ class DeltaFiles:
             self._is_used = False
 
     async def abort_open(self) -> None:
-        """Give up the files that are not whole; shielded from cancellation."""
+        """Give up the files that are not whole; those that grow end where they were flushed.
+
+        Shielded from cancellation. Raises the first failure, when all were tried.
+        """
+        errors: list[Exception] = []
         with anyio.CancelScope(shield=True):
             while self._open:
                 _, one = self._open.popitem()
-                await one.writer.abort()
+                try:
+                    # Who gave the transaction up may have removed its files, too.
+                    with suppress(FileNotFoundError):
+                        await one.writer.abort()
+                except (OrcError, OSError) as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
     async def discard(self) -> None:
         """Leave nothing of what was written; shielded from cancellation."""

@@ -146,6 +146,20 @@ struct AbortTxnRequest {
   3: optional TxnType txn_type
 }
 
+struct AbortTxnsRequest {
+  1: required list<i64> txn_ids
+}
+
+struct HeartbeatTxnRangeRequest {
+  1: required i64 min,
+  2: required i64 max
+}
+
+struct HeartbeatTxnRangeResponse {
+  1: required set<i64> aborted,
+  2: required set<i64> nosuch
+}
+
 struct CommitTxnRequest {
   1: required i64 txnid,
   6: optional bool exclWriteEnabled = true,
@@ -278,6 +292,8 @@ service ThriftHiveMetastore {
   GetOpenTxnsResponse get_open_txns()
   OpenTxnsResponse open_txns(1: OpenTxnRequest rqst)
   void abort_txn(1: AbortTxnRequest rqst) throws (1: NoSuchTxnException o1)
+  void abort_txns(1: AbortTxnsRequest rqst) throws (1: NoSuchTxnException o1)
+  HeartbeatTxnRangeResponse heartbeat_txn_range(1: HeartbeatTxnRangeRequest txns)
   void commit_txn(1: CommitTxnRequest rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
   GetValidWriteIdsResponse get_valid_write_ids(1: GetValidWriteIdsRequest rqst)
     throws (1: NoSuchTxnException o1, 2: MetaException o2)

@@ -5,14 +5,20 @@ Knows the names of records, how one is added, and which are needed no more. Must
 an underscore.
 
 - ``table.json``: what the table is.
-- ``claim-ID.json``: an id was taken, for a write or a compaction.
-- ``beat-ID.json``: whoever took it was alive. The only record that is ever replaced.
+- ``claim-ID.json``: an id was taken, for a write or a compaction; or several ids, from this one on.
+- ``beat-ID.json``: whoever made the claim was alive. The only record that is ever replaced.
 - ``entry-NUMBER.json``: what became of an id, or which directories are going to be removed.
 - ``checkpoint-NUMBER.json``: what the entries up to this number say.
 
 Claims and entries are created under the next number, and only if there is none of that name: of two writers
 one has it, the other takes the next one. An entry below a checkpoint does not count: it was added by somebody
 who was away for so long that its number had been forgotten, and who looks, and adds another.
+
+No id is taken twice although a claim takes several and its name says only the first. The next claim has the
+number behind the last id that is known to be taken, and whatever shows that one id of a claim is taken shows
+it of all: the claim says how many there are, and so does each entry. So nobody begins a claim inside another,
+and of two that begin one at the same id one is there first. A claim is removed when all of its ids have
+ended; whoever comes too late and makes it again sees that, and makes another.
 """
 # ruff: noqa: SLF001 - a log and its transactions are one
 
@@ -22,9 +28,11 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -53,7 +61,7 @@ from orcstream.io.records import Records
 from orcstream.io.small_files import side_by_side
 from orcstream.plan.write_ids import WriteIds
 
-__all__ = ["LOG_FILE", "LOG_FOLDER", "LogTransaction", "TransactionLog", "create_log"]
+__all__ = ["LOG_FILE", "LOG_FOLDER", "LogBatch", "LogTransaction", "TransactionLog", "create_log"]
 
 T = TypeVar("T")
 
@@ -100,12 +108,16 @@ class _Listing:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The log as one listing had it; `is_open` says what the ids without an outcome were taken for."""
+    """The log as one listing had it; `is_open` says what the ids without an outcome were taken for.
+
+    `claims` has the first id of the claim of each, as far as its claim was seen.
+    """
 
     listing: _Listing
     state: LogState
     highest: int
     is_open: Mapping[int, Purpose]
+    claims: Mapping[int, int]
 
     def snapshot(self, up_to: int | None = None) -> Snapshot:
         return snapshot_of(self.state, self.highest, self.is_open, up_to=up_to)
@@ -141,7 +153,7 @@ class TransactionLog:
         self._shown = strip_credentials(url)
         self._records = Records(f"{url.rstrip('/')}/{LOG_FOLDER}", storage_options, sink_options)
         self._state = LogState()
-        self._claims: dict[int, Claim] = {}  # of ids that are open
+        self._claims: dict[int, Claim] = {}  # by their first ids; those with ids that are open
 
     async def definition(self) -> TableDefinition:
         """What the table is. `FileNotFoundError` where there is no log."""
@@ -155,19 +167,28 @@ class TransactionLog:
 
     async def begin(self, purpose: Purpose = "write") -> LogTransaction:
         """A new transaction; its snapshot is of all that was committed before, and has a lower id."""
-        token = uuid4().hex
+        return (await self._begin(purpose, 1))[0]
+
+    async def begin_batch(self, count: int) -> LogBatch:
+        """So many new transactions, by one claim."""
+        return LogBatch(await self._begin("write", count))
+
+    async def _begin(self, purpose: Purpose, count: int) -> Sequence[LogTransaction]:
+        claim = Claim(purpose, uuid4().hex, count)
         while True:
             view = await self._look()
             taken = view.highest + 1
             try:
-                if not await self._claim(taken, Claim(purpose, token)):
+                if not await self._claim(taken, claim):
                     continue
                 view = await self._look()
                 if view.state.outcome(taken) == "open":
-                    return LogTransaction(self, taken, purpose, view)
-                # Taken, ended and forgotten while this claim was on its way.
+                    claimed = range(taken, taken + count)
+                    return [LogTransaction(self, one, claimed, purpose, view) for one in claimed]
+                # Taken, ended and forgotten while this claim was on its way: it says nothing that is true.
+                await self._records.remove([_name("claim", taken)])
             except BaseException:
-                await self._settle(taken, Claim(purpose, token))
+                await self._settle(taken, claim)
                 raise
 
     async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:
@@ -179,15 +200,17 @@ class TransactionLog:
             raise UsageError(f"older_than_s must be a number of seconds, not {older_than_s!r}")
         view = await self._look()
         before = time.time() - older_than_s
-        dead = []
-        for one in sorted(view.is_open):
-            signs = [seen[one] for seen in (view.listing.claim, view.listing.beat) if one in seen]
+        dead: dict[int, list[int]] = {}  # by claim
+        for one, first in sorted(view.claims.items()):
+            signs = [seen[first] for seen in (view.listing.claim, view.listing.beat) if first in seen]
             times = [sign for sign in signs if sign is not None]
-            if len(times) == len(signs) and times and max(times) <= before:
-                dead.append(one)
-        entries = [Entry(one, "aborted", view.is_open[one]) for one in dead]
-        outcomes = [await self._append(entry, None) for entry in entries]
-        return tuple(one for one, outcome in zip(dead, outcomes, strict=True) if outcome == "aborted")
+            if len(times) == len(signs) and max(times) <= before:
+                dead.setdefault(first, []).append(one)
+        for ids in dead.values():
+            entry = Entry(ids[0], "aborted", view.is_open[ids[0]], claimed=ids[-1], rest=True)
+            await self._append(entry, None)
+        outcomes = self._state.outcome
+        return tuple(one for ids in dead.values() for one in ids if outcomes(one) == "aborted")
 
     async def removing(self, directories: Collection[str]) -> None:
         """Say that directories, by their paths below the table, are going to be removed.
@@ -226,8 +249,8 @@ class TransactionLog:
                 if state is None:
                     problem = "entries are missing"
                     continue
-                highest = max(state.highest, max(listing.claim, default=0))
-                return _View(listing, state, highest, await self._open_ids(state, highest, listing))
+                highest = max(state.highest, await self._last_claimed(state, listing))
+                return _View(listing, state, highest, *await self._open_ids(state, highest, listing))
             except FileNotFoundError as error:  # removed since it was listed
                 problem = str(error)
         raise FormatError(f"the transaction log has gaps: {problem}", url=self._shown)
@@ -251,17 +274,35 @@ class TransactionLog:
             self._state = state
         return state
 
-    async def _open_ids(self, state: LogState, highest: int, listing: _Listing) -> Mapping[int, Purpose]:
-        """An id up to the highest one without an outcome is open, whether its claim was seen or not."""
+    async def _last_claimed(self, state: LogState, listing: _Listing) -> int:
+        """The last id of the last claim; 0 where its entries say that, too."""
+        last = max(listing.claim, default=0)
+        if not last or state.outcome(last) != "open":
+            return 0
+        await self._read_claims([last])
+        return last + self._claims[last].count - 1
+
+    async def _open_ids(
+        self, state: LogState, highest: int, listing: _Listing
+    ) -> tuple[Mapping[int, Purpose], Mapping[int, int]]:
+        """What the ids without an outcome were taken for, and by which claims.
+
+        An id up to the highest one without an outcome is open, whether its claim was seen or not.
+        """
         try:
             found = state.open_up_to(highest, most=_MOST_OPEN)
         except ValueError as error:
             raise FormatError(f"the transaction log is damaged: {error}", url=self._shown) from None
-        new = [one for one in found if one in listing.claim and one not in self._claims]
-        claims = await side_by_side(new, lambda one: self._read(_name("claim", one), Claim.of))
-        known = {**self._claims, **dict(zip(new, claims, strict=True))}
-        self._claims = {one: known[one] for one in found if one in known}
-        return {one: known[one].purpose if one in known else "write" for one in found}
+        firsts = sorted(listing.claim)
+        below = {one: firsts[at - 1] for one in found if (at := bisect_right(firsts, one))}
+        self._claims = {first: self._claims[first] for first in below.values() if first in self._claims}
+        await self._read_claims(sorted(set(below.values()).difference(self._claims)))
+        claims = {one: first for one, first in below.items() if one < first + self._claims[first].count}
+        return {one: self._claims[claims[one]].purpose if one in claims else "write" for one in found}, claims
+
+    async def _read_claims(self, firsts: Sequence[int]) -> None:
+        read = await side_by_side(firsts, lambda one: self._read(_name("claim", one), Claim.of))
+        self._claims.update(zip(firsts, read, strict=True))
 
     async def _read(self, name: str, parse: Callable[[Mapping[str, Any]], T]) -> T:
         with located(url=f"{self._shown}/{LOG_FOLDER}/{name}"):
@@ -291,22 +332,26 @@ class TransactionLog:
         """Leave no id open that nobody knows he has; if that cannot be done, it looks dead one day."""
         with anyio.move_on_after(_SETTLING_S, shield=True):
             try:
-                if await self._is_claimed(id, claim.token):
-                    await self._append(Entry(id, "aborted", claim.purpose), None)
+                if not await self._is_claimed(id, claim.token):
+                    return
+                if (await self._look()).state.outcome(id) == "open":
+                    last = id + claim.count - 1
+                    await self._append(Entry(id, "aborted", claim.purpose, claimed=last, rest=True), None)
+                else:  # it came too late, and what follows is others'
+                    await self._records.remove([_name("claim", id)])
             except (OrcError, OSError) as error:
                 _logger.warning("id %d of %s stays open: %s", id, self._shown, error)
 
     async def _append(self, entry: Entry, begun_at: int | None) -> Outcome:
-        """Add an entry where its id has no outcome yet; answers the outcome.
+        """Add an entry where its ids have no outcome yet; answers that of the first.
 
         With `begun_at`, `CommitFailed` where what was committed since is in conflict with it.
         """
         losses = 0
         view_state = self._state
         while True:
-            known = view_state.outcome(entry.id) if entry.id else "open"
-            if known != "open":
-                return known
+            if entry.id and view_state.is_settled(entry):
+                return view_state.outcome(entry.id)
             conflict = None if begun_at is None else view_state.conflict(entry.id, begun_at, entry.work)
             if conflict is not None:
                 raise CommitFailed(f"{conflict}: begin again, with what is there now", url=self._shown)
@@ -325,7 +370,7 @@ class TransactionLog:
             view_state = view.state
             if is_added and not entry.id and not self._is_forgotten(number, view):
                 return "committed"
-            if is_added and view_state.outcome(entry.id) != "open":
+            if is_added and entry.id and view_state.is_settled(entry):
                 await self._add_checkpoint(view, every=_CHECKPOINT_EVERY)
 
     async def _look_after(self, *, is_added: bool) -> _View:
@@ -358,26 +403,33 @@ class TransactionLog:
     async def _remove_below(self, checkpoint: int, listing: _Listing) -> None:
         """What this checkpoint says, and nothing else, goes; the highest claim stays, so that ids go on."""
         state = await self._read(_name("checkpoint", checkpoint), LogState.of)
-        highest = max(listing.claim, default=0)
         gone = [_name("entry", one) for one in sorted(listing.entry) if one <= checkpoint]
         gone += [_name("checkpoint", one) for one in sorted(listing.checkpoint) if one < checkpoint]
-        for one in sorted({*listing.claim, *listing.beat}):
-            if state.outcome(one) != "open":
-                gone += [_name("beat", one)] if one in listing.beat else []
-                gone += [_name("claim", one)] if one in listing.claim and one != highest else []
+        firsts = sorted({*listing.claim, *listing.beat})
+        highest = max(listing.claim, default=0)
+        for first, after in pairwise([*firsts, max(state.highest, *firsts, 0) + 1]):
+            if all(state.outcome(one) != "open" for one in range(first, after)):
+                gone += [_name("beat", first)] if first in listing.beat else []
+                gone += [_name("claim", first)] if first in listing.claim and first != highest else []
         await self._records.remove(gone)
 
 
 class LogTransaction:
-    """One that was begun in a log; see `Transaction`."""
+    """One that was begun in a log; see `Transaction`. `claimed` are the ids that its claim took."""
 
-    def __init__(self, log: TransactionLog, id: int, purpose: Purpose, view: _View) -> None:
+    def __init__(self, log: TransactionLog, id: int, claimed: range, purpose: Purpose, view: _View) -> None:
         self._log = log
+        self._claimed = claimed
         self._purpose: Purpose = purpose
-        self._begun_at = view.state.entry
+        self._view = view
+        self.has_ended = False  # as far as it was told
         self.transaction_id = id
         self.write_id = id if purpose == "write" else 0
-        self.snapshot = view.snapshot(id - 1)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Of all that was committed when it began."""
+        return self._view.snapshot(self.transaction_id - 1)
 
     async def lock(self, operation: Operation, partitions: Collection[str]) -> None:  # noqa: ARG002
         """A log has no locks: who commits first wins."""
@@ -389,23 +441,41 @@ class LogTransaction:
 
     async def heartbeat(self) -> None:
         """Write the time anew. `CommitFailed` where the transaction was given up."""
-        await self._log._records.put(_name("beat", self.transaction_id), {}, overwrite=True)
+        await self._log._records.put(_name("beat", self._claimed[0]), {}, overwrite=True)
         if await self.outcome() == "aborted":
             raise self._given_up()
 
     async def commit(self, work: Work) -> None:
         """Make all that it wrote count; see `Transaction`."""
-        entry = Entry(self.transaction_id, "committed", self._purpose, work)
-        if await self._log._append(entry, self._begun_at) == "aborted":
+        if await self._append("committed", work, self._view.state.entry) == "aborted":
             raise self._given_up()
 
     async def abort(self) -> Outcome:
         """Give it up; answers "committed" where a commit was first."""
-        return await self._log._append(Entry(self.transaction_id, "aborted", self._purpose), None)
+        return await self._append("aborted")
+
+    async def abort_rest(self) -> None:
+        """Give up what is open of this one and those of its claim that come after it."""
+        await self._append("aborted", rest=True)
 
     async def outcome(self) -> Outcome:
         """What the log says now."""
         return (await self._log._look()).state.outcome(self.transaction_id)
+
+    async def _append(
+        self,
+        outcome: Literal["committed", "aborted"],
+        work: Work | None = None,
+        begun_at: int | None = None,
+        *,
+        rest: bool = False,
+    ) -> Outcome:
+        entry = Entry(
+            self.transaction_id, outcome, self._purpose, work or Work(), self._claimed[-1], rest=rest
+        )
+        found = await self._log._append(entry, begun_at)
+        self.has_ended = True
+        return found
 
     def _given_up(self) -> CommitFailed:
         return CommitFailed(
@@ -413,6 +483,24 @@ class LogTransaction:
             f"(`heartbeat`) where it takes long",
             url=self._log._shown,
         )
+
+
+class LogBatch:
+    """Several that were begun in a log by one claim; see `TransactionBatch`."""
+
+    def __init__(self, transactions: Sequence[LogTransaction]) -> None:
+        self.transactions = transactions
+        self.transaction_id = transactions[0].transaction_id
+
+    async def heartbeat(self) -> None:
+        """Write the time anew. `CommitFailed` where the transactions were given up."""
+        left = [one for one in self.transactions if not one.has_ended]
+        if left:  # and who gives up gives up all to the last
+            await left[-1].heartbeat()
+
+    async def abort(self) -> None:
+        """Give up those that are open, by one entry."""
+        await self.transactions[0].abort_rest()
 
 
 def _name(kind: str, number: int) -> str:

@@ -5,7 +5,8 @@ records lie, nor clocks. Pure functions over values; what is no record is `Value
 `TypeError`, which `acid.log` makes a `FormatError`.
 
 One sequence of ids serves writes and compactions. Entry k is appended by whoever creates it first, and is
-never changed, so the outcome of an id, the first entry that names it, is decided by one atomic step.
+never changed, so the outcome of an id, the first entry that names it, is decided by one atomic step. One
+entry may give up several ids: those of them that have an outcome keep it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, Self, TypeAlias, cast
 
-from orcstream.acid.transactions import Outcome, Purpose, Snapshot, TableDefinition, Work
+from orcstream.acid.transactions import (
+    MOST_TRANSACTIONS,
+    Outcome,
+    Purpose,
+    Snapshot,
+    TableDefinition,
+    Work,
+)
 from orcstream.plan.acid_names import parse_directory
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Schema
@@ -31,33 +39,49 @@ _Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Somebody took an id; `token` tells who from others that tried."""
+    """Somebody took `count` ids, one after the other; `token` tells who from others that tried."""
 
     purpose: Purpose
     token: str
+    count: int = 1
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
-        return {"purpose": self.purpose, "token": self.token}
+        count = {"count": self.count} if self.count > 1 else {}
+        return {"purpose": self.purpose, "token": self.token, **count}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         """The reverse."""
-        return cls(_purpose(record["purpose"]), _text(record["token"]))
+        count = _whole(record.get("count", 1), 1, MOST_TRANSACTIONS)
+        return cls(_purpose(record["purpose"]), _text(record["token"]), count)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An outcome of an id; or, with the id 0, directories that are going to be removed."""
+    """An outcome of an id; or, with the id 0, directories that are going to be removed.
+
+    `claimed` is the last id of the claim that the id is of, 0 for the id itself. An entry that gives up the
+    `rest` is about all ids up to it.
+    """
 
     id: int
     outcome: Literal["committed", "aborted", "removed"]
     purpose: Purpose = "write"
     work: Work = field(default_factory=Work)
+    claimed: int = 0
+    rest: bool = False
+
+    @property
+    def ids(self) -> range:
+        """The ids that it is about."""
+        return range(self.id, max(self.id, self.claimed if self.rest else 0) + 1)
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
-        said = {
+        said: dict[str, Any] = {
+            "claimed": self.claimed,
+            "rest": self.rest,
             "directories": list(self.work.directories),
             "deletes_in": list(self.work.deletes_in),
             "replaces": list(self.work.replaces),
@@ -81,7 +105,12 @@ class Entry:
             _paths(record.get("deletes_in", []), may_be_empty=True),
             _paths(record.get("replaces", [])),
         )
-        return cls(number, outcome, _purpose(record["purpose"]), work)
+        claimed = record.get("claimed", 0)
+        claimed = _whole(claimed, number, number + MOST_TRANSACTIONS - 1) if claimed else 0
+        rest = record.get("rest", False)
+        if type(rest) is not bool or (rest and (outcome != "aborted" or not claimed)):
+            raise ValueError(f"{rest!r} says nothing about the rest of a claim")
+        return cls(number, outcome, _purpose(record["purpose"]), work, claimed, rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +126,17 @@ class LogState:
     """The entries 1 to `entry`, folded.
 
     `committed` are ranges of ids, both ends included; `compactions` says of which outcomes the ids were
-    compactions'. `kept` are the commits whose directories were not removed. For each partition, `changed`
-    has the last entry that deleted rows there and the highest id that did; `removed` the last entry that said
-    that directories are gone on purpose, and the write ids that they were of, as ranges.
+    compactions'. `claimed` is the highest id that is taken, by what they say. `kept` are the commits whose
+    directories were not removed. For each partition, `changed` has the last entry that deleted rows there and
+    the highest id that did; `removed` the last entry that said that directories are gone on purpose, and the
+    write ids that they were of, as ranges.
     """
 
     entry: int = 0
     committed: _Ranges = ()
     aborted: frozenset[int] = frozenset()
     compactions: frozenset[int] = frozenset()
+    claimed: int = 0
     kept: tuple[_Kept, ...] = ()
     changed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     removed: Mapping[str, tuple[int, _Ranges]] = field(default_factory=dict)
@@ -118,8 +149,12 @@ class LogState:
 
     @property
     def highest(self) -> int:
-        """The highest id with an outcome; 0 for none."""
-        return max(self.committed[-1][1] if self.committed else 0, max(self.aborted, default=0))
+        """The highest id that is known to be taken; 0 for none."""
+        return max(self.claimed, self.committed[-1][1] if self.committed else 0, max(self.aborted, default=0))
+
+    def is_settled(self, entry: Entry) -> bool:
+        """Whether an entry changes nothing any more: each id that it is about has an outcome."""
+        return all(self.outcome(one) != "open" for one in entry.ids)
 
     def open_up_to(self, highest: int, *, most: int) -> list[int]:
         """The ids without an outcome. Raises `ValueError` for more than `most`."""
@@ -139,11 +174,13 @@ class LogState:
         number = self.entry + 1
         if entry.outcome == "removed":
             return replace(self._without(entry.work.directories, number), entry=number)
-        if self.outcome(entry.id) != "open":  # the first one counts
-            return replace(self, entry=number)
-        compactions = self.compactions | {entry.id} if entry.purpose == "compaction" else self.compactions
-        if entry.outcome == "aborted":
-            return replace(self, entry=number, aborted=self.aborted | {entry.id}, compactions=compactions)
+        claimed = max(self.claimed, entry.claimed, entry.id)
+        new = {one for one in entry.ids if self.outcome(one) == "open"}  # else the first one counts
+        compactions = self.compactions | new if entry.purpose == "compaction" else self.compactions
+        if entry.outcome == "aborted" or not new:
+            return replace(
+                self, entry=number, aborted=self.aborted | new, compactions=compactions, claimed=claimed
+            )
         changed = dict(self.changed)
         for partition in entry.work.deletes_in:
             highest = max(entry.id, changed.get(partition, (0, 0))[1])
@@ -154,6 +191,7 @@ class LogState:
             entry=number,
             committed=_with(self.committed, entry.id),
             compactions=compactions,
+            claimed=claimed,
             kept=kept,
             changed=changed,
         )
@@ -206,6 +244,7 @@ class LogState:
             "committed": [list(one) for one in self.committed],
             "aborted": sorted(self.aborted),
             "compactions": sorted(self.compactions),
+            "claimed": self.claimed,
             "kept": [{"number": one.number, **one.entry.record()} for one in self.kept],
             "changed": {name: list(value) for name, value in self.changed.items()},
             "removed": {
@@ -224,6 +263,7 @@ class LogState:
             committed,
             aborted,
             frozenset(_whole(one, 1) for one in _list(record["compactions"])),
+            _whole(record.get("claimed", 0), 0),
             tuple(_Kept(_whole(one["number"], 1), Entry.of(one)) for one in _list(record["kept"])),
             _pairs(record["changed"]),
             {
@@ -325,9 +365,9 @@ def _purpose(value: Any) -> Purpose:
     return cast("Purpose", value)
 
 
-def _whole(value: Any, least: int) -> int:
-    if type(value) is not int or not least <= value <= _MOST_ID:
-        raise ValueError(f"{value!r} is no number of {least} to {_MOST_ID}")
+def _whole(value: Any, least: int, most: int = _MOST_ID) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r} is no number of {least} to {most}")
     return value
 
 

@@ -1,12 +1,9 @@
 """Transactions of a table that is shared with Hive: its metastore says what is committed.
 
-Knows the metastore's calls and what they mean: ids, locks, lists of what is open. Must not know connections
-(`acid.metastore_client`), stores, nor how directories are written.
+Knows the metastore's calls and what they mean: ids, requests for locks, lists of what is open. Must not know
+connections (`acid.metastore_client`), stores, nor what becomes of a transaction (`metastore_transactions`).
 
-The snapshot of a transaction is taken before its write id, so that whatever it sees has a lower one. Locks
-are those of Hive: inserting shares them with everybody, changing rows excludes others that do, overwriting
-excludes all. At the commit
-the metastore compares who changed what meanwhile; the first wins.
+The snapshot of a transaction is taken before its write id, so that whatever it sees has a lower one.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from urllib.parse import unquote
 
 import anyio
 
-from orcstream.acid.metastore_client import Lost, MetastoreClient, Refused, services
-from orcstream.acid.transactions import Operation, Outcome, Purpose, Snapshot, TableDefinition, Work
+from orcstream.acid.metastore_client import MetastoreClient, Refused, services
+from orcstream.acid.metastore_transactions import MetastoreBatch, MetastoreTransaction
+from orcstream.acid.transactions import Operation, Outcome, Purpose, Snapshot, TableDefinition
 from orcstream.errors import (
     CommitFailed,
-    CommitUnknown,
     OrcError,
     SourceError,
     Unsupported,
@@ -33,7 +30,7 @@ from orcstream.errors import (
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Kind, Schema, Type
 
-__all__ = ["HiveCompaction", "HivePartition", "HiveTable", "Metastore", "MetastoreTransaction"]
+__all__ = ["HiveCompaction", "HivePartition", "HiveTable", "Metastore"]
 
 _AGENT: Final = "orcstream"
 # What Hive asks of those who read and write such tables; bucketing is its version 2.
@@ -42,17 +39,8 @@ _CAPABILITIES: Final = (
     "EXTREAD EXTWRITE".split()
 )
 _PARTITIONS_AT_ONCE: Final = 500
-_COMMIT_ATTEMPTS: Final = 3
 _SETTLING_S: Final = 30.0
-_LOCK_LOOKS_S: Final = (0.05, 2.0)  # the first pause between two looks at a lock, and the longest
 _UNDER_WAY: Final = ("initiated", "working", "ready for cleaning")
-# Locks that are as good as one.
-_INCLUDED_IN: Final[Mapping[Operation, tuple[Operation, ...]]] = {
-    "insert": ("insert", "change", "overwrite"),
-    "change": ("change", "overwrite"),
-    "overwrite": ("overwrite",),
-}
-_GONE: Final = ("TxnAbortedException", "NoSuchTxnException")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,22 +191,32 @@ class Metastore:
 
     async def begin(self, purpose: Purpose = "write") -> MetastoreTransaction:
         """A new transaction; a compaction's has no write id."""
+        return (await self._begin(purpose, 1))[0]
+
+    async def begin_batch(self, count: int) -> MetastoreBatch:
+        """So many new transactions, or as many as the metastore gives at once, with write ids in a row."""
+        return MetastoreBatch(self, await self._begin("write", count))
+
+    async def _begin(self, purpose: Purpose, count: int) -> Sequence[MetastoreTransaction]:
         types = services()
         if purpose == "write":
             _check_bucketing(await self.table(), self._client.url)
         kind = types.TxnType.COMPACTION if purpose == "compaction" else types.TxnType.DEFAULT
         request = types.OpenTxnRequest(
-            num_txns=1, user=self.user, hostname=socket.gethostname(), agentInfo=_AGENT, txn_type=kind
+            num_txns=count, user=self.user, hostname=socket.gethostname(), agentInfo=_AGENT, txn_type=kind
         )
-        (transaction_id,) = (await self.call("open_txns", request)).txn_ids
+        ids = sorted((await self.call("open_txns", request)).txn_ids)
         try:
-            snapshot = await self._snapshot(transaction_id)
-            write_id = await self._allocate(transaction_id) if purpose == "write" else 0
+            snapshot = await self._snapshot(ids[0])
+            write_ids = await self._allocate(ids) if purpose == "write" else [0] * len(ids)
         except BaseException as error:
             with anyio.move_on_after(_SETTLING_S, shield=True):
-                await self._leave(transaction_id, error)
+                await self._leave(ids, error)
             raise
-        return MetastoreTransaction(self, transaction_id, write_id, kind, snapshot)
+        return [
+            MetastoreTransaction(self, one, write_id, kind, snapshot, last_write_id=write_ids[-1])
+            for one, write_id in zip(ids, write_ids, strict=True)
+        ]
 
     async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:  # noqa: ARG002 - Hive's is another
         """The metastore gives up by itself what was silent for too long, and says nothing of it."""
@@ -237,19 +235,27 @@ class Metastore:
                 url=self.url,
             )
 
-    async def _leave(self, transaction_id: int, error: BaseException) -> None:
-        """Where this fails too, the metastore gives it up when it has been silent for long enough."""
+    async def _leave(self, transaction_ids: Sequence[int], error: BaseException) -> None:
+        """Where this fails too, the metastore gives them up when they have been silent for long enough."""
         try:
-            await self.call("abort_txn", services().AbortTxnRequest(txnid=transaction_id))
+            await self.call("abort_txns", services().AbortTxnsRequest(txn_ids=list(transaction_ids)))
         except (OrcError, OSError) as failure:
-            error.add_note(f"transaction {transaction_id} stays open for a while: {failure}")
+            some = ", ".join(map(str, transaction_ids))
+            error.add_note(f"transactions that stay open for a while: {some}: {failure}")
 
-    async def _allocate(self, transaction_id: int) -> int:
+    async def _allocate(self, transaction_ids: Sequence[int]) -> Sequence[int]:
+        """A write id for each; one follows the other."""
         request = services().AllocateTableWriteIdsRequest(
-            dbName=self._database, tableName=self._table, txnIds=[transaction_id]
+            dbName=self._database, tableName=self._table, txnIds=list(transaction_ids)
         )
         answer = await self.call("allocate_table_write_ids", request, repeat=True)
-        return int(answer.txnToWriteIds[0].writeId)
+        given = {int(one.txnId): int(one.writeId) for one in answer.txnToWriteIds}
+        found = [given[one] for one in transaction_ids if one in given]
+        if not found or found != list(range(found[0], found[0] + len(transaction_ids))):
+            raise SourceError(
+                f"the metastore gave the write ids {found} to transactions in a row", url=self.url
+            )
+        return found
 
     async def _snapshot(self, transaction_id: int) -> Snapshot:
         """What the transaction sees; 0 is for a reader without one."""
@@ -374,124 +380,6 @@ class Metastore:
     async def aclose(self) -> None:
         """Close the connection."""
         await self._client.aclose()
-
-
-class MetastoreTransaction:
-    """One that was begun at a metastore; see `Transaction`."""
-
-    def __init__(
-        self, metastore: Metastore, transaction_id: int, write_id: int, kind: int, snapshot: Snapshot
-    ) -> None:
-        self._metastore = metastore
-        self._kind = kind
-        self._locked: set[tuple[Operation, str]] = set()
-        self._is_committed = False
-        self.transaction_id = transaction_id
-        self.write_id = write_id
-        self.snapshot = snapshot
-
-    async def lock(self, operation: Operation, partitions: Collection[str]) -> None:
-        """Wait for the locks, for as long as `lock_timeout_s`; see `Transaction`."""
-        wanted = [
-            (operation, one)
-            for one in sorted(set(partitions))
-            if not self._locked.intersection((held, one) for held in _INCLUDED_IN[operation])
-        ]
-        if not wanted or not self.write_id:
-            return
-        types, pause = services(), _LOCK_LOOKS_S[0]
-        request = self._metastore.lock_request(wanted, self.transaction_id)
-        with anyio.move_on_after(self._metastore.lock_timeout_s):
-            answer = await self._call("lock", request)
-            while answer.state == types.LockState.WAITING:
-                await anyio.sleep(pause)
-                pause = min(pause * 1.5, _LOCK_LOOKS_S[1])
-                look = types.CheckLockRequest(lockid=answer.lockid, txnid=self.transaction_id)
-                answer = await self._call("check_lock", look, repeat=True)
-            if answer.state == types.LockState.ACQUIRED:
-                self._locked.update(wanted)
-                return
-        raise CommitFailed(
-            f"{self._metastore.name} is locked by others; begin again, or raise lock_timeout_s",
-            url=self._metastore.url,
-        )
-
-    async def seen_since(self) -> Snapshot | None:
-        """What is committed by now, where ids were given out since: who had his lock first may overwrite."""
-        snapshot = await self._metastore.snapshot()
-        return snapshot if snapshot.write_ids.high_watermark > self.write_id else None
-
-    async def heartbeat(self) -> None:
-        """A sign of life. `CommitFailed` where the transaction was given up."""
-        await self._call("heartbeat", services().HeartbeatRequest(txnid=self.transaction_id), repeat=True)
-
-    async def commit(self, work: Work) -> None:
-        """Make all that it wrote count; see `Transaction`. Partitions that are new are made known before."""
-        if self._is_committed:
-            return
-        changed = set(work.deletes_in)
-        await self.lock("change", changed)
-        await self.lock("insert", set(work.partitions) - changed)
-        new = {path for path in work.partitions if path}
-        if new and self.write_id:
-            await self._metastore.add_partitions(new)
-        # Else the metastore trusts that whoever had to wait for a lock has taken a new snapshot since.
-        request = services().CommitTxnRequest(
-            txnid=self.transaction_id, exclWriteEnabled=False, txn_type=self._kind
-        )
-        for attempt in range(_COMMIT_ATTEMPTS):
-            try:
-                await self._metastore.call("commit_txn", request)
-            except Refused as error:
-                await self._check_refused(error, is_repeated=attempt > 0)
-            except Lost as error:
-                lost = error
-                continue
-            self._is_committed = True
-            return
-        raise CommitUnknown(
-            f"{lost.message}: whether transaction {self.transaction_id} was committed is not known",
-            url=self._metastore.url,
-        ) from lost
-
-    async def _check_refused(self, error: Refused, *, is_repeated: bool) -> None:
-        """Raise, unless an earlier attempt, whose answer was lost, has done it."""
-        if error.kind not in _GONE:
-            raise CommitUnknown(error.message, url=error.url) from error
-        if not is_repeated or await self.outcome() != "committed":
-            raise self._given_up(error) from None
-
-    async def abort(self) -> Outcome:
-        """Give it up; answers "committed" where a commit was first."""
-        request = services().AbortTxnRequest(txnid=self.transaction_id, txn_type=self._kind)
-        try:
-            await self._metastore.call("abort_txn", request, repeat=True)
-        except Refused as error:
-            if error.kind != "NoSuchTxnException":
-                raise
-            return await self.outcome()
-        return "aborted"
-
-    async def outcome(self) -> Outcome:
-        """What the metastore says now."""
-        if self._is_committed:
-            return "committed"
-        return await self._metastore.outcome_of(self.transaction_id, self.write_id)
-
-    async def _call(self, method: str, request: Any, *, repeat: bool = False) -> Any:
-        try:
-            return await self._metastore.call(method, request, repeat=repeat)
-        except Refused as error:
-            if error.kind in _GONE:
-                raise self._given_up(error) from None
-            raise
-
-    def _given_up(self, error: Refused) -> CommitFailed:
-        return CommitFailed(
-            f"transaction {self.transaction_id} cannot be committed ({error.message}); begin again, with "
-            f"what is there now",
-            url=self._metastore.url,
-        )
 
 
 # --- what answers say ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 from orcstream.acid.transactions import Snapshot
 from orcstream.errors import Unsupported, located
 from orcstream.io import small_files
+from orcstream.io.append_sink import FLUSH_LENGTH, last_length
 from orcstream.io.folders import ListedFile, list_folder
 from orcstream.plan.acid import (
     METADATA_FILE,
@@ -23,7 +24,7 @@ from orcstream.plan.acid import (
     plan_snapshot,
     uncertain_bases,
 )
-from orcstream.plan.acid_names import AcidDirectory, parse_directory
+from orcstream.plan.acid_names import NO_STATEMENT, AcidDirectory, parse_directory
 from orcstream.plan.write_ids import WriteIds
 
 __all__ = ["TableListing", "TableSnapshot", "list_table"]
@@ -142,8 +143,7 @@ def _not_stood_in(first: int, last: int, partition: Partition | None) -> int:
         base = partition.base
         first = first if base is None else max(first, base.last_write_id + 1)
         for one in partition.deltas:
-            is_compacted = one.visibility or one.first_write_id < one.last_write_id
-            if is_compacted and one.first_write_id <= first <= one.last_write_id:
+            if _is_compacted(one) and one.first_write_id <= first <= one.last_write_id:
                 first = one.last_write_id + 1
     return first if first <= last else 0
 
@@ -160,9 +160,20 @@ def _is_read(directory: AcidDirectory, partition: Partition) -> bool:
     if partition.base is not None and last <= partition.base.last_write_id:
         return True
     return any(
-        one.first_write_id <= directory.first_write_id and last <= one.last_write_id
+        one == directory
+        or (
+            _is_compacted(one)
+            and one.first_write_id <= directory.first_write_id
+            and last <= one.last_write_id
+        )
         for one in partition.deltas
     )
+
+
+def _is_compacted(delta: AcidDirectory) -> bool:
+    """Whether it stands in for others; one of a batch holds several write ids as well, of a statement."""
+    is_wide = delta.first_write_id < delta.last_write_id and delta.statement == NO_STATEMENT
+    return delta.visibility > 0 or is_wide
 
 
 async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | None) -> TableListing:
@@ -173,6 +184,7 @@ async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | 
     found = await list_folder(url, storage_options=storage_options)
     files = {file.path: file for file in found.files}
     lengths = {path: file.length for path, file in files.items()}
+    lengths |= await _flushed_lengths(files, storage_options)
     partitions = list_partitions(lengths, found.empty_folders)
     asked = [(path, base) for path, listing in partitions.items() for base in uncertain_bases(listing)]
     compacted: set[tuple[str, AcidDirectory]] = set()
@@ -184,6 +196,23 @@ async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | 
 
     await small_files.side_by_side(asked, look)
     return TableListing(url, shown, partitions, files, frozenset(compacted))
+
+
+async def _flushed_lengths(
+    files: Mapping[str, ListedFile], storage_options: Mapping[str, Any] | None
+) -> dict[str, int]:
+    """What the side files of files that grow say, by the paths of the side files."""
+    found: dict[str, int] = {}
+
+    async def look(path: str) -> None:
+        try:
+            data = await small_files.get(files[path].url, storage_options=storage_options)
+        except FileNotFoundError:
+            return  # the file has been completed meanwhile
+        found[path] = last_length(data)
+
+    await small_files.side_by_side([path for path in files if path.endswith(FLUSH_LENGTH)], look)
+    return found
 
 
 async def _says_compacted(file: ListedFile, storage_options: Mapping[str, Any] | None) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -16,11 +17,13 @@ from orcstream.acid.compaction_piece import PieceWriter
 from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.describing import DirectoryDescription, describe
 from orcstream.acid.event_file import opening_of
+from orcstream.acid.overwriting import check_not_overwritten
 from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, list_table
 from orcstream.acid.stream import TableStream
-from orcstream.acid.transactions import Snapshot, Transactions
+from orcstream.acid.streaming import WritingStream
+from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions
 from orcstream.acid.writing import TableTransaction
 from orcstream.batch import ReadResult
 from orcstream.errors import Unsupported, UsageError
@@ -154,7 +157,7 @@ class AcidTable:
         asked = TableReadOptions(
             columns=columns, where=where, row_ids=row_ids, include_deleted=include_deleted, read=options
         )
-        return self.stream(asked)
+        return self.reading(asked)
 
     async def read(
         self,
@@ -229,9 +232,9 @@ class AcidTable:
             case_sensitive=case_sensitive,
         )
         between = (from_write_id, last)
-        return self.stream(TableReadOptions(columns=columns, read=options, between=between))
+        return self.reading(TableReadOptions(columns=columns, read=options, between=between))
 
-    def stream(self, asked: TableReadOptions) -> TableStream:
+    def reading(self, asked: TableReadOptions) -> TableStream:
         """A read that is described as a whole; `batches` and `changes` describe theirs by arguments."""
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
@@ -304,14 +307,47 @@ class AcidTable:
         transactions = self._need_transactions()
         definition = await transactions.definition()
         transaction = await transactions.begin()
-        files = DeltaFiles(
-            self.place,
-            definition,
-            transaction.write_id,
-            {"storage_options": self._opening.storage_options, **options},
-            memory_limit=memory_limit,
-        )
+        write_ids = range(transaction.write_id, transaction.write_id + 1)
+        files = self._files(definition, write_ids, memory_limit, options)
         return TableTransaction(self._url, self.seen, transaction, definition, files, memory_limit)
+
+    def stream(
+        self,
+        *,
+        transactions: int = 10,
+        partition: Mapping[str, Any] | None = None,
+        memory_limit: int = WRITE_MEMORY_LIMIT,
+        **options: Unpack[FileOptions],
+    ) -> WritingStream:
+        """Begin to write rows that keep arriving: ``async with table.stream() as s: await s.write(rows)``.
+
+        ``await s.commit()``, now and then, lets others see them, at the cost of a flush of each file. So many
+        `transactions`, up to 1,000, share a directory and its files, which grow; when they are used up, more
+        are begun. With one, files are whole, as those of `transaction`.
+
+        Of a partitioned table the rows hold the partition columns, or `partition` names their values for all.
+        `options` are those of `orcstream.create`; `memory_limit` is for all open files together.
+
+        Raises `Unsupported` for a store whose files cannot grow (``no_append``), for a table that only takes
+        inserts (``insert_only``), both with more than one transaction, and as `transaction` does.
+        """
+        keeper = self._need_transactions()
+        return WritingStream(
+            self._url,
+            self.place,
+            keeper,
+            lambda definition, write_ids: self._files(definition, write_ids, memory_limit, options),
+            partial(check_not_overwritten, see=self.seen, url=self._url),
+            transactions,
+            partition,
+            self._opening.storage_options,
+        )
+
+    def _files(
+        self, definition: TableDefinition, write_ids: range, memory_limit: int, options: FileOptions
+    ) -> DeltaFiles:
+        given: FileOptions = {"storage_options": self._opening.storage_options, **options}
+        return DeltaFiles(self.place, definition, write_ids, given, memory_limit=memory_limit)
 
     async def compact(
         self,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
@@ -25,12 +25,14 @@ from orcstream.schema import Kind, Schema, Type
 
 __all__ = [
     "HEARTBEAT_S",
+    "MOST_TRANSACTIONS",
     "Operation",
     "Outcome",
     "Purpose",
     "Snapshot",
     "TableDefinition",
     "Transaction",
+    "TransactionBatch",
     "Transactions",
     "Work",
     "full_schema",
@@ -46,6 +48,8 @@ Outcome: TypeAlias = Literal["open", "committed", "aborted"]
 
 # Between two signs of life. Hive gives up what was silent for 300 s, if nobody has told it otherwise.
 HEARTBEAT_S = 60.0
+# Of one batch. A metastore gives no more at once, either (`hive.txn.max.open.batch`).
+MOST_TRANSACTIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,27 @@ class Transaction(Protocol):
         """What is known of it; "open" may still become either."""
 
 
+class TransactionBatch(Protocol):
+    """Transactions with write ids one after the other, begun at once: for rows that keep arriving.
+
+    They insert rows, and nothing else. They stay open until each of them has ended.
+    """
+
+    @property
+    def transactions(self) -> Sequence[Transaction]:
+        """In the order of their write ids."""
+
+    @property
+    def transaction_id(self) -> int:
+        """The first one's."""
+
+    async def heartbeat(self) -> None:
+        """A sign of life for those that are open. `CommitFailed` where others have given them up."""
+
+    async def abort(self) -> None:
+        """Give up those that are open; others keep their outcomes."""
+
+
 class Transactions(Protocol):
     """Of one table."""
 
@@ -178,6 +203,9 @@ class Transactions(Protocol):
     async def begin(self, purpose: Purpose = "write") -> Transaction:
         """A new transaction, with ids that no other has."""
 
+    async def begin_batch(self, count: int) -> TransactionBatch:
+        """So many new transactions, or fewer, with ids that no other has; at most `MOST_TRANSACTIONS`."""
+
     async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:
         """Give up what has shown no sign of life for so many seconds; answers the ids, sorted."""
 
@@ -189,7 +217,9 @@ class Transactions(Protocol):
 
 
 @asynccontextmanager
-async def kept_alive(transaction: Transaction, *, interval_s: float = HEARTBEAT_S) -> AsyncIterator[None]:
+async def kept_alive(
+    transaction: Transaction | TransactionBatch, *, interval_s: float = HEARTBEAT_S
+) -> AsyncIterator[None]:
     """Give signs of life while the block runs; that one could not be given is told to the log of the program.
 
     A transaction that was given up all the same fails at its commit.
@@ -203,7 +233,7 @@ async def kept_alive(transaction: Transaction, *, interval_s: float = HEARTBEAT_
             await beating
 
 
-async def _beat(transaction: Transaction, interval_s: float) -> None:
+async def _beat(transaction: Transaction | TransactionBatch, interval_s: float) -> None:
     while True:
         await asyncio.sleep(interval_s)
         try:

@@ -9,7 +9,7 @@ since version 3; rows that are updated stay in their bucket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,10 +20,12 @@ import anyio
 import numpy as np
 
 from orcstream.acid.batch_rows import ids_in, ids_of, rows_of
-from orcstream.acid.bucketing import bucket_numbers, buckets_of_rows
+from orcstream.acid.bucketing import bucket_numbers
 from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.merging import ROW_ID
-from orcstream.acid.row_ids import DeletedKeys, Ints, KeyBudget, KeyCollector, RowIds
+from orcstream.acid.overwriting import check_not_overwritten
+from orcstream.acid.placing import Placing, by_bucket, partition_path
+from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.acid.transactions import (
     Operation,
     Snapshot,
@@ -36,13 +38,12 @@ from orcstream.acid.transactions import (
 from orcstream.batch import Batch
 from orcstream.codec.grouping import joined, only, retyped
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.errors import CommitFailed, SchemaMismatch, Unsupported, UsageError, located
+from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
 from orcstream.schema import Schema
 from orcstream.writer.partitions import Partitioner
-from orcstream.writer.template import escape, text_of
 
 if TYPE_CHECKING:
     from orcstream.acid.table import AcidTable
@@ -76,9 +77,8 @@ class TableTransaction:
         self._definition = definition
         self._files = files
         self._memory_limit = memory_limit
-        self._names = tuple(name for name, _ in definition.partitions)
-        full = full_schema(definition)
-        self._partitioner = Partitioner(full, self._names, keep=False)
+        self._partition_names = tuple(name for name, _ in definition.partitions)
+        self._placing = Placing(definition)
         self._locked: set[tuple[str, str]] = set()
         self._changed: dict[str, None] = {}
         self._alive = AsyncExitStack()
@@ -120,18 +120,13 @@ class TableTransaction:
             return count
 
     async def _put(self, data: object, partition: Mapping[str, Any] | None, *, replaces: bool) -> int:
-        schema = self._definition.schema if partition is not None else self._partitioner.schema
-        fixed = None if partition is None else self._path_of(partition)
         count = 0
-        batches = UserData(data).vectors(schema)
-        while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
-            parts = [(fixed, rows)] if fixed is not None else self._split(rows)
-            for path, part in parts:
-                await self._announce(path, replaces=replaces)
-                await self._insert(path, part, replaces=replaces)
-            count += rows.row_count
-        whole = fixed if self._names else ""
-        if replaces and whole is not None:
+        async for one in self._placing.placed(data, partition):
+            await self._announce(one.partition, replaces=replaces)
+            await self._files.insert(one.partition, one.bucket, one.rows, replaces=replaces)
+            count += one.rows.row_count
+        if replaces and (partition is not None or not self._partition_names):
+            whole = self._placing.path_of(partition or {})
             await self._announce(whole, replaces=True)
             await self._files.empty(whole)
         return count
@@ -172,7 +167,9 @@ class TableTransaction:
                             ids = ids_of(batch)
                             await self._lock("change", path)
                             rows = await run_in_thread(partial(self._updated, batch, values))
-                            await self._insert_in_buckets(path, rows, bucket_numbers(ids.buckets))
+                            numbers = bucket_numbers(ids.buckets)
+                            for bucket, some in by_bucket(self._definition, rows, numbers):
+                                await self._files.insert(path, bucket, some)
                             await keys.add(ids)
                     count += await self._delete(path, keys)
             return count
@@ -184,18 +181,18 @@ class TableTransaction:
         partition columns, unless `partition` names their values. A row must not be deleted twice.
         """
         async with self._changing():
-            names = () if partition is not None else self._names
+            names = () if partition is not None else self._partition_names
             ids = TableDefinition(_ROW_ID, () if partition is not None else self._definition.partitions)
             schema = full_schema(ids)
             partitioner = Partitioner(schema, names, keep=False)
-            fixed = None if partition is None else self._path_of(partition)
+            fixed = None if partition is None else self._placing.path_of(partition)
             count = 0
             async with AsyncExitStack() as stack:
                 found: dict[str, _Keys] = {}
                 batches = UserData(data).vectors(schema)
                 while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
                     for where, part in partitioner.split(rows):
-                        path = _path(where.texts) if fixed is None else fixed
+                        path = partition_path(where.texts) if fixed is None else fixed
                         if path not in found:
                             found[path] = await stack.enter_async_context(self._collecting())
                         await found[path].add(ids_in(part.vectors[0]))
@@ -214,27 +211,11 @@ class TableTransaction:
         self._check_usable()
         await self._files.end_statement()
         work = Work(self._files.written, tuple(self._changed))
-        await self._check_seen(work)
+        if not self._is_checked:
+            await check_not_overwritten(self._transaction, work, see=self._see, url=self._url)
+            self._is_checked = True
         await self._transaction.commit(work)
         self._is_ended = True
-
-    async def _check_seen(self, work: Work) -> None:
-        """Rows that a base of a later write id hides are not committed: they would be lost without a word.
-
-        With the locks that are held, what is so once stays so; after a commit it need not.
-        """
-        if self._is_checked:
-            return
-        seen = await self._transaction.seen_since() if work.directories else None
-        view = () if seen is None else (await self._see(seen)).partitions
-        for one in view:
-            is_hidden = (
-                one.base is not None and one.base.is_overwrite and one.base.last_write_id > self.write_id
-            )
-            if is_hidden and one.path in work.partitions:
-                where = f"of {one.path}" if one.path else "of the table"
-                raise CommitFailed(f"rows {where} were overwritten meanwhile: begin again", url=self._url)
-        self._is_checked = True
 
     async def abort(self) -> None:
         """Leave nothing of it, unless it was committed. Not cancelled."""
@@ -323,34 +304,6 @@ class TableTransaction:
             await self._transaction.lock(operation, [path])
             self._locked.add((operation, path))
 
-    def _path_of(self, partition: Mapping[str, Any]) -> str:
-        if set(partition) != set(self._names):
-            raise UsageError(f"partition names values of {', '.join(self._names) or 'no columns'}")
-        return _path([(name, escape(text_of(partition[name]))) for name in self._names])
-
-    def _split(self, rows: IngestedRows) -> list[tuple[str, IngestedRows]]:
-        return [(_path(where.texts), part) for where, part in self._partitioner.split(rows)]
-
-    async def _insert(self, path: str, rows: IngestedRows, *, replaces: bool) -> None:
-        definition = self._definition
-        if not definition.bucket_count:
-            await self._files.insert(path, 0, rows, replaces=replaces)
-            return
-        columns = [definition.schema.names.index(name) for name in definition.bucket_columns]
-        numbers = await run_in_thread(lambda: buckets_of_rows(rows, columns, definition.bucket_count))
-        await self._insert_in_buckets(path, rows, numbers, replaces=replaces)
-
-    async def _insert_in_buckets(
-        self, path: str, rows: IngestedRows, buckets: Ints, *, replaces: bool = False
-    ) -> None:
-        schema = self._definition.schema
-        columns = range(len(schema.names))
-        for bucket in np.unique(buckets):
-            positions = np.flatnonzero(buckets == bucket)
-            whole = len(positions) == rows.row_count
-            part = rows if whole else only(rows, columns, schema, positions)
-            await self._files.insert(path, int(bucket), part, replaces=replaces)
-
     def _updated(self, batch: Batch, values: Assigned) -> IngestedRows:
         """The rows of a batch with their new values."""
         schema = self._definition.schema
@@ -368,7 +321,7 @@ class TableTransaction:
         data = values(batch) if callable(values) else [dict(values)]
         given = UserData(data)
         names = tuple(values) if not callable(values) else given.schema().names
-        fixed = {*self._names, *self._definition.bucket_columns}.intersection(names)
+        fixed = {*self._partition_names, *self._definition.bucket_columns}.intersection(names)
         if fixed:
             raise UsageError(f"the column {min(fixed)!r} says where a row lies: delete the row and insert it")
         schema = self._definition.schema
@@ -431,7 +384,3 @@ class _Keys:
             collector.discard()
         for keys in self._found:
             keys.close()
-
-
-def _path(texts: Sequence[tuple[str, str]]) -> str:
-    return "/".join(f"{escape(name)}={text}" for name, text in texts)

@@ -14,7 +14,8 @@ from typing import Any
 
 import anyio
 
-from orcstream.errors import SinkError, SourceError, Unsupported
+from orcstream.errors import SinkError, SourceError
+from orcstream.io.append_sink import LENGTH_BYTES, NO_LENGTH
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.byte_source import Transient
 from orcstream.io.hdfs import OpenedHdfs, open_hdfs
@@ -64,7 +65,7 @@ class HdfsFile:
                 # Alone, as the one that made the file, before the lengths are touched.
                 await self._hdfs.create(self._path)
                 is_ours = True
-                await self._hdfs.create(self._lengths_path, overwrite=True)
+                await self._begin_lengths()
         except BaseException as error:
             if is_ours:
                 with anyio.CancelScope(shield=True), suppress(SinkError):
@@ -72,6 +73,15 @@ class HdfsFile:
             if isinstance(error, SourceError | TimeoutError):
                 raise sink_error(error, self._url) from error
             raise
+
+    async def _begin_lengths(self) -> None:
+        try:
+            is_whole = (await self._hdfs.status(self._lengths_path)).length % LENGTH_BYTES == 0
+        except FileNotFoundError:
+            is_whole = False
+        if not is_whole:
+            await self._hdfs.create(self._lengths_path, overwrite=True)
+        await self._hdfs.append(self._lengths_path, NO_LENGTH)
 
     async def append(self, data: bytes, offset: int) -> None:  # noqa: ARG002 - of the contract
         await self._append(self._path, data)
@@ -84,7 +94,7 @@ class HdfsFile:
         if found != length:
             self._is_in_doubt = True  # somebody else writes to it
             raise SinkError(f"{length} bytes were written, the file has {found}", url=self._url)
-        await self._append(self._lengths_path, length.to_bytes(8, "big"))
+        await self._append(self._lengths_path, length.to_bytes(LENGTH_BYTES, "big"))
         self._flushed_bytes = length
 
     async def finish(self) -> None:
@@ -142,14 +152,5 @@ class HdfsFile:
 async def open_hdfs_file(
     url: str, ending: str, options: Mapping[str, Any], sink_options: SinkOptions, shown: str
 ) -> HdfsFile:
-    """The file of a URL; its lengths are beside it, with `ending`. `Unsupported` over hdfs-native."""
-    opened = await open_hdfs(url, options, shown)
-    if not opened.hdfs.appends:
-        await opened.lease.aclose()
-        raise Unsupported(
-            "hdfs-native can neither append safely nor read the last block of a file that is still open: "
-            "grow the file over webhdfs://, and follow it over either",
-            reason="no_append",
-            url=shown,
-        )
-    return HdfsFile(opened, ending, shown, sink_options)
+    """The file of a URL of WebHDFS; its lengths are beside it, with `ending`."""
+    return HdfsFile(await open_hdfs(url, options, shown), ending, shown, sink_options)

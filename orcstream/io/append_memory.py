@@ -10,7 +10,7 @@ from __future__ import annotations
 import anyio.lowlevel
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from orcstream.io.append_sink import GATHERED_BYTES
+from orcstream.io.append_sink import GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
 from orcstream.io.byte_sink import already_there
 
 __all__ = ["InMemoryFile"]
@@ -26,7 +26,8 @@ class InMemoryFile:
         self._lengths_path = self._path + lengths_ending
         self._url = shown
         self._content = bytearray()
-        self._lengths = bytearray()
+        self._lengths = bytearray(NO_LENGTH)
+        self._is_flushed = False
 
     async def begin(self) -> None:
         await anyio.lowlevel.checkpoint()
@@ -41,7 +42,8 @@ class InMemoryFile:
 
     async def flush(self, length: int) -> None:
         await anyio.lowlevel.checkpoint()
-        self._lengths += length.to_bytes(8, "big")
+        self._lengths += length.to_bytes(LENGTH_BYTES, "big")
+        self._is_flushed = True
         _show(self._path, self._content)
         _show(self._lengths_path, self._lengths)
 
@@ -50,7 +52,7 @@ class InMemoryFile:
         MemoryFileSystem.store.pop(self._lengths_path, None)
 
     async def cut(self) -> None:
-        if not self._lengths:
+        if not self._is_flushed:
             MemoryFileSystem.store.pop(self._path, None)
         await self.finish()
 

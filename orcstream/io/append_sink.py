@@ -4,9 +4,10 @@ Knows local paths; `io.append_memory` knows fsspec's ``memory://`` and `io.appen
 what the bytes mean.
 
 Beside the file lies ``NAME_flush_length``, as Hive's streaming ingest keeps it: lengths of the file, 8 bytes
-each, big-endian, the last of them valid. `flush` makes the bytes durable first and then adds their length, so
-that a reader who goes by the last whole entry never sees what a crash could take back. `finish` removes it:
-from then on the file counts as it is.
+each, big-endian, the last of them valid. The first is 0, which says that there is nothing yet: Hive takes an
+empty list for damage. What an earlier writer left is added to, so that the list is never without its end.
+`flush` makes the bytes durable first and then adds their length, so that a reader who goes by the last whole
+entry never sees what a crash could take back. `finish` removes it: from then on the file counts as it is.
 
 A writer that is killed leaves both as they are: up to the last flush the file can be read. `cut` ends a file
 there: it is shortened to what was flushed, or removed where nothing was.
@@ -27,14 +28,32 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread, sync_folder, write_at
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
+from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
-__all__ = ["FLUSH_LENGTH", "AppendSink", "open_append_sink"]
+__all__ = [
+    "FLUSH_LENGTH",
+    "LENGTH_BYTES",
+    "NO_LENGTH",
+    "AppendSink",
+    "check_appendable",
+    "last_length",
+    "open_append_sink",
+]
 
 FLUSH_LENGTH = "_flush_length"
+LENGTH_BYTES = 8
+# The first entry of all lengths.
+NO_LENGTH = bytes(LENGTH_BYTES)
 # Each write to a disk costs a hop to a thread.
 GATHERED_BYTES = 1 << 20
 _CLOSED = "the sink is closed"
+
+
+def last_length(lengths: bytes) -> int:
+    """Up to where a file is valid by the end of its lengths, from a whole entry on; 0 for not at all."""
+    # An entry that is being written, or was torn by a crash, is none yet.
+    entries = lengths[: len(lengths) // LENGTH_BYTES * LENGTH_BYTES]
+    return max(0, int.from_bytes(entries[-LENGTH_BYTES:], "big", signed=True))
 
 
 class _File(Protocol):
@@ -185,9 +204,9 @@ class _LocalFile:
     async def flush(self, length: int) -> None:
         def work() -> None:
             os.fdatasync(self._descriptor)
-            write_at(self._lengths, length.to_bytes(8, "big"), self._lengths_bytes)
+            write_at(self._lengths, length.to_bytes(LENGTH_BYTES, "big"), self._lengths_bytes)
             os.fdatasync(self._lengths)
-            self._lengths_bytes += 8
+            self._lengths_bytes += LENGTH_BYTES
             self._flushed_bytes = length
 
         await in_thread(work, self._url)
@@ -219,8 +238,11 @@ class _LocalFile:
             # Alone, as the one that made the file, before the lengths are touched.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._descriptor = os.open(self._path, flags, 0o666)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             self._lengths = os.open(self._lengths_path, flags, 0o666)
+            whole_bytes = os.fstat(self._lengths).st_size // LENGTH_BYTES * LENGTH_BYTES
+            write_at(self._lengths, NO_LENGTH, whole_bytes)
+            self._lengths_bytes = whole_bytes + LENGTH_BYTES
             sync_folder(self._path)
         except FileExistsError:
             raise already_there(self._url) from None
@@ -239,6 +261,29 @@ class _LocalFile:
         self._descriptor = self._lengths = -1
 
 
+def check_appendable(
+    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Raise `Unsupported` (reason ``no_append``) for stores whose files cannot grow where they are read."""
+    text = os.fspath(url)
+    kind = protocol_of(text)
+    if kind in ("file", "local", "memory"):
+        return
+    if kind in NATIVE_HDFS:
+        raise Unsupported(
+            "hdfs-native can neither append safely nor read the last block of a file that is still open: "
+            "grow the file over webhdfs://, and follow it over either",
+            reason="no_append",
+            url=text,
+        )
+    if not is_our_hdfs(kind, dict(storage_options or {})):
+        raise Unsupported(
+            f"{kind} has no files that grow where they are read: local paths, WebHDFS and memory:// have",
+            reason="no_append",
+            url=text,
+        )
+
+
 async def open_append_sink(
     url: str | os.PathLike[str],
     *,
@@ -250,10 +295,10 @@ async def open_append_sink(
     `FileExistsError` where there is one: what others may be reading is not written anew. `Unsupported` with
     the reason ``no_append`` for every other store.
     """
+    check_appendable(url, storage_options=storage_options)
     text = os.fspath(url)
     shown = strip_credentials(text)
     kind = protocol_of(text)
-    options = dict(storage_options or {})
     file: _File
     if kind in ("file", "local"):
         file = _LocalFile(local_path(text), shown)
@@ -261,16 +306,11 @@ async def open_append_sink(
         from orcstream.io.append_memory import InMemoryFile
 
         file = InMemoryFile(text, FLUSH_LENGTH, shown)
-    elif is_our_hdfs(kind, options):
+    else:
         from orcstream.io.append_hdfs import open_hdfs_file
 
+        options = dict(storage_options or {})
         file = await open_hdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
-    else:
-        raise Unsupported(
-            f"{kind} has no files that grow where they are read: local paths, WebHDFS and memory:// have",
-            reason="no_append",
-            url=shown,
-        )
     try:
         await file.begin()
     except BaseException:

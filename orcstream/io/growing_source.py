@@ -1,8 +1,8 @@
 """A file that somebody may still be writing, read up to where its writer says that it is complete.
 
 Knows the lengths that a writer keeps beside its file (`io.append_sink`; Hive's streaming ingest has the
-same): 8 bytes each, big-endian, the last whole one valid; none, or a negative one, when nothing is valid yet;
-no such file when the file itself is complete, whatever its length. Must not know what the bytes mean.
+same): 8 bytes each, big-endian, the last whole one valid; none, or one of 0, when nothing is valid yet; no
+such file when the file itself is complete, whatever its length. Must not know what the bytes mean.
 
 A file that grows is not held to one size and time of modification. What tells it from another one of its
 name is that bytes once valid never change: the last ones before each length are kept and compared with what
@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.io.append_sink import FLUSH_LENGTH
+from orcstream.io.append_sink import FLUSH_LENGTH, LENGTH_BYTES, last_length
 from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import kind_of
@@ -30,7 +30,6 @@ _Open: TypeAlias = Callable[[], Awaitable[ByteSource]]
 
 # What is compared; a footer's counts and statistics are in it.
 ENDING_BYTES = 4096
-_ENTRY_BYTES = 8
 
 
 def flush_length_url(url: object) -> str:
@@ -93,7 +92,7 @@ class GrowingSource:
         if self.is_complete:
             return
         length = await self._retry.run(self._valid_length, url=self.url)
-        if length is not None and (length < 0 or length == self._length):
+        if length is not None and length in (0, self._length):
             return
         if length is not None and length < (self._length or 0):
             raise SourceChanged(
@@ -118,21 +117,19 @@ class GrowingSource:
             await earlier.leave()
 
     async def _valid_length(self) -> int | None:
-        """The last length there is, -1 before the first; None where nobody keeps any."""
+        """The last length there is, 0 before the first; None where nobody keeps any."""
         try:
             lengths = await self._open_lengths()
         except FileNotFoundError:
             return None
         try:
-            suffix = await lengths.fetch_suffix(2 * _ENTRY_BYTES - 1)
+            suffix = await lengths.fetch_suffix(2 * LENGTH_BYTES - 1)
         except FileNotFoundError:
             return None
         finally:
             await lengths.aclose()
-        # An entry that is being written, or was torn by a crash, is none yet.
-        torn_bytes = suffix.file_length % _ENTRY_BYTES
-        entries = bytes(suffix.data)[: len(suffix.data) - torn_bytes]
-        return int.from_bytes(entries[-_ENTRY_BYTES:], "big", signed=True) if entries else -1
+        data = bytes(suffix.data)
+        return last_length(data[(len(data) - suffix.file_length) % LENGTH_BYTES :])
 
     async def _take(self, source: ByteSource, length: int | None) -> bool:
         """Whether the file can be read up to `length` (None: as it is) from now on."""

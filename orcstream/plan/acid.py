@@ -38,8 +38,6 @@ __all__ = [
 
 METADATA_FILE = "_metadata_acid"
 VERSION_FILE = "_orc_acid_version"
-# One length in a side file.
-_FLUSH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,8 @@ class Partition:
 def list_partitions(lengths: Mapping[str, int], folders: Iterable[str] = ()) -> dict[str, PartitionListing]:
     """Files by path, with their lengths, sorted into partitions; hidden ones are left out.
 
-    `folders` are those without files, as far as the store has such: an empty base hides all that is older.
+    Of the side file of one that grows, the length is what it says: 0 for nothing yet. `folders` are those
+    without files, as far as the store has such: an empty base hides all that is older.
     """
     found: dict[str, PartitionListing] = {}
 
@@ -148,7 +147,7 @@ def _add_file(
     if is_hidden(name) or name.endswith(FLUSH_LENGTH_SUFFIX):
         return
     flushed = lengths.get(path + FLUSH_LENGTH_SUFFIX)
-    if flushed is not None and flushed < _FLUSH_BYTES:
+    if flushed == 0:
         return  # its writer has not flushed yet: there are no rows
     if directory is None and not lengths[path]:
         return  # an empty bucket of Hive's

@@ -5,19 +5,20 @@ values.
 
 A minor compaction brings deltas together as one of inserts and one of deletes, events as they are, but for
 those of aborted transactions. A major one makes a base of the rows that are there (`CompactorMR.java`). Both
-stop below the lowest write id that is open: nothing may be written below what they make.
+stop below the lowest write id that is open: nothing may be written below what they make. A directory of
+several write ids is taken when all of them have ended.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from orcstream.plan.acid import Partition
 from orcstream.plan.acid_names import AcidDirectory, DirectoryKind, delta_name
 from orcstream.plan.write_ids import WriteIds
 
-__all__ = ["CompactionKind", "CompactionPlan", "plan_compaction", "settled_ids"]
+__all__ = ["CompactionKind", "CompactionPlan", "plan_compaction", "settled_ids", "settled_partition"]
 
 CompactionKind: TypeAlias = Literal["minor", "major"]
 
@@ -51,6 +52,18 @@ def settled_ids(write_ids: WriteIds) -> WriteIds:
         return write_ids
     mark = min(min(write_ids.open) - 1, write_ids.high_watermark)
     return WriteIds(mark, (), tuple(one for one in write_ids.aborted if one <= mark))
+
+
+def settled_partition(partition: Partition, write_ids: WriteIds) -> Partition:
+    """The partition without deltas that hold write ids above the settled ones, too: a batch that goes on."""
+    deltas = tuple(one for one in partition.deltas if one.last_write_id <= write_ids.high_watermark)
+    beyond = set(partition.deltas).difference(deltas)
+    return replace(
+        partition,
+        deltas=deltas,
+        inserts=tuple(file for file in partition.inserts if file.directory not in beyond),
+        deletes=tuple(file for file in partition.deletes if file.directory not in beyond),
+    )
 
 
 def plan_compaction(partition: Partition, kind: CompactionKind, visibility: int) -> CompactionPlan | None:

@@ -8,11 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from orcstream import Unsupported, acid, col
+from orcstream import CommitFailed, Unsupported, acid, col
 from tests.support.acid_tables import SCHEMA, rows_of
 from tests.support.effort import share
 
@@ -99,24 +100,22 @@ class Histories(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 20), part=st.integers(0, 2))
     def overwrite(self, count: int, part: int) -> None:
-        """All rows, or those of one partition, perhaps by none."""
+        self.run(self.overwritten(count, part))
+
+    async def overwritten(self, count: int, part: int) -> None:
+        """All rows are replaced, or those of one partition, perhaps by none."""
         name, ids = self.name(), range(self.next_id, self.next_id + count)
         self.next_id += count
-
-        async def work() -> int:
-            async with acid.open_table(self.url) as table, await table.transaction() as transaction:
-                rows = [{"id": one, "name": name} for one in ids]
-                partition = {"part": part} if self.partitioned else None
-                assert await transaction.overwrite(rows, partition=partition) == count
-                return transaction.write_id
-
-        write_id = self.run(work())
+        async with acid.open_table(self.url) as table, await table.transaction() as transaction:
+            rows = [{"id": one, "name": name} for one in ids]
+            partition = {"part": part} if self.partitioned else None
+            assert await transaction.overwrite(rows, partition=partition) == count
         self.rows = {
             one: kept for one, kept in self.rows.items() if self.partitioned and self.parts[one] != part
         }
         self.rows.update(dict.fromkeys(ids, name))
         self.parts.update(dict.fromkeys(ids, part if self.partitioned else None))
-        self.remember(write_id)
+        self.remember(transaction.write_id)
 
     @rule(first=IDS, width=WIDTHS)
     def delete_by_ids(self, first: int, width: int) -> None:
@@ -147,6 +146,56 @@ class Histories(RuleBasedStateMachine):
         except GivenUp:
             return
         raise AssertionError("the error was lost")
+
+    @rule(counts=st.lists(st.integers(0, 9), min_size=1, max_size=3), transactions=st.integers(1, 3))
+    def stream(self, counts: list[int], transactions: int) -> None:
+        """Rows that are committed bit by bit; 0 is for some that are given up."""
+        name = self.name()
+
+        async def work() -> None:
+            async with acid.open_table(self.url) as table, table.stream(transactions=transactions) as stream:
+                for count in counts:
+                    ids = range(self.next_id, self.next_id + count)
+                    self.next_id += count
+                    await stream.write(self.data(ids or range(1000, 1003), name))
+                    if not count:
+                        await stream.abort()
+                        continue
+                    self.rows.update(dict.fromkeys(ids, name))
+                    self.remember(await stream.commit())
+                assert await rows_of(self.url) == self.rows
+
+        self.run(work())
+
+    @rule(count=st.integers(1, 9), part=st.integers(0, 2))
+    def stream_while_overwritten(self, count: int, part: int) -> None:
+        """Between two transactions of one batch: the second fails if its rows go where that was."""
+        name = self.name()
+
+        async def work() -> None:
+            async with acid.open_table(self.url) as table, table.stream(transactions=3) as stream:
+                await stream.write(self.data(range(self.next_id, self.next_id + count), name))
+                self.rows.update(dict.fromkeys(range(self.next_id, self.next_id + count), name))
+                self.next_id += count
+                self.remember(await stream.commit())
+                await self.overwritten(count, part)
+                ids = range(self.next_id, self.next_id + count)
+                data = self.data(ids, name)
+                self.next_id += count
+                await stream.write(data)
+                if data[0].get("part", part) == part:
+                    with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+                        await stream.commit()
+                    await stream.abort()
+                    await stream.write(data)
+                write_id = await stream.commit()
+                before = max(one for one in self.past if one < write_id)
+                self.past[write_id] = dict(self.past[before])
+                for then in [one for one in self.past if one >= write_id]:
+                    self.past[then].update(dict.fromkeys(ids, name))
+                self.rows.update(dict.fromkeys(ids, name))
+
+        self.run(work())
 
     # --- what changes no row
 
@@ -199,4 +248,4 @@ Histories.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.timeout(600)(Histories.TestCase)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from orcstream.acid.transactions import Snapshot, Transactions, Work, kept_alive
 from orcstream.errors import CommitFailed, OrcError, UsageError
 from orcstream.io import records
 from orcstream.plan.write_ids import WriteIds
-from tests.support.acid_logs import MEMORY, TABLE, delta, write
+from tests.support.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.support.effort import share
 from tests.support.s3_proxy import S3_KINDS
 from tests.support.sink_stores import make_store
@@ -293,24 +292,6 @@ async def writer(url: str, history: History, draw: random.Random) -> None:
             await transaction.abort()
         if draw.random() < 0.2:
             await log.clean(0 if draw.random() < 0.3 and url == MEMORY else 3600)
-
-
-def scattered(monkeypatch: pytest.MonkeyPatch, draw: random.Random) -> None:
-    """Each access to a record takes a turn of the loop or several, as it happens."""
-
-    def slowed(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def slow(*arguments: Any, **options: Any) -> Any:
-            for _ in range(draw.randrange(4)):
-                await asyncio.sleep(0)
-            found = await call(*arguments, **options)
-            for _ in range(draw.randrange(4)):
-                await asyncio.sleep(0)
-            return found
-
-        return slow
-
-    for name in ("listed", "put", "get", "remove"):
-        monkeypatch.setattr(records.Records, name, slowed(getattr(records.Records, name)))
 
 
 @pytest.mark.parametrize("seed", range(share(60, 6)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import anyio
 import pytest
 
 import orcstream
-from orcstream.acid.metastore import HivePartition, Metastore
-from orcstream.acid.metastore_client import MetastoreClient
+from orcstream.acid.metastore import HivePartition
+from orcstream.acid.metastore_client import services
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, Work, kept_alive
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
 from orcstream.plan.write_ids import WriteIds
@@ -21,6 +20,7 @@ from orcstream.schema import Schema
 from tests.support import bucketed_rows
 from tests.support.acid_history import History, Options
 from tests.support.hive import Hive, start_hive
+from tests.support.metastores import opened, server
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
 
@@ -39,15 +39,6 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
 @pytest.fixture
 def url(hive: Hive) -> str:
     return f"thrift://127.0.0.1:{hive.thrift_port}"
-
-
-@asynccontextmanager
-async def opened(url: str, table: str = "default.plain", **options: float) -> AsyncIterator[Metastore]:
-    metastore = Metastore(url, table, **options)  # type: ignore[arg-type]
-    try:
-        yield metastore
-    finally:
-        await metastore.aclose()
 
 
 def whole(snapshot: Snapshot) -> bool:
@@ -205,6 +196,30 @@ async def test_compactions_are_transactions_without_rows(url: str) -> None:
         assert snapshot.transactions.is_aborted(given_up.transaction_id)
 
 
+async def test_a_batch_has_ids_in_a_row(url: str) -> None:
+    async with opened(url) as metastore, opened(url) as other:
+        batch, single = await metastore.begin_batch(4), await other.begin()
+        first, second, third, _ = batch.transactions
+        ids = [one.write_id for one in batch.transactions]
+        assert ids == list(range(ids[0], ids[0] + 4)) == list(range(single.write_id - 4, single.write_id))
+        assert batch.transaction_id == first.transaction_id
+        await first.commit(Work(("delta_0000001_0000004_0000",)))
+        await second.abort()
+        await batch.heartbeat()
+        snapshot = (await other.snapshot()).write_ids
+        assert [snapshot.is_visible(one) for one in ids] == [True, False, False, False]
+        assert set(snapshot.open) >= set(ids[2:])
+        # Somebody gives one up.
+        await other.call("abort_txn", services().AbortTxnRequest(txnid=third.transaction_id))
+        with pytest.raises(CommitFailed, match=f"given up transaction {third.transaction_id}"):
+            await batch.heartbeat()
+        for _ in range(2):
+            await batch.abort()
+        assert set(ids[1:]) <= set((await other.snapshot()).write_ids.aborted)
+        assert await first.outcome() == "committed"
+        await single.abort()
+
+
 async def test_a_beginning_that_is_cancelled_leaves_no_transaction(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,8 +227,8 @@ async def test_a_beginning_that_is_cancelled_leaves_no_transaction(
         before = await other.transactions()
         allocate = metastore._allocate
 
-        async def cancelled(transaction_id: int) -> int:
-            await allocate(transaction_id)
+        async def cancelled(transaction_ids: Sequence[int]) -> Sequence[int]:
+            await allocate(transaction_ids)
             scope.cancel()
             await anyio.sleep_forever()
             raise AssertionError
@@ -374,6 +389,75 @@ async def test_hive_reads_what_we_made_of_tables_of_before_hive_3(hive: Hive, ur
     assert {v for k, v in hive.sql("select k, v from aged") if k is not None} == {"changed"}
 
 
+async def test_hive_reads_what_is_streamed(hive: Hive, url: str) -> None:
+    """While the batch is open, after an abort in it, after it was closed; and compacts it then."""
+    hive.sql(f"create table streamed (id int, name string) clustered by (id) into 2 buckets {TRANSACTIONAL})")
+    place = str(hive.location("streamed"))
+    named: dict[str, Any] = {"metastore": url, "table": "default.streamed"}
+
+    async def check(expected: set[int]) -> None:
+        theirs = hive.sql("select row__id, id, name from streamed")
+        async with orcstream.acid.open_table(place, **named) as table:
+            rows = (await table.read(row_ids=True)).to_pylist()
+        mine = [(row["row__id"], row["id"], row["name"]) for row in rows]
+        assert sorted(map(str, mine)) == sorted(map(str, theirs))
+        assert {one for _, one, _ in mine} == expected
+
+    first, second = (2, 3, 6, 7, 10), (0, 1, 4)  # their buckets
+    async with orcstream.acid.open_table(place, **named) as table, table.stream(transactions=3) as stream:
+        await stream.write([(first[0], "a"), (first[1], "b")])
+        await stream.commit()
+        await check(set(first[:2]))
+        await stream.write([(second[0], "c")])  # another file, of which nothing is there yet
+        await check(set(first[:2]))
+        await stream.commit()
+        await check({*first[:2], second[0]})
+        await stream.write([(first[2], "d"), (second[1], "e")])
+        await stream.abort()
+        await stream.write([(first[3], "f"), (second[2], "g")])
+        assert stream.write_ids.start == 4
+        await stream.commit()
+        expected = {*first[:2], second[0], first[3], second[2]}
+        await check(expected)
+        hive.sql(f"delete from streamed where id = {first[0]}")
+        await stream.write([(first[4], "h")])
+        await stream.commit()
+        expected = {*expected, first[4]} - {first[0]}
+        await check(expected)
+    await check(expected)
+    for kind in ("minor", "major"):
+        hive.compact("streamed", kind)
+        hive._ask({"run": "cleaner"})
+        await check(expected)
+
+
+async def test_hive_overwrites_a_table_that_is_streamed_to(hive: Hive, url: str) -> None:
+    """Between two transactions of a batch, whose ids are lower than Hive's."""
+    hive.sql(f"create table poured (id int) partitioned by (day string) {TRANSACTIONAL})")
+    place = str(hive.location("poured"))
+    named: dict[str, Any] = {"metastore": url, "table": "default.poured"}
+    async with orcstream.acid.open_table(place, **named) as table, table.stream(transactions=5) as stream:
+        await stream.write([(1, "mon"), (2, "tue")])
+        await stream.commit()
+        hive.sql("insert overwrite table poured partition (day='mon') select 3")
+        await stream.write([(4, "tue")])
+        assert await stream.commit() == 2
+        assert sorted(hive.sql("select id from poured")) == [(2,), (3,), (4,)]
+        await stream.write([(5, "mon")])
+        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+            await stream.commit()
+        await stream.abort()
+        await stream.write([(5, "mon")])
+        assert await stream.commit() == 7
+        async with await table.transaction() as change:
+            await change.overwrite([(6,)], partition={"day": "tue"})
+        assert sorted(hive.sql("select id from poured")) == [(3,), (5,), (6,)]
+        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
+            async with stream.transaction():
+                await stream.write([(7, "tue")])
+    assert sorted(hive.sql("select id from poured")) == [(3,), (5,), (6,)]
+
+
 # --- buckets ---------------------------------------------------------------------------------------
 
 
@@ -418,22 +502,6 @@ async def test_buckets_are_those_of_hive(hive: Hive, url: str) -> None:
 
 
 # --- connections -----------------------------------------------------------------------------------
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
-
-
-@asynccontextmanager
-async def server(serve: Serve) -> AsyncIterator[str]:
-    served: list[asyncio.Task[None]] = []
-
-    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.append(asyncio.ensure_future(serve(reader, writer)))
-
-    async with await asyncio.start_server(begin, "127.0.0.1") as running:
-        yield f"thrift://127.0.0.1:{running.sockets[0].getsockname()[1]}"
-    for task in served:
-        task.cancel()
-    await asyncio.gather(*served, return_exceptions=True)
 
 
 class Cutting:
@@ -506,62 +574,3 @@ async def test_the_next_metastore_is_asked_where_one_is_away(hive: Hive, url: st
     async with opened("thrift://127.0.0.1:1") as metastore:
         with pytest.raises(SourceError, match=r"cannot be reached \(127\.0\.0\.1:1"):
             await metastore.snapshot()
-
-
-async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        await reader.read()
-    finally:
-        writer.transport.abort()
-
-
-async def test_a_metastore_that_says_nothing() -> None:
-    async with server(_silent) as url:
-        async with opened(url, timeout_s=0.1) as metastore:
-            with pytest.raises(SourceError, match=r"not within 0\.1 s"):
-                await metastore.snapshot()
-        async with opened(url) as metastore:
-            with anyio.move_on_after(0.1) as scope:
-                await metastore.snapshot()
-            assert scope.cancelled_caught
-            assert metastore._client._connection is None
-
-
-HOSTILE = (
-    b"",
-    b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    bytes(64),
-    b"\xff" * 64,
-    # A name, a list and a text of two thousand million bytes, a struct in a struct in a struct.
-    b"\x80\x01\x00\x02\x7f\xff\xff\xff",
-    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00\x0f\x00\x00\x0b\x7f\xff\xff\xff",
-    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00\x0f\x00\x00\x0b\x00\x00\x00\x01\x7f\xff\xff\xff",
-    b"\x80\x01\x00\x02\x00\x00\x00\x01a\x00\x00\x00\x00" + b"\x0c\x00\x00" * 5000,
-)
-
-
-@pytest.mark.parametrize("answer", HOSTILE)
-async def test_whatever_comes_back_is_our_error(answer: bytes) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
-
-    async with server(serve) as url, opened(url) as metastore:
-        with pytest.raises(SourceError, match="did not answer"):
-            await metastore.snapshot()
-
-
-@pytest.mark.parametrize("url", ["", "host:9083", "http://host", "thrift://", "thrift://host:x"])
-def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(UsageError, match="thrift://host:9083"):
-        MetastoreClient(url, user=None, timeout_s=1)
-
-
-def test_what_cannot_be_asked_for() -> None:
-    for table in ("plain", "a.b.c", ".plain", "default."):
-        with pytest.raises(UsageError, match=r"database\.table"):
-            Metastore("thrift://host", table)
-    with pytest.raises(UsageError, match="timeout_s"):
-        Metastore("thrift://host", "default.plain", timeout_s=0)

@@ -240,14 +240,15 @@ async def test_no_file(tmp_path: Path) -> None:
 
 
 async def test_lengths_that_are_torn_or_say_nothing(tmp_path: Path) -> None:
-    """A last entry of fewer than 8 bytes is none yet, and -1 says that nothing is valid."""
+    """A last entry of fewer than 8 bytes is none yet, and -1 or 0 says that nothing is valid."""
     path, lengths = tmp_path / "a.orc", tmp_path / "a.orc_flush_length"
     out = await orcstream.create(path, SCHEMA, growing=True)
     await out.write(rows(0, 3))
     await out.flush()
     await out.write(rows(3, 5))
     await out.flush()
-    first, second = struct.unpack(">2q", lengths.read_bytes())
+    nothing, first, second = struct.unpack(">3q", lengths.read_bytes())
+    assert nothing == 0
     for content, expected in (
         (struct.pack(">q", first), 3),
         (struct.pack(">2q", first, second)[:-1], 3),
@@ -256,7 +257,7 @@ async def test_lengths_that_are_torn_or_say_nothing(tmp_path: Path) -> None:
         lengths.write_bytes(content)
         async with orcstream.open(path, follow=True) as file:
             assert file.row_count == expected
-    for content in (b"", b"\0\0\0", struct.pack(">q", -1)):
+    for content in (b"", b"\0\0\0", struct.pack(">q", -1), struct.pack(">2q", first, 0)):
         lengths.write_bytes(content)
         with anyio.move_on_after(10 * POLL_S) as scope:
             await orcstream.open(path, follow=True, poll_s=POLL_S)

@@ -27,7 +27,7 @@ def rows(start: int, stop: int) -> list[dict[str, int]]:
 
 def lengths_of(path: Path) -> list[int]:
     data = Path(f"{path}_flush_length").read_bytes()
-    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+    return [int.from_bytes(data[at : at + 8], "big") for at in range(8, len(data), 8)]
 
 
 def pyarrow_numbers(path: Path, length: int | None = None) -> list[int]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from orcstream.acid.log import TransactionLog, create_log
 from orcstream.acid.transactions import TableDefinition, Work
+from orcstream.io import records
 from orcstream.schema import Schema
 from tests.support.acid import ROWS
 from tests.support.acid_history import History
 
-__all__ = ["MEMORY", "TABLE", "delta", "keep_history", "write"]
+__all__ = ["MEMORY", "TABLE", "delta", "keep_history", "scattered", "write"]
 
 TABLE = TableDefinition(Schema.parse("struct<id:int,name:string>"), (("country", "string"),), ("id",), 4)
 MEMORY = "memory://acid-log/table"
@@ -40,3 +47,21 @@ async def keep_history(
         elif one.write_id not in history.open:
             await one.commit(Work(tuple(history.directories(one.write_id))))
     return log
+
+
+def scattered(monkeypatch: pytest.MonkeyPatch, draw: random.Random) -> None:
+    """Each access to a record takes a turn of the loop or several, as it happens."""
+
+    def slowed(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def slow(*arguments: Any, **options: Any) -> Any:
+            for _ in range(draw.randrange(4)):
+                await asyncio.sleep(0)
+            found = await call(*arguments, **options)
+            for _ in range(draw.randrange(4)):
+                await asyncio.sleep(0)
+            return found
+
+        return slow
+
+    for name in ("listed", "put", "get", "remove"):
+        monkeypatch.setattr(records.Records, name, slowed(getattr(records.Records, name)))

@@ -1,0 +1,92 @@
+"""Where rows that are inserted go: to which partition, and there to which bucket.
+
+Knows what the user gives, and what the table is partitioned and bucketed by. Must not know transactions,
+files, nor ids of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orcstream.acid.bucketing import buckets_of_rows
+from orcstream.acid.row_ids import Ints
+from orcstream.acid.transactions import TableDefinition, full_schema
+from orcstream.codec.grouping import only
+from orcstream.codec.ingest import IngestedRows, UserData
+from orcstream.errors import UsageError
+from orcstream.io.threads import run_in_thread
+from orcstream.writer.partitions import Partitioner
+from orcstream.writer.template import escape, text_of
+
+__all__ = ["Placed", "Placing", "by_bucket", "partition_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows of one bucket of a partition, which is named by its path below the table."""
+
+    partition: str
+    bucket: int
+    rows: IngestedRows
+
+
+class Placing:
+    """Tells the places of rows of a table."""
+
+    def __init__(self, definition: TableDefinition) -> None:
+        self._definition = definition
+        self._names = tuple(name for name, _ in definition.partitions)
+        self._partitioner = Partitioner(full_schema(definition), self._names, keep=False)
+
+    async def placed(self, data: object, partition: Mapping[str, Any] | None) -> AsyncIterator[Placed]:
+        """The rows of `data`, a piece at a time, by their own partition columns or in a `partition`.
+
+        `data` is what `OrcWriter.write` takes; `partition` has the values by name. Raises `SchemaMismatch`
+        for data that does not fit, `UsageError` for a partition that is none of the table's.
+        """
+        fixed = None if partition is None else self.path_of(partition)
+        schema = self._definition.schema if partition is not None else self._partitioner.schema
+        batches = UserData(data).vectors(schema)
+        while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
+            parts = self._split(rows) if fixed is None else [(fixed, rows)]
+            for path, part in parts:
+                for bucket, some in await self._by_bucket(part):
+                    yield Placed(path, bucket, some)
+
+    def path_of(self, partition: Mapping[str, Any]) -> str:
+        """The path of a partition, given its values by name."""
+        if set(partition) != set(self._names):
+            raise UsageError(f"partition names values of {', '.join(self._names) or 'no columns'}")
+        return partition_path([(name, escape(text_of(partition[name]))) for name in self._names])
+
+    def _split(self, rows: IngestedRows) -> list[tuple[str, IngestedRows]]:
+        return [(partition_path(where.texts), part) for where, part in self._partitioner.split(rows)]
+
+    async def _by_bucket(self, rows: IngestedRows) -> list[tuple[int, IngestedRows]]:
+        definition = self._definition
+        if not definition.bucket_count:
+            return [(0, rows)]
+        columns = [definition.schema.names.index(name) for name in definition.bucket_columns]
+        numbers = await run_in_thread(lambda: buckets_of_rows(rows, columns, definition.bucket_count))
+        return list(by_bucket(definition, rows, numbers))
+
+
+def by_bucket(
+    definition: TableDefinition, rows: IngestedRows, buckets: Ints
+) -> Iterator[tuple[int, IngestedRows]]:
+    """The rows of each bucket, where `buckets` says that of each row."""
+    schema = definition.schema
+    columns = range(len(schema.names))
+    for bucket in np.unique(buckets):
+        positions = np.flatnonzero(buckets == bucket)
+        whole = len(positions) == rows.row_count
+        yield int(bucket), rows if whole else only(rows, columns, schema, positions)
+
+
+def partition_path(texts: Sequence[tuple[str, str]]) -> str:
+    """The path of a partition below the table, of names and of values as texts that may stand in a path."""
+    return "/".join(f"{escape(name)}={text}" for name, text in texts)
