@@ -34,6 +34,9 @@ HADOOP_AWS_POM := bench/hadoop_aws/pom.xml
 # The web server, where the system has none: on PATH, or where Debian has it, which is not on that of users.
 HAS_NGINX := $(shell PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v nginx)
 NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
+# The browser, likewise.
+HAS_CHROMIUM := $(shell command -v chromium-headless-shell || command -v chromium || command -v google-chrome)
+CHROMIUM := $(if $(HAS_CHROMIUM),,.cache/chromium/usr/lib/chromium/chromium-headless-shell)
 # It lives for seconds: a second compiler does not pay.
 MAVEN_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
@@ -101,6 +104,7 @@ some-servers:
 	@$(MAKE) $(KMS) || echo "Without Hadoop's key server its tests do not run." >&2
 	@$(MAKE) $(HIVE) || echo "Without Hive its tests do not run." >&2
 	@$(if $(NGINX),$(MAKE) $(NGINX),true) || echo "Without nginx its tests do not run." >&2
+	@$(if $(CHROMIUM),$(MAKE) $(CHROMIUM),true) || echo "Without Chromium its tests do not run." >&2
 
 check: test ## the same as test
 
@@ -124,9 +128,9 @@ fuzz: venv ## feed damaged files to kernels built with AddressSanitizer, for FUZ
 soak: venv $(VERSITYGW) $(TOXIPROXY) ## readers and writers on a store and a network that fail, for SOAK_SECONDS
 	$(PY) -m tests.soak --seconds $(SOAK_SECONDS)
 
-# An S3 server and a network that fails (need Go), HDFS, its key server and Hive (need Maven), a web server (needs Debian,
-# or to be on PATH).
-servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(HIVE) $(NGINX) ## the servers of tests and benchmarks, built or fetched into .cache
+# An S3 server and a network that fails (need Go), HDFS, its key server and Hive (need Maven), a web server and a browser
+# (need Debian, or to be on PATH).
+servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(HIVE) $(NGINX) $(CHROMIUM) ## the servers of tests and benchmarks, built or fetched into .cache
 
 $(VERSITYGW):
 	@$(NEED_GO)
@@ -151,7 +155,10 @@ $(HDFS) $(KMS) $(HIVE) $(HADOOP_AWS):
 	@touch $@
 
 .cache/nginx/usr/sbin/nginx:
-	bash scripts/fetch_nginx.sh $(CURDIR)/.cache/nginx
+	bash scripts/fetch_debian.sh $(CURDIR)/.cache/nginx nginx
+
+.cache/chromium/usr/lib/chromium/chromium-headless-shell:
+	bash scripts/fetch_debian.sh $(CURDIR)/.cache/chromium chromium-headless-shell
 
 bench: venv $(VERSITYGW) ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
 	@$(MAKE) $(HADOOP_AWS) || echo "Without hadoop-aws, Spark's own reader is not measured on S3." >&2

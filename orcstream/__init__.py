@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
     from orcstream.reader.many import FileStream, open_many
+    from orcstream.reader.observing import DecodeSpan, ReadObserver, RequestSpan
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.reader.verifying import Fault, Verification
@@ -65,6 +66,7 @@ __all__ = [
     "CorruptStream",
     "CorruptStripe",
     "CorruptTail",
+    "DecodeSpan",
     "Encrypt",
     "EncryptedColumn",
     "Explanation",
@@ -84,8 +86,10 @@ __all__ = [
     "OrcFile",
     "OrcWriter",
     "Prepared",
+    "ReadObserver",
     "ReadResult",
     "ReadStatistics",
+    "RequestSpan",
     "RetriesExhausted",
     "Schema",
     "SchemaMismatch",
@@ -123,6 +127,7 @@ _HOMES = {
     "CorruptStream": "orcstream.errors",
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
+    "DecodeSpan": "orcstream.reader.observing",
     "Encrypt": "orcstream.encryption",
     "EncryptedColumn": "orcstream.unlocking",
     "Explanation": "orcstream.reader.explain",
@@ -142,8 +147,10 @@ _HOMES = {
     "OrcFile": "orcstream.reader.file",
     "OrcWriter": "orcstream.writer.writer",
     "Prepared": "orcstream.io.byte_sink",
+    "ReadObserver": "orcstream.reader.observing",
     "ReadResult": "orcstream.batch",
     "ReadStatistics": "orcstream.reader.stream",
+    "RequestSpan": "orcstream.reader.observing",
     "RetriesExhausted": "orcstream.errors",
     "Schema": "orcstream.schema",
     "SchemaMismatch": "orcstream.errors",

@@ -1,4 +1,4 @@
-"""The command line: `meta`, `cat`, `count`, `plan`, `keys`, `merge`, `convert`, `mask`, `cleanup` and `job`.
+"""The command line: its commands and what they take; what is larger than a few lines is in `cli_*`.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);
@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import argparse
 import base64
-import dataclasses
 import json
-import math
 import os
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterable
-from decimal import Decimal
 from importlib import metadata
 from typing import Any, TypeVar
 
 import anyio
-import numpy as np
 
 import orcstream
 from orcstream.cli_acid import ACID_HELP, add_acid_options
 from orcstream.cli_arguments import DURATION_S, duration_s
 from orcstream.cli_convert import CONVERT_HELP, MASK_HELP, add_convert_options, add_mask_options, convert
+from orcstream.cli_inspect import INSPECT_HELP, add_inspect_options, inspect_file
 from orcstream.cli_job import JOB_HELP, add_job_options
 from orcstream.cli_keys import (
     KEYS_HELP,
@@ -41,15 +38,14 @@ from orcstream.cli_keys import (
     rekeying,
     say_masked,
 )
-from orcstream.cli_progress import Progress, bytes_text
+from orcstream.cli_progress import Progress
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.cli_verify import VERIFY_HELP, add_verify_options, verify
+from orcstream.figures import bytes_text, known_statistics, writer_name
 from orcstream.schema import Kind
 
 __all__ = ["main"]
 
-# As far as is known who they are; the specification lists them at "File Tail".
-_WRITERS = ("ORC Java", "ORC C++", "Presto", "Scritchley Go", "Trino", "cuDF")
 _SIGPIPE_STATUS = 141
 _SIGINT_STATUS = 130
 # Enough for each hand-over to be cheap, few enough for the output to flow.
@@ -69,6 +65,7 @@ _EXAMPLES = """examples:
   orcstream keys trips.orc --keys kms://http@localhost:9600/kms
   orcstream mask trips.orc shared.orc --mask redact:city --mask sha256:stop.name
   orcstream plan trips.orc --where "id = 4711" --columns city
+  orcstream inspect trips.orc -o trips.html --where "id = 4711" --run
   orcstream verify trips.orc
   orcstream merge all.orc trips.orc trips.orc
   orcstream merge all.orc trips.orc trips.orc --keys kms://http@localhost:9600/kms --rekey
@@ -163,6 +160,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_columns(plan)
     _add_selection(plan)
 
+    _add_inspect(commands)
+
     keys = _looking(
         commands, "keys", _keys, "which columns are encrypted, with which keys, and which are open", KEYS_HELP
     )
@@ -255,6 +254,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_inspect(commands: Any) -> None:
+    inspecting = _command(
+        commands,
+        "inspect",
+        inspect_file,
+        "a file's layout, and what a question reads of it: as a page, or text",
+        "Shows where the bytes of a file are, and which of them a question reads.",
+        INSPECT_HELP,
+    )
+    _add_url(inspecting)
+    add_inspect_options(inspecting)
+    _add_columns(inspecting)
+    _add_where_and_rows(inspecting)
+    add_keys(inspecting)
+
+
 def _command(
     commands: Any,
     name: str,
@@ -323,6 +338,16 @@ def _add_columns(command: _Options) -> None:
 
 
 def _add_selection(command: _Options) -> None:
+    _add_where_and_rows(command)
+    command.add_argument(
+        "--schema",
+        type=_parsed_by(orcstream.Schema.parse),
+        metavar="TEXT",
+        help="the types to read the file as",
+    )
+
+
+def _add_where_and_rows(command: _Options) -> None:
     command.add_argument(
         "--where",
         type=_parsed_by(orcstream.Expr.parse),
@@ -334,12 +359,6 @@ def _add_selection(command: _Options) -> None:
         type=_rows,
         metavar="A:B",
         help="only rows A up to B, without B; they count from 0, and either may be left out",
-    )
-    command.add_argument(
-        "--schema",
-        type=_parsed_by(orcstream.Schema.parse),
-        metavar="TEXT",
-        help="the types to read the file as",
     )
 
 
@@ -507,7 +526,6 @@ async def _meta(file: orcstream.OrcFile, options: argparse.Namespace) -> None:
 
 def _facts(file: orcstream.OrcFile) -> dict[str, Any]:
     postscript, footer = file.tail.postscript, file.tail.footer
-    known = 0 <= footer.writer < len(_WRITERS)
     return {
         "url": file.url,
         "rows": file.row_count,
@@ -516,7 +534,7 @@ def _facts(file: orcstream.OrcFile) -> dict[str, Any]:
         "format_version": ".".join(map(str, postscript.version)),
         "compression": file.compression.name,
         "compression_block_size": postscript.compression_block_size,
-        "writer": _WRITERS[footer.writer] if known else f"number {footer.writer}",
+        "writer": writer_name(footer.writer),
         "writer_version": postscript.writer_version,
         "software_version": footer.software_version,
         "calendar": footer.calendar.name,
@@ -532,31 +550,8 @@ def _facts(file: orcstream.OrcFile) -> dict[str, Any]:
             }
             for stripe in file.stripes
         ],
-        "statistics": {column: _known(statistics) for column, statistics in file.statistics.items()},
+        "statistics": {column: known_statistics(known) for column, known in file.statistics.items()},
     }
-
-
-def _known(statistics: Any) -> dict[str, Any]:
-    """What a writer recorded about a column, as JSON has it."""
-    found = {name: value for name, value in dataclasses.asdict(statistics).items() if value not in (None, ())}
-    kind = found.get("kind")
-    for name, value in found.items():
-        if kind in ("date", "timestamp") and name in ("minimum", "maximum"):
-            found[name] = _day(value) if kind == "date" else _nanoseconds(value)
-        elif isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
-            found[name] = str(value)
-    return found
-
-
-def _day(days: int) -> str:
-    return str(np.datetime64(days, "D"))
-
-
-def _nanoseconds(count: int) -> str:
-    try:
-        return str(np.datetime64(count, "ns"))
-    except OverflowError:  # outside 1677 to 2262
-        return str(np.datetime64(count // 1000, "us"))
 
 
 def _text(value: bytes) -> str:

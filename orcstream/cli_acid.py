@@ -14,7 +14,8 @@ from typing import Any
 
 from orcstream import acid
 from orcstream.cli_arguments import byte_size, duration_s
-from orcstream.cli_progress import Progress, bytes_text, counted, printable
+from orcstream.cli_progress import Progress
+from orcstream.figures import bytes_text, counted, printable
 
 __all__ = ["ACID_HELP", "add_acid_options", "compaction_lines"]
 

@@ -33,8 +33,9 @@ from orcstream.cli_keys import (
     opened_keys,
     say_masked,
 )
-from orcstream.cli_progress import Progress, bytes_text, counted
+from orcstream.cli_progress import Progress
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
+from orcstream.figures import bytes_text, counted
 from orcstream.io.keys import KeyProvider
 from orcstream.io.urls import protocol_of
 

@@ -21,7 +21,8 @@ import anyio
 import orcstream
 from orcstream.cli_acid import compaction_lines
 from orcstream.cli_arguments import byte_size, pair
-from orcstream.cli_progress import Progress, bytes_text, counted, printable
+from orcstream.cli_progress import Progress
+from orcstream.figures import bytes_text, counted, printable
 
 __all__ = ["JOB_HELP", "add_job_options"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-__all__ = ["Progress", "bytes_text", "counted", "printable"]
+__all__ = ["Progress"]
 
 _AFTER_S = 1.0
 _EVERY_S = 0.2
@@ -52,21 +52,3 @@ class Progress:
         finally:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-
-def bytes_text(count: float) -> str:
-    """A number of bytes for people, in units of 1024."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def printable(line: str) -> str:
-    """Texts of a file may hold line ends, and orders for a terminal."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)

@@ -14,7 +14,8 @@ from typing import Any
 import orcstream
 from orcstream._credentials import strip_credentials
 from orcstream.cli_keys import add_keys, opened, opened_keys
-from orcstream.cli_progress import Progress, counted, printable
+from orcstream.cli_progress import Progress
+from orcstream.figures import counted, printable
 
 __all__ = ["VERIFY_HELP", "add_verify_options", "verify"]
 

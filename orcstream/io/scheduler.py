@@ -70,13 +70,14 @@ class FetchStatistics:
 class FetchTicket:
     """One range that was submitted. Its bytes live as long as the ticket."""
 
-    __slots__ = ("_buffer", "_done", "_error", "_owner", "_scope", "on_bytes", "priority", "range")
+    __slots__ = ("_buffer", "_done", "_error", "_owner", "_scope", "label", "on_bytes", "priority", "range")
 
     def __init__(
-        self, owner: FetchScheduler, range: ByteRange, priority: int, on_bytes: OnBytes | None
+        self, owner: FetchScheduler, range: ByteRange, priority: int, on_bytes: OnBytes | None, label: str
     ) -> None:
         self.range = range
         self.priority = priority
+        self.label = label
         self.on_bytes = on_bytes
         self._owner = owner
         self._done = anyio.Event()
@@ -116,8 +117,9 @@ class FetchTicket:
 
 
 class FetchScheduler:
-    """See the module. `on_finished(range, start_s, stop_s)` is called after each request that delivered.
+    """See the module. `on_finished(label, range, start_s, stop_s)` is told of each request that delivered.
 
+    A label is what the caller calls a request, and means nothing here.
     `estimate` carries on what another scheduler of the same source has measured.
     """
 
@@ -129,7 +131,7 @@ class FetchScheduler:
         retry: RetryPolicy,
         request_cap: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
-        on_finished: Callable[[ByteRange, float, float], None] | None = None,
+        on_finished: Callable[[str, ByteRange, float, float], None] | None = None,
         estimate: CostEstimate | None = None,
     ) -> None:
         self._source = source
@@ -182,7 +184,9 @@ class FetchScheduler:
             bandwidth=self.cost.bandwidth,
         )
 
-    def submit(self, range: ByteRange, priority: int, on_bytes: OnBytes | None = None) -> FetchTicket:
+    def submit(
+        self, range: ByteRange, priority: int, on_bytes: OnBytes | None = None, label: str = ""
+    ) -> FetchTicket:
         """Queue a request; it starts as soon as a place is free, the lowest `priority` first.
 
         `on_bytes` may be told of its first bytes as they come, of each attempt anew; see `ByteSource.fetch`.
@@ -194,12 +198,12 @@ class FetchScheduler:
             self._task_group.start_soon(self._work, name="orcstream fetch")
             self._worker_count += 1
             self._idle = anyio.Event() if self._idle.is_set() else self._idle
-        ticket = FetchTicket(self, range, priority, on_bytes)
+        ticket = FetchTicket(self, range, priority, on_bytes, label)
         heappush(self._queue, (priority, self._submit_count, ticket))
         self._submit_count += 1
         return ticket
 
-    async def fetch_suffix(self, length: int) -> Suffix:
+    async def fetch_suffix(self, length: int, label: str = "") -> Suffix:
         """The source's `fetch_suffix`, at once and in the caller's task, with retries and measured."""
         if self._closed:
             raise UsageError("the scheduler is closed")
@@ -211,7 +215,7 @@ class FetchScheduler:
         self._byte_count += len(suffix.data)
         if self._on_finished is not None:
             stop = suffix.file_length
-            self._on_finished(ByteRange(stop - len(suffix.data), stop), start_s, self._clock())
+            self._on_finished(label, ByteRange(stop - len(suffix.data), stop), start_s, self._clock())
         return suffix
 
     def close(self) -> None:
@@ -266,7 +270,7 @@ class FetchScheduler:
         if buffer is not None:
             self._byte_count += wanted.length
             if self._on_finished is not None:
-                self._on_finished(wanted, start_s, self._clock())
+                self._on_finished(ticket.label, wanted, start_s, self._clock())
 
     async def _fetch(self, ticket: FetchTicket) -> RangeBuffer:
         """One attempt, measured by itself: failures and waits before it say nothing of the store's speed."""

@@ -25,6 +25,7 @@ from orcstream.codec.compression import Compression, Decompressor
 from orcstream.codec.decoder import Turn
 from orcstream.errors import OrcError, Unsupported
 from orcstream.reader.budget import MemoryBudget
+from orcstream.reader.observing import DecodeSpan, ReadObserver
 from orcstream.reader.runs import ColumnRun, RowSizes, Segment, StreamPiece, StripeRun
 
 __all__ = ["DecodeQueue", "Delivery"]
@@ -62,11 +63,13 @@ class DecodeQueue:
         column_count: int,
         budget: MemoryBudget,
         on_progress: Callable[[], None],
+        observer: ReadObserver | None = None,
     ) -> None:
         self._compression = compression
         self._batch_rows = batch_rows
         self._budget = budget
         self._on_progress = on_progress
+        self._observer = observer
         self._lock = threading.Lock()
         self._heap: list[tuple[int, int, int, int, ColumnRun]] = []
         self._pushes = self._added = 0
@@ -210,9 +213,13 @@ class DecodeQueue:
                 vector = self._decode(run, rows, budget, turn)
             except Exception as caught:  # noqa: BLE001  # raised to the consumer, whatever it is
                 error = caught
-            spent = time.perf_counter() - started
+            stopped = time.perf_counter()
+            if self._observer is not None:
+                done = vector.length if vector is not None else 0
+                stripe, column = run.stripe.information.index, run.decoder.type.column_id
+                self._observer.on_decode(DecodeSpan(stripe, column, done, started, stopped))
             with self._lock:
-                self.decode_s += spent
+                self.decode_s += stopped - started
                 if not self._closed:
                     self._charge_dictionaries(run, room - turn.dictionary_limit)
                 progress = self._finish(run, rows, vector, turn, error)

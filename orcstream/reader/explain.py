@@ -5,19 +5,22 @@ Knows figures only. Made by `OrcFile.explain`, which plans the read exactly as t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from orcstream.byterange import ByteRange
 
 __all__ = ["Explanation", "Wave"]
 
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Requests that do not wait for each other."""
+    """Requests that do not wait for each other; `ranges` are the bytes of the file that each asks for."""
 
     name: str
     request_count: int
     bytes_wanted: int
     bytes_read: int
+    ranges: tuple[ByteRange, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

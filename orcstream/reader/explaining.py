@@ -7,7 +7,7 @@ will ask for.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
@@ -33,16 +33,15 @@ class _Tally:
     """A wave, counted as it is planned."""
 
     name: str
-    request_count: int = 0
     bytes_wanted: int = 0
-    bytes_read: int = 0
+    ranges: list[ByteRange] = field(default_factory=list)
 
     def ask(self, ranges: Sequence[ByteRange]) -> None:
-        self.request_count += len(ranges)
-        self.bytes_read += sum(range_.length for range_ in ranges)
+        self.ranges += ranges
 
     def wave(self) -> Wave:
-        return Wave(self.name, self.request_count, self.bytes_wanted, self.bytes_read)
+        bytes_read = sum(range_.length for range_ in self.ranges)
+        return Wave(self.name, len(self.ranges), self.bytes_wanted, bytes_read, tuple(self.ranges))
 
 
 class _Survey:
@@ -161,9 +160,13 @@ async def explain_plan(
         waves=(
             # A file that was opened with a known tail has read none.
             Wave(
-                "tail", tail_requests, tail.postscript.tail_bytes, cached.range.length if tail_requests else 0
+                "tail",
+                tail_requests,
+                tail.postscript.tail_bytes,
+                cached.range.length if tail_requests else 0,
+                (cached.range,) if tail_requests else (),
             ),
-            *(tally.wave() for tally in tallies if tally not in optional or tally.request_count),
+            *(tally.wave() for tally in tallies if tally not in optional or tally.ranges),
         ),
     )
 

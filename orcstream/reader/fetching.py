@@ -188,8 +188,8 @@ class Fetcher:
     """See the module. `on_failure` ends the read with an error that no single column has.
 
     Stripes come from `works`, through the control wave; where that is None, through `add` from elsewhere,
-    until `finish`. `exhausted` says that none will follow. With `hands_on`, stripes keep what came along with
-    their footers, for somebody who reads more of them.
+    until `finish`. `exhausted` says that none will follow. `wave` is what requests for rows are called. With
+    `hands_on`, stripes keep what came along with their footers, for somebody who reads more of them.
     """
 
     def __init__(
@@ -206,6 +206,7 @@ class Fetcher:
         on_failure: Callable[[Exception], None],
         on_arrival: Callable[[], None],
         hands_on: bool = False,
+        wave: str = "data",
     ) -> None:
         self._scheduler = scheduler
         self._tasks = tasks
@@ -220,6 +221,7 @@ class Fetcher:
         self._on_failure = on_failure
         self._on_arrival = on_arrival
         self._hands_on = hands_on
+        self._wave = wave
         self._room = anyio.Event()
         self._windows: deque[_Window] = deque()
         self._held: dict[StripeRun, Sequence[_Held]] = {}
@@ -313,7 +315,7 @@ class Fetcher:
             indexed=[work.indexed for work in works],
             index_share=self._start.index_share,
         )
-        fetches = [self._start_fetch(request, works[0].number) for request in plan.requests]
+        fetches = [self._start_fetch(request, works[0].number, "control") for request in plan.requests]
         places = cover(len(plan.wanted), plan.requests)
         prepared = [_Prepared(anyio.Event()) for _ in works]
         await self._start.unlock(works)  # while the footers are on their way
@@ -361,7 +363,7 @@ class Fetcher:
         missing = [range_ for range_ in wanted if range_.length and _at_hand(held, range_) is None]
         self.plan.control_bytes += sum(range_.length for range_ in wanted)
         requests = plan_requests(missing, self._cost)
-        fetches = [self._start_fetch(request, work.number) for request in requests]
+        fetches = [self._start_fetch(request, work.number, "index") for request in requests]
         buffers = [await self._collect(fetch) for fetch in fetches]
         indexes: dict[ByteRange, memoryview] = {}
         for range_ in wanted:
@@ -406,7 +408,7 @@ class Fetcher:
             wave = _Wave(missing, requests)
             for place in order_of_rows(requests, ranges, [piece.feed for piece in missing]):
                 fetch = wave.fetches[place]
-                self._submit(fetch, stripe.number, window, partial(self._begin, wave, fetch))
+                self._submit(fetch, stripe.number, self._wave, window, partial(self._begin, wave, fetch))
             self._tasks.start_soon(self._receive, wave)
         if len(missing) < len(pieces):
             self._on_arrival()
@@ -439,17 +441,19 @@ class Fetcher:
         if begun:
             self._on_arrival()
 
-    def _start_fetch(self, request: Request, stripe: int) -> _Fetch:
+    def _start_fetch(self, request: Request, stripe: int, wave: str) -> _Fetch:
         fetch = _Fetch(request, len(request.members))
-        self._submit(fetch, stripe)
+        self._submit(fetch, stripe, wave)
         return fetch
 
-    def _submit(self, fetch: _Fetch, stripe: int, window: int = 0, on_bytes: OnBytes | None = None) -> None:
+    def _submit(
+        self, fetch: _Fetch, stripe: int, wave: str, window: int = 0, on_bytes: OnBytes | None = None
+    ) -> None:
         """Start a request; what the tail's bytes hold needs none."""
         wanted = fetch.request.range
         if self._cached is None or wanted.start < self._cached.range.start:
             priority = stripe << 20 | min(window, 0xFFFFF)
-            fetch.ticket = self._scheduler.submit(wanted, priority, on_bytes)
+            fetch.ticket = self._scheduler.submit(wanted, priority, on_bytes, wave)
             fetch.lease = self._budget.lend(wanted.length)
 
     async def _collect(self, fetch: _Fetch) -> RangeBuffer:

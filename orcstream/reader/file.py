@@ -482,7 +482,7 @@ class OrcFile:
 
     async def _fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
         self._check_open()
-        buffers = await self._session.fetch(ranges)
+        buffers = await self._session.fetch(ranges, "metadata")
         await self._session.source.verify()
         return buffers
 

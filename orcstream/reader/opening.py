@@ -24,6 +24,7 @@ from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
+from orcstream.reader.observing import ReadObserver
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
 from orcstream.tails import known_tail, read_tail
@@ -53,6 +54,7 @@ def open(  # noqa: A001  # the name users expect
     default_timezone: str = "UTC",
     calendar: str = "auto",
     instants: bool = False,
+    observer: ReadObserver | None = None,
 ) -> Opening:
     """Open an ORC file.
 
@@ -84,6 +86,9 @@ def open(  # noqa: A001  # the name users expect
     about the rows that were seen last, and `refresh` looks for more. Opening waits for the first flush. Bound
     any of this by a timeout of your own: a writer that was killed ends nothing.
 
+    `observer` (`ReadObserver`) is told of each request of the file and its streams, and of each step of the
+    decoders, with the time it took.
+
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail` (for a key, too, that has the
     right name and length and is another one, where encrypted statistics show it), `Unsupported`,
     `SourceError`, `KeyUnavailable`; `UsageError` for options that cannot be, and for a `tail` that was
@@ -98,6 +103,7 @@ def open(  # noqa: A001  # the name users expect
         instants=instants,
         keys=keys,
         require_keys=require_keys,
+        observer=observer,
     )
     if not follow:
         return Opening(url, options, tail)
@@ -118,6 +124,7 @@ class OpenOptions:
     times: FileTimes
     keys: KeyProvider | None = None
     required_keys: Sequence[str] | bool = False
+    observer: ReadObserver | None = None
 
     @classmethod
     def of(
@@ -131,6 +138,7 @@ class OpenOptions:
         instants: bool = False,
         keys: KeyProvider | None = None,
         require_keys: Iterable[str] | bool = False,
+        observer: ReadObserver | None = None,
     ) -> OpenOptions:
         if calendar not in _CALENDARS:
             raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
@@ -140,7 +148,7 @@ class OpenOptions:
         times = FileTimes(timezone, default_timezone, calendar, instants=bool(instants))
         required = required_keys(require_keys)
         check_provider(keys, "keys")
-        return cls(storage_options, IoOptions.of(io_options), times, keys, required)
+        return cls(storage_options, IoOptions.of(io_options), times, keys, required, observer)
 
 
 class Opening(Pending[OrcFile]):
@@ -160,7 +168,7 @@ class Opening(Pending[OrcFile]):
     async def _make(self) -> OrcFile:
         growing = self._growing() if self._poll_s is not None else None
         source = growing or await self._open_source()
-        session = Session(source, RetryPolicy.of(self._options.io_options))
+        session = Session(source, RetryPolicy.of(self._options.io_options), self._options.observer)
         try:
             with located(url=source.url):
                 following = await self._following(session, growing)

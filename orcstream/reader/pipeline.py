@@ -21,6 +21,7 @@ from orcstream.io.threads import run_in_thread
 from orcstream.reader.budget import MemoryBudget
 from orcstream.reader.decoding import DecodeQueue, Delivery
 from orcstream.reader.fetching import Fetcher, FetchPlan, StripeStart, StripeWork
+from orcstream.reader.observing import ReadObserver
 
 __all__ = ["Pipeline", "PipelineOptions"]
 
@@ -36,6 +37,8 @@ class PipelineOptions:
     batch_rows: int
     memory_limit: int
     hands_on: bool = False
+    wave: str = "data"
+    observer: ReadObserver | None = None
 
 
 class Pipeline:
@@ -56,6 +59,7 @@ class Pipeline:
             column_count=options.column_count,
             budget=self.budget,
             on_progress=self._notify,
+            observer=options.observer,
         )
         self.fetcher: Fetcher | None = None
         self.wait_s = 0.0
@@ -85,6 +89,7 @@ class Pipeline:
             on_failure=self.fail,
             on_arrival=self.wake,
             hands_on=self._options.hands_on,
+            wave=self._options.wave,
         )
         for _ in range(int(limiter.total_tokens)):
             tasks.start_soon(self._decode, limiter)

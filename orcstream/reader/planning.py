@@ -166,6 +166,8 @@ class ReadPlanner:
                 batch_rows=max(options.batch_rows, _LEAST_WINDOW_ROWS) if looks_first else options.batch_rows,
                 memory_limit=options.memory_limit // 2 if late else options.memory_limit,
                 hands_on=looks_first,
+                wave="predicate" if looks_first else "rest" if late else "data",
+                observer=self._session.observer,
             )
 
         late_plan = None
@@ -175,7 +177,7 @@ class ReadPlanner:
             )
         return ReadingPlan(
             source=self._session.source,
-            retry=self._session.retry,
+            scheduler=self._session.scheduler,
             schema=schema,
             works=lambda statistics: self._works(rows, pruner, pruned, statistics),
             statistics_range=self._statistics_range(pruner),

@@ -17,6 +17,7 @@ from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
+from orcstream.reader.observing import ReadObserver, RequestSpan
 from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["Session"]
@@ -35,14 +36,15 @@ def _trim() -> None:
 class Session:
     """The source of one open file and its tasks."""
 
-    def __init__(self, source: ByteSource, retry: RetryPolicy) -> None:
+    def __init__(self, source: ByteSource, retry: RetryPolicy, observer: ReadObserver | None = None) -> None:
         self.source = source
         self.retry = retry
+        self.observer = observer
         self.suffix_count = 0
         self.closing = anyio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks = Supervisor()
-        self._scheduler = FetchScheduler(source, self.tasks, retry=retry)
+        self._scheduler = self.scheduler(self.tasks)
         self._closed = False
         self._closer: asyncio.Task[None] | None = None
         _open_sessions.add(self)
@@ -52,13 +54,25 @@ class Session:
         """Takes tasks until the session is closed."""
         return self._tasks
 
+    def scheduler(self, tasks: TaskStarter) -> FetchScheduler:
+        """Sends requests of this file, each told to its observer."""
+        observer = self.observer
+
+        def finished(wave: str, range_: ByteRange, start_s: float, stop_s: float) -> None:
+            assert observer is not None
+            observer.on_request(RequestSpan(wave, range_, start_s, stop_s))
+
+        return FetchScheduler(
+            self.source, tasks, retry=self.retry, on_finished=None if observer is None else finished
+        )
+
     async def fetch_suffix(self, length: int) -> Suffix:
         self.suffix_count += 1
-        return await self._scheduler.fetch_suffix(length)
+        return await self._scheduler.fetch_suffix(length, "tail")
 
-    async def fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
+    async def fetch(self, ranges: list[ByteRange], wave: str = "tail") -> list[RangeBuffer]:
         """Some ranges, concurrently."""
-        tickets = [self._scheduler.submit(range_, 0) for range_ in ranges]
+        tickets = [self._scheduler.submit(range_, 0, label=wave) for range_ in ranges]
         try:
             return [
                 RangeBuffer(range_, await ticket.wait())

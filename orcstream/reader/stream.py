@@ -22,7 +22,6 @@ from orcstream.byterange import ByteRange
 from orcstream.codec._arrow_c import export_schema
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
-from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.decoding import Delivery
@@ -87,7 +86,7 @@ class ReadingPlan:
     """
 
     source: ByteSource
-    retry: RetryPolicy
+    scheduler: Callable[[TaskStarter], FetchScheduler]
     schema: BatchSchema
     works: Callable[[memoryview | None], Sequence[StripeWork]]
     statistics_range: ByteRange | None
@@ -137,7 +136,7 @@ class Reading:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
                     self._group = tasks
-                    self._scheduler = FetchScheduler(self.plan.source, tasks, retry=self.plan.retry)
+                    self._scheduler = self.plan.scheduler(tasks)
                     await self._run(tasks, self._scheduler)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._pipeline.fail(_first_of(error))
@@ -162,7 +161,7 @@ class Reading:
     async def _works(self, scheduler: FetchScheduler) -> Sequence[StripeWork]:
         wanted, data = self.plan.statistics_range, None
         if wanted is not None:
-            data = await scheduler.submit(wanted, 0).wait()
+            data = await scheduler.submit(wanted, 0, label="statistics").wait()
             await self.plan.source.verify()
         if self.plan.takes_long:  # other tasks of the loop would wait
             return await run_in_thread(lambda: self.plan.works(data))

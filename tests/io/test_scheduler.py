@@ -46,7 +46,7 @@ def make(
     *,
     cap: int = 2,
     retry: RetryPolicy | None = None,
-    on_finished: Callable[[ByteRange, float, float], None] | None = None,
+    on_finished: Callable[[str, ByteRange, float, float], None] | None = None,
 ) -> FetchScheduler:
     retry = retry or Waits().policy()
     return FetchScheduler(source, group, request_cap=cap, retry=retry, on_finished=on_finished)
@@ -342,7 +342,7 @@ async def test_statistics_measure_time_by_the_clock_that_was_given() -> None:
         await anyio.lowlevel.checkpoint()
 
     source = LatencySource(memory(), latency_s=2.0, bandwidth=100.0, sleep=sleep)
-    finished: list[tuple[ByteRange, float, float]] = []
+    finished: list[tuple[str, ByteRange, float, float]] = []
     async with anyio.create_task_group() as group:
         scheduler = FetchScheduler(
             source,
@@ -352,10 +352,13 @@ async def test_statistics_measure_time_by_the_clock_that_was_given() -> None:
             clock=lambda: now[0],
             on_finished=lambda *event: finished.append(event),
         )
-        await scheduler.fetch_suffix(100)
+        await scheduler.fetch_suffix(100, "end")
         now[0] += 7  # nobody asks for anything
-        await scheduler.submit(part(1), 0).wait()
-    assert finished == [(ByteRange(len(DATA) - 100, len(DATA)), 0.0, 3.0), (part(1), 10.0, 13.0)]
+        await scheduler.submit(part(1), 0, label="part").wait()
+    assert finished == [
+        ("end", ByteRange(len(DATA) - 100, len(DATA)), 0.0, 3.0),
+        ("part", part(1), 10.0, 13.0),
+    ]
     statistics = scheduler.statistics()
     assert statistics.busy_s == pytest.approx(6.0)
     assert statistics.wait_s == pytest.approx(3.0)

@@ -19,6 +19,7 @@ import pytest
 import orcstream
 import orcstream.acid
 import orcstream.errors
+import orcstream.inspect
 import orcstream.io.keys
 import orcstream.testing
 from tests.meta.tree import ROOT
@@ -79,6 +80,15 @@ def test_every_name_of_transactional_tables_is_documented() -> None:
     assert set(re.findall(r"`(\w+)[(`]", table)) >= _public_members(orcstream.acid.AcidTable)
 
 
+def test_every_name_of_inspections_is_documented() -> None:
+    part = API.split("\n## Seeing a file\n")[1].split("\n## ")[0]
+    listed = re.findall(r"^- `(\w+)", part, re.MULTILINE)
+    assert sorted(listed) == sorted(orcstream.inspect.__all__)
+    written = re.search(r"^- `inspect\(([^)]*)\)", part, re.MULTILINE)
+    assert written
+    assert written[1] == _written_parameters(orcstream.inspect.inspect)
+
+
 def test_every_error_is_in_the_table() -> None:
     table = API.split("\n## Errors\n")[1].split("\n## ")[0]
     listed = set(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE))
@@ -96,7 +106,15 @@ def _shown_members(name: str, found: Any) -> Iterator[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize(
-    "module", [orcstream, orcstream.acid, orcstream.blocking, orcstream.errors, orcstream.io.keys]
+    "module",
+    [
+        orcstream,
+        orcstream.acid,
+        orcstream.blocking,
+        orcstream.errors,
+        orcstream.inspect,
+        orcstream.io.keys,
+    ],
 )
 def test_help_explains_every_name(module: ModuleType) -> None:
     shown = [one for name in module.__all__ for one in _shown_members(name, getattr(module, name))]
@@ -119,15 +137,19 @@ def test_every_member_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("heading", sorted(name for name, given in HEADINGS.items() if given is not None))
 def test_parameters_are_those_of_the_code(heading: str) -> None:
-    parameters = inspect.signature(_resolve(heading)).parameters.values()
-    own = [p for p in parameters if p.name not in ("self", "cls")]
+    assert HEADINGS[heading] == _written_parameters(_resolve(heading))
+
+
+def _written_parameters(function: Any) -> str:
+    """As headings have them."""
+    own = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     written: list[str] = []
     for parameter in own:
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in written:
             written.append("*")
         default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
         written.append(parameter.name + default.replace("'", '"'))
-    assert HEADINGS[heading] == ", ".join(written)
+    return ", ".join(written)
 
 
 def test_a_length_is_called_length() -> None:

@@ -1,0 +1,377 @@
+"""Looks at a file: opens it, reads its stripes' directories, asks and reads what the user wants to know.
+
+Knows how facts are had through the package's public names, and how many of them are worth having. Must not
+know how they are shown. What is damaged is named among the problems, and everything else is there all the
+same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import anyio
+
+import orcstream
+from orcstream.blocking_facade import takes_as
+from orcstream.blocking_loop import the_loop
+from orcstream.codec.structure import StripeFooter
+from orcstream.figures import known_statistics, printable, writer_name
+from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, StripeFacts, plain
+from orcstream.inspect.layout import Part, file_parts, stripe_parts
+from orcstream.io.keys import KeyProvider
+from orcstream.io.options import IoOptions
+from orcstream.reader.observing import DecodeSpan, RequestSpan
+from orcstream.reader.opening import Url
+from orcstream.reader.planning import Columns, Where
+from orcstream.schema import Kind, Type
+
+__all__ = ["Inspection", "inspect", "inspect_blocking"]
+
+# Footers are read until they list so many streams; then stripes are looked at here and there.
+_STREAMS = 100_000
+_LEAST_STRIPES = 8
+_FOOTERS_AT_ONCE = 16
+_TEXT_LENGTH = 200
+_SCHEMA_LENGTH = 20_000
+_WIDTHS = {
+    Kind.BOOLEAN: 1 / 8,
+    Kind.BYTE: 1,
+    Kind.SHORT: 2,
+    Kind.INT: 4,
+    Kind.LONG: 8,
+    Kind.FLOAT: 4,
+    Kind.DOUBLE: 8,
+    Kind.DATE: 4,
+    Kind.TIMESTAMP: 12,
+    Kind.TIMESTAMP_INSTANT: 12,
+    Kind.DECIMAL: 16,
+}
+Span = TypeVar("Span", RequestSpan, DecodeSpan)
+_TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What was found out about a file; `problems` are sentences about what could not be.
+
+    `question` is there where something was asked, `run` where that was read as well.
+    """
+
+    file: FileFacts
+    question: Question | None
+    run: Run | None
+    problems: tuple[str, ...]
+
+    def to_html(self) -> str:
+        """One page that needs nothing else: a few megabytes at most, whatever the file."""
+        from orcstream.inspect.page import page_of
+
+        return page_of(self.file, self.question, self.run, self.problems)
+
+    def to_text(self) -> str:
+        """For a terminal, in lines of at most 80 characters."""
+        from orcstream.inspect.text import text_of
+
+        return text_of(self.file, self.question, self.run, self.problems)
+
+    def to_json(self) -> str:
+        """All of it, for programs: byte ranges as [start, stop], times in seconds."""
+        return json.dumps(plain(self), ensure_ascii=False)
+
+
+async def inspect(
+    url: Url,
+    *,
+    columns: Columns | None = None,
+    where: Where = None,
+    rows: range | None = None,
+    run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    io_options: IoOptions | Mapping[str, Any] | None = None,
+    keys: KeyProvider | None = None,
+    require_keys: Iterable[str] | bool = False,
+) -> Inspection:
+    """Look at a file: its tail, and the footers of its stripes (of some, where they list 100,000 streams).
+
+    `columns`, `where` and `rows`, as for `OrcFile.batches`, are a question: the inspection says which bytes
+    it would read, in which requests. With `run`, it is read, and the time of each request and each step of
+    the decoders is there. The other arguments are those of `open`.
+
+    Raises what `open` raises, `UsageError` for a question that cannot be, and `SourceError` where the store
+    fails. Damage behind the tail is among the `problems`.
+    """
+    opening = {
+        "storage_options": storage_options,
+        "io_options": io_options,
+        "keys": keys,
+        "require_keys": require_keys,
+    }
+    asked: dict[str, Any] = {"columns": columns, "where": where, "rows": rows}
+    problems: list[str] = []
+    question = measured = None
+    async with orcstream.open(url, **opening) as file:  # type: ignore[arg-type]  # of several types
+        facts = await _Looking(file, problems).facts()
+        if run or any(one is not None for one in asked.values()):
+            question = await _question(file, asked, problems)
+    if run:
+        measured = await _run(url, opening, asked, problems)
+    return Inspection(facts, question, measured, tuple(dict.fromkeys(problems)))
+
+
+@takes_as(inspect)
+def inspect_blocking(url: Url, **options: Any) -> Inspection:
+    """`inspect` without `await`, for scripts and notebooks."""
+    return the_loop().run(lambda: inspect(url, **options))
+
+
+# --- the file ----------------------------------------------------------------------------------------------
+
+
+class _Looking:
+    """One look at an open file."""
+
+    def __init__(self, file: orcstream.OrcFile, problems: list[str]) -> None:
+        self._file = file
+        self._problems = problems
+        self._parts: dict[int, tuple[Part, ...]] = {}
+        self._columns = _columns_of(file)
+
+    async def facts(self) -> FileFacts:
+        file = self._file
+        for stripe, footer in sorted((await self._footers()).items()):
+            self._count(stripe, footer)
+        postscript, footer_of_file = file.tail.postscript, file.tail.footer
+        self._compare()
+        return FileFacts(
+            url=shown(file.url, 2000),
+            file_length=file.tail.file_length,
+            row_count=file.row_count,
+            schema=shown(str(file.schema), _SCHEMA_LENGTH),
+            compression=file.compression.name,
+            compression_block_size=postscript.compression_block_size,
+            format_version=".".join(map(str, postscript.version)),
+            writer=writer_name(footer_of_file.writer),
+            software_version=shown(footer_of_file.software_version or ""),
+            row_index_stride=footer_of_file.row_index_stride,
+            encrypted=footer_of_file.encryption is not None,
+            user_metadata=_user_metadata(file.user_metadata),
+            parts=tuple(file_parts(file.tail)),
+            stripes=tuple(
+                StripeFacts(
+                    index=stripe.index,
+                    range=stripe.range,
+                    first_row=stripe.first_row,
+                    row_count=stripe.row_count,
+                    index_bytes=stripe.index_length,
+                    data_bytes=stripe.data_length,
+                    footer_bytes=stripe.footer_length,
+                    parts=self._parts.get(stripe.index),
+                )
+                for stripe in file.stripes
+            ),
+            columns=tuple(self._columns),
+        )
+
+    async def _footers(self) -> dict[int, StripeFooter]:
+        """The footers that can be read, of all stripes or of as many as is reasonable."""
+        found: dict[int, StripeFooter] = {}
+        count = len(self._file.stripes)
+        first = await self._footer(0, found) if count else 0
+        limiter = anyio.Semaphore(_FOOTERS_AT_ONCE)
+
+        async def one(stripe: int) -> None:
+            async with limiter:
+                await self._footer(stripe, found)
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for stripe in _spread(count, max(_LEAST_STRIPES, _STREAMS // max(1, first))):
+                    if stripe:
+                        tasks.start_soon(one, stripe)
+        except ExceptionGroup as group:
+            raise _first_of(group) from None
+        return found
+
+    async def _footer(self, stripe: int, found: dict[int, StripeFooter]) -> int:
+        """Read one; how many streams it lists."""
+        try:
+            footer = found[stripe] = await self._file.stripe_footer(stripe)
+        except (orcstream.FormatError, orcstream.Unsupported) as error:
+            self._problems.append(f"Stripe {stripe} cannot be looked into: {one_line(error)}")
+            return 0
+        return len(footer.streams) + sum(len(variant.streams) for variant in footer.variants)
+
+    def _count(self, stripe: int, footer: StripeFooter) -> None:
+        """Take a stripe's streams into the sums of its columns."""
+        parts = self._parts[stripe] = tuple(stripe_parts(self._file.stripes[stripe], footer))
+        for part in parts:
+            if part.column is not None and part.column < len(self._columns):
+                sums = self._columns[part.column].part_bytes
+                sums[part.kind] = sums.get(part.kind, 0) + part.range.length
+        encodings = [(column, one) for column, one in enumerate(footer.encodings)]
+        for variant in footer.variants:
+            encodings += [(variant.root + at, one) for at, one in enumerate(variant.encodings)]
+        for column, encoding in encodings:
+            if column < len(self._columns):
+                facts = self._columns[column]
+                name = encoding.kind.name
+                facts.encodings[name] = facts.encodings.get(name, 0) + 1
+                facts.dictionary_size = max(facts.dictionary_size, encoding.dictionary_size)
+
+    def _compare(self) -> None:
+        """What values would take, against what they do; known where all stripes were looked at."""
+        for (_, type_), facts in zip(self._file.schema.walk(), self._columns, strict=True):
+            if len(self._parts) < len(self._file.stripes) or facts.lock:
+                continue
+            if type_.kind in _TEXTS:
+                total = facts.statistics.get("sum")
+            else:
+                width, count = _WIDTHS.get(type_.kind), facts.statistics.get("value_count")
+                total = None if width is None or count is None else int(width * count)
+            facts.logical_bytes = total if isinstance(total, int) and total > 0 else None
+
+
+def _columns_of(file: orcstream.OrcFile) -> list[ColumnFacts]:
+    locks: dict[int, str] = {}
+    for encrypted in file.encrypted_columns:
+        type_ = file.schema[encrypted.path] if encrypted.path else file.schema.root
+        locks.update(dict.fromkeys(type_.column_ids, "open" if encrypted.is_open else "closed"))
+    known = file.statistics
+    columns = []
+    for path, type_ in file.schema.walk():
+        name, lock = ".".join(path), locks.get(type_.column_id, "")
+        statistics: dict[str, Any] = {}
+        if path and lock != "closed":
+            # Names that occur twice have none, and a writer may have left them out.
+            with suppress(orcstream.OrcError):
+                statistics = {
+                    key: shown(value) if isinstance(value, str) else value
+                    for key, value in known_statistics(known[path]).items()
+                }
+        columns.append(
+            ColumnFacts(
+                type_.column_id,
+                shown(name) or "(the rows)",
+                _type_text(type_),
+                len(path),
+                lock,
+                statistics=statistics,
+            )
+        )
+    return columns
+
+
+def _type_text(type_: Type) -> str:
+    """Without what is below it, which has lines of its own."""
+    return type_.kind.name.lower() if type_.children else shown(str(type_), 60)
+
+
+def _user_metadata(metadata: Mapping[str, bytes]) -> dict[str, str]:
+    first = list(metadata.items())[:50]
+    return {shown(name): shown(value[:1000].decode(errors="replace")) for name, value in first}
+
+
+def _spread(count: int, most: int) -> Sequence[int]:
+    """At most so many of the numbers below `count`, the first and the last among them."""
+    if count <= most:
+        return range(count)
+    return sorted({at * (count - 1) // (most - 1) for at in range(most)})
+
+
+# --- the question ------------------------------------------------------------------------------------------
+
+
+async def _question(file: orcstream.OrcFile, asked: Mapping[str, Any], problems: list[str]) -> Question:
+    rows, columns = asked["rows"], asked["columns"]
+    explanation = None
+    try:
+        explained = await file.explain(**asked)
+        # They hold names of the file.
+        explanation = replace(
+            explained, url=printable(explained.url), columns=shown(explained.columns, _SCHEMA_LENGTH)
+        )
+    except (orcstream.FormatError, orcstream.Unsupported) as error:
+        problems.append(f"What the question would read is not known: {one_line(error)}")
+    if rows is not None:
+        rows = range(min(rows.start, file.row_count), min(rows.stop, file.row_count))
+    return Question(
+        columns="all" if columns is None else shown(", ".join(map(_column_text, columns)), 1000) or "none",
+        where="" if asked["where"] is None else shown(str(asked["where"]), 1000),
+        rows="all" if rows is None else f"{rows.start:,} up to {rows.stop:,}",
+        explanation=explanation,
+    )
+
+
+def _column_text(column: object) -> str:
+    return ".".join(map(str, column)) if isinstance(column, tuple) else str(column)
+
+
+class _Recorder:
+    """Keeps the spans of a read; of several threads."""
+
+    def __init__(self) -> None:
+        self._start_s = time.perf_counter()
+        self.requests: list[RequestSpan] = []
+        self.decodes: list[DecodeSpan] = []
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.perf_counter() - self._start_s
+
+    def on_request(self, span: RequestSpan) -> None:
+        self.requests.append(self._shifted(span))
+
+    def on_decode(self, span: DecodeSpan) -> None:
+        self.decodes.append(self._shifted(span))
+
+    def _shifted(self, span: Span) -> Span:
+        return replace(span, start_s=span.start_s - self._start_s, stop_s=span.stop_s - self._start_s)
+
+
+async def _run(url: Url, opening: Mapping[str, Any], asked: Mapping[str, Any], problems: list[str]) -> Run:
+    recorder = _Recorder()
+    row_count, statistics = 0, None
+    try:
+        async with (
+            orcstream.open(url, observer=recorder, **opening) as file,
+            file.batches(timestamp_unit="us", **asked) as stream,
+        ):
+            try:
+                async for batch in stream:
+                    row_count += batch.num_rows
+            finally:
+                statistics = stream.stats
+    except (orcstream.FormatError, orcstream.Unsupported) as error:
+        problems.append(f"The read ended early: {one_line(error)}")
+    return Run(
+        recorder.elapsed_s,
+        row_count,
+        tuple(sorted(recorder.requests, key=lambda span: span.start_s)),
+        tuple(sorted(recorder.decodes, key=lambda span: span.start_s)),
+        statistics,
+    )
+
+
+# --- texts -------------------------------------------------------------------------------------------------
+
+
+def shown(text: str, most: int = _TEXT_LENGTH) -> str:
+    """A text of a file in one line that cannot do anything, and is not endless."""
+    line = printable(text[:most])
+    return line if len(text) <= most else f"{line}…"
+
+
+def one_line(error: Exception) -> str:
+    """An error for people."""
+    return shown(" ".join(str(error).split()), 500)
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
