@@ -258,19 +258,19 @@ class FetchScheduler:
         try:
             with anyio.CancelScope() as ticket._scope:
                 buffer = await self._attempts(wanted.length, lambda: self._fetch(ticket))
+            if buffer is not None:
+                self._byte_count += wanted.length
+                if self._on_finished is not None:
+                    self._on_finished(ticket.label, wanted, start_s, self._clock())
         except Exception as error:  # noqa: BLE001 - raised where someone waits for the ticket
             if isinstance(error, OrcError):
                 error.locate(url=self._source.url, file_offset=wanted.start)
-            failure = error
+            buffer, failure = None, error
         finally:
             ticket._scope = None
             self._running.discard(ticket)
             self._end()
             ticket._finish(buffer, failure)
-        if buffer is not None:
-            self._byte_count += wanted.length
-            if self._on_finished is not None:
-                self._on_finished(ticket.label, wanted, start_s, self._clock())
 
     async def _fetch(self, ticket: FetchTicket) -> RangeBuffer:
         """One attempt, measured by itself: failures and waits before it say nothing of the store's speed."""

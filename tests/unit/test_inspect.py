@@ -158,6 +158,24 @@ async def test_an_observer_hears_of_all_requests(trips_file: str) -> None:
     assert sum(span.row_count for span in heard.decodes) == rows.num_rows == 12_000
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("failing", ["on_request", "on_decode"])
+async def test_what_an_observer_raises_ends_the_read(trips_file: str, failing: str, threads: int) -> None:
+    class Failing:
+        def on_request(self, span: orcstream.RequestSpan) -> None:
+            if failing == "on_request" and span.wave == "metadata":
+                raise ArithmeticError
+
+        def on_decode(self, span: orcstream.DecodeSpan) -> None:  # noqa: ARG002 - of the protocol
+            if failing == "on_decode":
+                raise ArithmeticError
+
+    async with orcstream.open(trips_file, observer=Failing()) as file:
+        work = file.row_index(0) if failing == "on_request" else file.read(decode_threads=threads)
+        with pytest.raises(ArithmeticError):
+            await work
+
+
 # --- what must not come out --------------------------------------------------------------------------------
 
 
