@@ -92,12 +92,11 @@ class GrowingSource:
         if self.is_complete:
             return
         length = await self._retry.run(self._valid_length, url=self.url)
-        if length is not None and length in (0, self._length):
+        before = self._length or 0
+        if length == before:
             return
-        if length is not None and length < (self._length or 0):
-            raise SourceChanged(
-                f"the file was valid up to {self._length}, and is up to {length} now", url=self.url
-            )
+        if length is not None and length < before:
+            raise SourceChanged(f"the file was valid up to {before}, and is up to {length} now", url=self.url)
         opened = _Opened(await self._open_file())
         try:
             is_new = await self._retry.run(lambda: self._take(opened.source, length), url=self.url)

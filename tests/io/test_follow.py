@@ -281,14 +281,15 @@ async def test_lengths_that_are_wrong(tmp_path: Path) -> None:
     await out.abort()
 
 
-async def test_lengths_that_shrink_are_of_another_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1, 2])  # down to nothing, or to the first flush
+async def test_lengths_that_shrink_are_of_another_file(count: int, tmp_path: Path) -> None:
     path, lengths = tmp_path / "a.orc", tmp_path / "a.orc_flush_length"
     out = await _growing(str(path), range(100))
     await out.write(rows(100, 200))
     await out.flush()
     async with orcstream.open(path, follow=True, poll_s=POLL_S) as file, file.batches() as stream:
         assert numbers(await anext(stream)) + numbers(await anext(stream)) == list(range(200))
-        lengths.write_bytes(lengths.read_bytes()[:8])
+        lengths.write_bytes(lengths.read_bytes()[: 8 * count])
         with pytest.raises(SourceChanged):
             await anext(stream)
     await out.abort()
