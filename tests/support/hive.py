@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -36,6 +37,7 @@ TIMEOUT_S = 300
 # A worker does one of the compactions that were asked for, the oldest first; others may have asked before.
 _REQUESTS = 4
 _MINOR_OR_MAJOR = ("minor", "major")
+_CLEANED_S = 30
 
 
 class HiveError(Exception):
@@ -84,7 +86,17 @@ class Hive:
         """Compact a table, or a partition given as ``p='x'``, to the end; the old directories stay."""
         assert kind in _MINOR_OR_MAJOR, kind
         of = f" PARTITION ({partition})" if partition else ""
-        self.sql(f"ALTER TABLE {table}{of} COMPACT '{kind}'")
+        deadline_s = time.monotonic() + _CLEANED_S
+        while True:
+            try:
+                self.sql(f"ALTER TABLE {table}{of} COMPACT '{kind}'")
+                break
+            except HiveError as error:
+                # What is left of an earlier one is cleaned when its transaction is a second old.
+                if "ready for cleaning" not in str(error) or time.monotonic() > deadline_s:
+                    raise
+            time.sleep(0.3)
+            self._ask({"run": "cleaner"})
         for _ in range(_REQUESTS):
             self._ask({"run": "worker"})
 
