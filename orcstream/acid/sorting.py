@@ -11,6 +11,7 @@ that nothing is left of a program that is killed. What is encrypted in the table
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -128,15 +129,15 @@ def _sorted(parts: Sequence[EventRows]) -> EventRows:
     return events.take(_order(events))
 
 
-class _Source:
+class _Source(ABC):
     """Events in order, a part at a time."""
 
     def __init__(self) -> None:
         self.part: EventRows | None = None
 
+    @abstractmethod
     async def next(self) -> EventRows | None:
         """The next part, None at the end."""
-        raise NotImplementedError
 
     async def fill(self) -> None:
         """Have a part, unless it is the end."""
@@ -155,9 +156,6 @@ class _Source:
                 break
             self.part = await self.next()
         return found
-
-    async def aclose(self) -> None:
-        """Give back what is held."""
 
 
 class _Held(_Source):
