@@ -14,8 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import anyio
-
 import orcstream
 from orcstream.blocking_facade import takes_as
 from orcstream.blocking_loop import the_loop
@@ -25,6 +23,7 @@ from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, Strip
 from orcstream.inspect.layout import Part, file_parts, stripe_parts
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
+from orcstream.io.small_files import side_by_side
 from orcstream.reader.observing import DecodeSpan, RequestSpan
 from orcstream.reader.opening import Url
 from orcstream.reader.planning import Columns, Where
@@ -35,7 +34,6 @@ __all__ = ["Inspection", "inspect", "inspect_blocking"]
 # Footers are read until they list so many streams; then stripes are looked at here and there.
 _STREAMS = 100_000
 _LEAST_STRIPES = 8
-_FOOTERS_AT_ONCE = 16
 _TEXT_LENGTH = 200
 _SCHEMA_LENGTH = 20_000
 _WIDTHS = {
@@ -182,19 +180,8 @@ class _Looking:
         found: dict[int, StripeFooter] = {}
         count = len(self._file.stripes)
         first = await self._footer(0, found) if count else 0
-        limiter = anyio.Semaphore(_FOOTERS_AT_ONCE)
-
-        async def one(stripe: int) -> None:
-            async with limiter:
-                await self._footer(stripe, found)
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                for stripe in _spread(count, max(_LEAST_STRIPES, _STREAMS // max(1, first))):
-                    if stripe:
-                        tasks.start_soon(one, stripe)
-        except ExceptionGroup as group:
-            raise _first_of(group) from None
+        stripes = _spread(count, max(_LEAST_STRIPES, _STREAMS // max(1, first)))
+        await side_by_side(filter(None, stripes), lambda stripe: self._footer(stripe, found))
         return found
 
     async def _footer(self, stripe: int, found: dict[int, StripeFooter]) -> int:
@@ -369,9 +356,3 @@ def shown(text: str, most: int = _TEXT_LENGTH) -> str:
 def one_line(error: Exception) -> str:
     """An error for people."""
     return shown(" ".join(str(error).split()), 500)
-
-
-def _first_of(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
