@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from orcstream.io import records
 from orcstream.plan.write_ids import WriteIds
 from tests.support.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.support.effort import share
-from tests.support.s3_proxy import S3_KINDS
-from tests.support.sink_stores import make_store
+from tests.support.s3_proxy import S3_KINDS, run_s3_proxy, start_s3
+from tests.support.sink_stores import SinkStore, make_store, s3_store
 
 
 def seen(snapshot: Snapshot, up_to: int = 40) -> list[int]:
@@ -337,9 +338,17 @@ async def interleaved(url: str, draw: random.Random, monkeypatch: pytest.MonkeyP
 # --- stores ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["hdfs", *S3_KINDS])
-async def test_writers_side_by_side_on_a_store(kind: str, tmp_path: Path) -> None:
-    store = make_store(kind, tmp_path)
+@pytest.fixture(params=["hdfs", *S3_KINDS])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SinkStore]:
+    if request.param == "hdfs":
+        yield make_store("hdfs", tmp_path)
+        return
+    server = start_s3(request.param)
+    with run_s3_proxy(server.endpoint) as proxy:
+        yield s3_store(server, tmp_path.name, proxy.endpoint)
+
+
+async def test_writers_side_by_side_on_a_store(store: SinkStore) -> None:
     url, options = store.url_of("table"), {"storage_options": store.options}
     await create_log(url, TABLE, **options)
     with pytest.raises(FileExistsError):

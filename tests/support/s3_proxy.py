@@ -7,7 +7,7 @@ import http.client
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -56,13 +56,18 @@ class Asked:
 
 @dataclass
 class S3Proxy:
-    """`fault` is asked for each request, with its number from 0; None lets it pass."""
+    """`fault` is asked for each request, with its number from 0; None lets it pass.
+
+    Of what is only created if it is not there, it passes one at a time, as S3 does: versitygw looks first,
+    and creates then, so that two writers side by side may both be told that they did.
+    """
 
     port: int
     target_port: int
     fault: Callable[[int, Asked], Fault | None] = lambda _number, _asked: None
     asked: list[Asked] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
+    creating: threading.Lock = field(default_factory=threading.Lock)
     arrived: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -105,7 +110,8 @@ class _Handler(Handler[S3Proxy]):
             return
         if fault == "damage":
             body = bytes([body[0] ^ 1]) + body[1:]
-        status, headers, answer = self._forward(body)
+        with proxy.creating if "if-none-match" in asked.headers else nullcontext():
+            status, headers, answer = self._forward(body)
         if fault == "lose":
             self.close_connection = True
         elif fault == "lose_500":
