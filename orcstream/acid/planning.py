@@ -19,8 +19,9 @@ from orcstream.acid.stream import FileRead, OpenFile, TableRead
 from orcstream.errors import Unsupported, UsageError
 from orcstream.expr import Expr, as_expr
 from orcstream.expr_binding import bind
+from orcstream.io.system import core_count
 from orcstream.plan.acid import AcidFile, Partition
-from orcstream.reader.planning import Columns, ReadOptions, Where, core_count
+from orcstream.reader.planning import Columns, ReadOptions, Where
 from orcstream.reader.stream import BatchStream
 from orcstream.schema import Schema, Type, find_column, steps_of
 
