@@ -55,7 +55,9 @@ class Request:
 class CostModel:
     """What reading costs from a kind of source; the presets below are starting points, not measurements.
 
-    `bandwidth` is in bytes per second over all connections together. With `request_cap` requests under
+    `latency_s` is how long an answer takes to begin, `request_cpu_s` what a request costs of a core, both in
+    seconds; `bandwidth` is in bytes per second over all connections together. A request asks for at most
+    `part_bytes`, the first one for `tail_bytes`. With `request_cap` requests under
     way at once, one more request costs its CPU or its share of the latency, whichever is larger; a gap
     that is read and thrown away costs its bytes of bandwidth. `gap_bytes` is where the two meet.
     `adaptive` says whether latency and bandwidth may be replaced by what was measured (`io.estimate`); they
@@ -194,7 +196,7 @@ def cover(range_count: int, requests: Sequence[Request]) -> list[range]:
 
 
 class RangeBuffer:
-    """The bytes of one range; refuses data of any other length."""
+    """The bytes of one `range`; refuses `data` of any other length: `ShortRead`."""
 
     __slots__ = ("_view", "range")
 

@@ -44,7 +44,7 @@ _State = Literal["open", "prepared", "committed", "aborted", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A file that was committed: `length` in bytes."""
+    """A file that was committed: `url` (without credentials), `schema`, `row_count`, `stripe_count`, `length` in bytes."""
 
     url: str
     schema: Schema
