@@ -40,6 +40,7 @@ class ByteRange:
 
     @property
     def length(self) -> int:
+        """In bytes."""
         return self.stop - self.start
 
 
@@ -100,6 +101,7 @@ class CostModel:
 
     @classmethod
     def memory(cls) -> CostModel:
+        """Bytes that the process has."""
         return cls(0.0, 1e10, 4, 2e-5, 64 * MIB, 16 * KIB)
 
     @classmethod
@@ -109,10 +111,12 @@ class CostModel:
 
     @classmethod
     def http(cls) -> CostModel:
+        """A web server at a distance."""
         return cls(0.03, 1e8, 16, 3e-4, 8 * MIB, 64 * KIB, adaptive=True)
 
     @classmethod
     def object_store(cls) -> CostModel:
+        """A store of the kind of S3, at a distance."""
         return cls(0.03, 5e8, 16, 3e-4, 8 * MIB, 64 * KIB, adaptive=True)
 
     @classmethod

@@ -1,7 +1,7 @@
-"""A hook of MkDocs: the site has the files of the repository at their own paths, so that links are the same in both.
+"""A hook of MkDocs: the site has the repository's files at their own paths, and links are the same in both.
 
-Knows which files those are. MkDocs by itself takes one folder, and the pages here link to what lies beside it:
-README.md, which is the front page, the figures of bench, examples.
+Knows which files those are. MkDocs by itself takes one folder, and the pages here link to what lies
+beside it: README.md, which is the front page, the figures of bench, examples.
 """
 
 from __future__ import annotations

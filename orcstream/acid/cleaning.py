@@ -28,7 +28,7 @@ __all__ = ["Cleaned", "clean"]
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What was removed of the table at `url`, or would be: `directories` and `files`, by their paths below it.
+    """What was removed of the table at `url`, or would be: `directories` and `files`, by paths below it.
 
     They had `removed_bytes`. `kept` are obsolete, and some reader may still need them.
     """

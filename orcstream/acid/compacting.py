@@ -44,7 +44,8 @@ __all__ = ["CompactedPartition", "Compaction", "TableCompaction", "begin_compact
 class CompactedPartition:
     """What became of the partition at `path`: `directories` were made, in place of those that it `replaces`.
 
-    These are paths below the table. `kind` is that of the compaction. `row_count` rows and `delete_count` deletes were written.
+    These are paths below the table. `kind` is that of the compaction. `row_count` rows and `delete_count`
+    deletes were written.
     """
 
     path: str
@@ -94,7 +95,7 @@ class TableCompaction:
         return tuple(self._pieces)
 
     async def plan(self, kind: CompactionKind, wanted: Callable[[Partition], bool]) -> None:
-        """Find out what a compaction of this `kind` makes of partitions that are `wanted`, and make the directories.
+        """Find out what a compaction of this `kind` makes of `wanted` partitions, and make the directories.
 
         Called once, by `AcidTable.begin_compaction`.
         """

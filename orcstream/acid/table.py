@@ -236,7 +236,7 @@ class AcidTable:
         return self.reading(TableReadOptions(columns=columns, read=options, between=between))
 
     def reading(self, asked: TableReadOptions) -> TableStream:
-        """A read that is described as a whole by what is `asked`; `batches` and `changes` describe theirs by arguments."""
+        """A read that `asked` describes as a whole; `batches` and `changes` describe theirs by arguments."""
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
@@ -361,10 +361,11 @@ class AcidTable:
     ) -> Compaction:
         """Bring directories of events together, so that there is less to read.
 
-        `kind` is "minor" or "major". A minor compaction makes one delta of inserts and one of deletes of all that lie above the base; a
-        major one makes a new base of the rows that are there. Events of write ids above one that is open are
-        left alone. `partitions` are paths such as ``country=DE``; all by default. `on_rows` is told how many
-        rows were written, now and then; `options` are those of `orcstream.create`.
+        `kind` is "minor" or "major". A minor compaction makes one delta of inserts and one of deletes of
+        all that lie above the base; a major one makes a new base of the rows that are there. Events of
+        write ids above one that is open are left alone. `partitions` are paths such as ``country=DE``;
+        all by default. `on_rows` is told how many rows were written, now and then; `options` are those of
+        `orcstream.create`.
 
         Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Events that
         do not come in the order of their ids, as updates of before Hive 3, are sorted, on disk where
@@ -395,8 +396,8 @@ class AcidTable:
     async def abort_dead(self, *, older_than_s: float) -> tuple[int, ...]:
         """Give up transactions of programs that are dead; answers their write ids.
 
-        Those that have shown no sign of life for `older_than_s` seconds: one that is at work shows one a minute.
-        Until then compactions stop below them. Hive's metastore does so by itself.
+        Those that have shown no sign of life for `older_than_s` seconds: one that is at work shows one a
+        minute. Until then compactions stop below them. Hive's metastore does so by itself.
         """
         return await self._need_transactions().abort_dead(older_than_s)
 

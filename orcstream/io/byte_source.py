@@ -69,7 +69,8 @@ class ByteSource(Protocol):
         """What the user opened, without credentials."""
 
     @property
-    def cost(self) -> CostModel: ...
+    def cost(self) -> CostModel:
+        """What requests cost here."""
 
     @property
     def file_length(self) -> int | None:

@@ -63,7 +63,10 @@ class KeyProvider(Protocol):
         """What files say where their keys are."""
 
     async def current_key(self, name: str) -> EncryptionKey:
-        """The newest version of the key `name`. Raises `KeyUnavailable` where there is none, or it is not for us."""
+        """The newest version of the key `name`.
+
+        Raises `KeyUnavailable` where there is none, or it is not for us.
+        """
 
     async def create_local_key(self, key: EncryptionKey) -> LocalKey:
         """A new local key, drawn at random, of the length that the algorithm of `key` has."""

@@ -54,7 +54,7 @@ class WriteIds:
 
     @classmethod
     def parse(cls, text: str) -> WriteIds:
-        """The ids of `text` in Hive's form: ``database.table:7:5:5,6:3``, or of transactions without the table.
+        """The ids of Hive's `text` form: ``database.table:7:5:5,6:3``, or of transactions without the table.
 
         The parts are the high watermark, the least id that is open, the open ids and the aborted ones. Raises
         `UsageError` for any other text.

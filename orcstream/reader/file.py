@@ -208,14 +208,15 @@ class OrcFile:
         """A stream of batches of at most `batch_rows` rows; of fewer where rows are large or a stripe ends.
 
         `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `where`
-        keeps the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a range
-        of row numbers of the file, before `where`, cut off at the last row. `schema` is what to read the file
-        as: its text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read holds at a time stays
-        under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single core. `row_numbers` adds a
-        last column, `row_number`, with each row's number in the file. `timestamp_unit` is "s", "ms", "us" or
-        "ns". With `dictionaries`, text comes as Arrow dictionaries. `invalid_utf8="binary"` gives all text as
-        bytes, unchecked, instead of `FormatError` for text that is no UTF-8. Without `case_sensitive`, names in
-        `columns`, `where` and `schema` may be spelled otherwise than in the file.
+        keeps the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a
+        range of row numbers of the file, before `where`, cut off at the last row. `schema` is what to
+        read the file as: its text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read
+        holds at a time stays under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single
+        core. `row_numbers` adds a last column, `row_number`, with each row's number in the file.
+        `timestamp_unit` is "s", "ms", "us" or "ns". With `dictionaries`, text comes as Arrow
+        dictionaries. `invalid_utf8="binary"` gives all text as bytes, unchecked, instead of `FormatError`
+        for text that is no UTF-8. Without `case_sensitive`, names in `columns`, `where` and `schema` may
+        be spelled otherwise than in the file.
 
         Of a file that is followed, the stream waits for rows that are yet to be written, and ends with the
         file or with `rows`. A step that is cancelled loses none.
@@ -291,7 +292,7 @@ class OrcFile:
         invalid_utf8: str = "error",
         case_sensitive: bool = True,
     ) -> ReadResult:
-        """The rows of these numbers, in the order given, in one plan; a number in `rows` may come more than once.
+        """The rows of the numbers in `rows`, in the order given, in one plan; one may come more than once.
 
         Only the row groups that hold them are read, where the file has row indexes. Takes the other arguments
         of `batches`. Raises `UsageError` for numbers that are no rows of the file.

@@ -54,8 +54,9 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What became of one `check`, its `outcome`: ``"passed"``, ``"failed"``, or ``"declared"``: the store says it cannot.
+    """What became of one `check`.
 
+    Its `outcome` is ``"passed"``, ``"failed"``, or ``"declared"``: the store says it cannot.
     `reason` says why where it did not pass; `error` is what a failed check raised.
     """
 

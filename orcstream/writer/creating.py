@@ -95,10 +95,11 @@ def create(
 ) -> Creating:
     """Write an ORC file.
 
-    Either ``async with orcstream.create(url, schema) as out: await out.write(batch)``, which commits at the
-    end of the block and aborts when an exception leaves it; or ``out = await orcstream.create(url, schema)``
-    and, at the end, ``await out.commit()`` or ``await out.abort()``. The file appears whole, in place of an
-    earlier one of that name, or not at all; without `overwrite`, the commit is `FileExistsError` where there is one.
+    Either ``async with orcstream.create(url, schema) as out: await out.write(batch)``, which commits at
+    the end of the block and aborts when an exception leaves it; or ``out = await orcstream.create(url,
+    schema)`` and, at the end, ``await out.commit()`` or ``await out.abort()``. The file appears whole, in
+    place of an earlier one of that name, or not at all; without `overwrite`, the commit is
+    `FileExistsError` where there is one.
 
     `url` is a path, any URL that fsspec can write to, or an `io.BytesIO`. `schema` is text
     (``struct<a:int,b:string>``), a `Schema`, or anything with `__arrow_c_schema__`; without one, the first

@@ -1,7 +1,7 @@
 """The site has every page, and no link of the documentation leads nowhere.
 
-`make docs` builds the site, with warnings as errors; what can break it from one change to the next is looked at here
-without the generator.
+`make docs` builds the site, with warnings as errors; what can break it from one change to the next is
+looked at here without the generator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_the_front_page_leads_to_every_page_of_the_documentation() -> None:
 
 
 def _anchors(text: str) -> set[str]:
-    """What links may name of a page: headings, as git hosts and the site do both, and names of the reference."""
+    """What links may name of a page: headings, as git hosts have them, and names of the reference."""
     headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
     plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower() for heading in headings)
     names = re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)

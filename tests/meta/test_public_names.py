@@ -1,7 +1,7 @@
 """The pages of docs/reference name every public name once, and its docstring says what one has to know.
 
-A directive `::: module.name` there is what the site puts the docstring in place of. Public are the names in `__all__`
-of the modules below, errors once, and those of all integrations.
+A directive `::: module.name` there is what the site puts the docstring in place of. Public are the names
+in `__all__` of the modules below, errors once, and those of all integrations.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ import orcstream
 from tests.meta.tree import PACKAGE, ROOT, module_name
 
 INTEGRATIONS = sorted(
-    module_name(path)
-    for path in (PACKAGE / "integrations").glob("*.py")
-    if not path.name.startswith("_")
+    module_name(path) for path in (PACKAGE / "integrations").glob("*.py") if not path.name.startswith("_")
 )
 # Importing Spark's takes a second, and they are looked at as text where that will do.
 SPARK = ["orcstream.spark", "orcstream.spark.jobs"]
@@ -40,7 +38,9 @@ MODULES = [
     *INTEGRATIONS,
 ]
 DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
-REFERENCE = {path.stem: DIRECTIVE.findall(path.read_text()) for path in (ROOT / "docs/reference").glob("*.md")}
+REFERENCE = {
+    path.stem: DIRECTIVE.findall(path.read_text()) for path in (ROOT / "docs/reference").glob("*.md")
+}
 # What a method is called whose name says all, and that neither takes nor raises anything of its own.
 _QUIET = re.compile(r"test_\w+|checks|to_\w+")
 
@@ -88,24 +88,22 @@ def test_every_public_name_is_in_the_reference_once() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Documented:
-    """A name that `help` explains; `words` are those that its docstring has in backquotes."""
+    """A name that `help` explains, and how."""
 
     name: str
     value: Any
     text: str
 
     @property
-    def words(self) -> set[str]:
-        return set(re.findall(r"`+([\w.]+)`+", self.text))
-
-    @property
     def needs(self) -> list[str]:
-        """Parameters, and fields of values."""
+        """Parameters, and fields of values. A method that has one says what it does with it."""
         if inspect.isclass(self.value):
             fields = dataclasses.fields(self.value) if dataclasses.is_dataclass(self.value) else ()
             return [field.name for field in fields if field.init and not field.name.startswith("_")]
-        own = inspect.signature(self.value).parameters.values()
-        return [one.name for one in own if one.name not in ("self", "cls")]
+        own = inspect.signature(self.value).parameters
+        names = [name for name in own if name not in ("self", "cls")]
+        is_method = "self" in own or inspect.ismethod(self.value)
+        return names if len(names) > 1 or not is_method else []
 
 
 def _shown(module: str) -> Iterator[Documented]:
@@ -137,15 +135,20 @@ for _one in SHOWN:
         BY_LAST.setdefault(_last, []).append(_one)
 
 
-def _words(one: Documented, depth: int = 3) -> set[str]:
-    """Those of a docstring, and of what it names: "the other parameters are those of `open`"."""
-    words = one.words
+def _words(text: str) -> set[str]:
+    """Those in backquotes, with which code begins there."""
+    return set(re.findall(r"`+([\w.]+)[^`\n]*`+", text))
+
+
+def _told(one: Documented, depth: int = 3) -> str:
+    """A docstring, and those of what it names: "the other parameters are those of `open`"."""
+    told = one.text
     if depth:
-        for word in list(words):
+        for word in sorted(_words(told)):
             for named in BY_LAST.get(word.removeprefix("orcstream."), []):
                 if named is not one and inspect.isroutine(named.value):
-                    words |= _words(named, depth - 1)
-    return words
+                    told += _told(named, depth - 1)
+    return told
 
 
 def _says_nothing(one: Documented) -> bool:
@@ -160,7 +163,7 @@ def test_help_explains_every_name() -> None:
 def test_docstrings_name_every_parameter(module: str) -> None:
     """And every field of a value."""
     missing = {
-        one.name: sorted(set(one.needs) - _words(one))
+        one.name: sorted(set(one.needs) - _words(_told(one)))
         for one in SHOWN
         if one.name.startswith(f"{module}.")
         and not isinstance(one.value, property)
@@ -170,7 +173,7 @@ def test_docstrings_name_every_parameter(module: str) -> None:
 
 
 def test_docstrings_say_what_is_raised() -> None:
-    """By what a program begins with: the functions of the modules, which have all of the errors to themselves."""
+    """By the functions of the package, with which programs begin."""
     silent = [
         one.name
         for one in SHOWN
@@ -189,7 +192,7 @@ def test_docstrings_give_units() -> None:
         for one in SHOWN
         if not isinstance(one.value, property)
         for need in one.needs
-        if need in units and need in one.words and units[need] not in one.text
+        if need in units and units[need] not in _told(one)
     ]
     assert silent == []
 
