@@ -57,14 +57,20 @@ def _all_of(module: str) -> list[str]:
 
 
 def _public_names() -> list[str]:
-    """As the reference has them: errors are those of their module, and modules have pages of their own."""
+    """As the reference has them: errors are those of their module, and modules have pages of their own.
+
+    What other modules have of the package itself is there once.
+    """
     elsewhere = {*_all_of("orcstream.errors"), "blocking"}
-    return [
-        f"{module}.{name}"
-        for module in (*MODULES, *SPARK)
-        for name in _all_of(module)
-        if not (module == "orcstream" and name in elsewhere)
-    ]
+    names = [f"orcstream.{name}" for name in _all_of("orcstream") if name not in elsewhere]
+    for module in MODULES[1:]:
+        found = importlib.import_module(module)
+        names += [
+            f"{module}.{name}"
+            for name in _all_of(module)
+            if name in elsewhere or getattr(found, name) is not getattr(orcstream, name, None)
+        ]
+    return [*names, *(f"{module}.{name}" for module in SPARK for name in _all_of(module))]
 
 
 def _public_members(owner: type) -> set[str]:
