@@ -224,8 +224,8 @@ class OrcDataset:
 
         Stripes stay whole unless one is larger than that. Those that cannot match, by their statistics or
         their folders, are in no split; of the others all rows are, so that `where` has to be asked again.
-        Reads the tails of all files that are left, several at a time. `where` and `case_sensitive` are those of
-        `batches`.
+        Reads the tails of all files that are left, several at a time. `where` and `case_sensitive` are
+        those of `batches`.
         """
         if type(split_bytes) is not int or split_bytes < 1:
             raise UsageError(f"split_bytes must be at least 1, not {split_bytes!r}")
