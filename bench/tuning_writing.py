@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,23 @@ from bench import lineitem, servers
 from bench.tuning_reading import DEFAULT, MIB, ROWS
 from bench.tuning_tables import Table, against, in_turns
 
-# Of a column whose values are spread over all of the file; and its row's order.
-PART = 123_457
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A read of little, and what has to be read for it: index, filters and data."""
+
+    what: str
+    chosen: dict[str, Any]
+
+    async def bytes_of(self, path: Path) -> str:
+        async with orcstream.open(path) as file:
+            plan = await file.explain(columns=["l_extendedprice", "l_shipmode"], **self.chosen)
+            return f"{plan.bytes_wanted / 1e6:.2f} MB"
+
+
+ONE_ROW = Question("bytes for one row, by number", {"rows": range(ROWS // 2, ROWS // 2 + 1)})
+# Its values are spread over all of the file.
+ONE_PART = Question("bytes for the rows of one `l_partkey`", {"where": orcstream.col("l_partkey") == 123_457})
 
 
 def measure_local(*, quick: bool) -> list[Table]:
@@ -40,43 +56,25 @@ class _Local:
         self._number = 0
 
     async def tables(self) -> list[Table]:
+        stripes = {f"{size} MiB": {"stripe_bytes": size * MIB} for size in (4, 16, 64)}
+        strides = {f"{stride:,}": {"row_index_stride": stride} for stride in (1_000, 10_000, 100_000, 0)}
+        blooms: dict[str, Any] = {
+            "none": None,
+            '`["l_partkey"]`': ["l_partkey"],
+            '`{"l_partkey": 0.1}`': {"l_partkey": 0.1},
+            '`{"l_partkey": 0.001}`': {"l_partkey": 0.001},
+        }
+        shares = {str(share): {"dictionary_threshold": share} for share in (0.0, 0.8, 1.0)}
+        threads = {str(count): {"encode_threads": count} for count in (1, 2, 4)}
         return [
             await self._compression(),
+            await self._options("stripe-bytes", "stripe_bytes", stripes, "64 MiB", ONE_ROW),
+            await self._options("stride", "row_index_stride", strides, "10,000", ONE_ROW),
             await self._options(
-                "stripe-bytes",
-                "stripe_bytes",
-                {f"{size} MiB": {"stripe_bytes": size * MIB} for size in (4, 16, 64, 256)},
-                "64 MiB",
+                "blooms", "blooms", {name: {"blooms": one} for name, one in blooms.items()}, "none", ONE_PART
             ),
-            await self._options(
-                "stride",
-                "row_index_stride",
-                {f"{stride:,}": {"row_index_stride": stride} for stride in (1_000, 10_000, 100_000, 0)},
-                "10,000",
-            ),
-            await self._options(
-                "blooms",
-                "blooms",
-                {
-                    "none": {},
-                    '`["l_partkey"]`': {"blooms": ["l_partkey"]},
-                    '`{"l_partkey": 0.1}`': {"blooms": {"l_partkey": 0.1}},
-                    '`{"l_partkey": 0.001}`': {"blooms": {"l_partkey": 0.001}},
-                },
-                "none",
-            ),
-            await self._options(
-                "dictionary-threshold",
-                "dictionary_threshold",
-                {str(share): {"dictionary_threshold": share} for share in (0.0, 0.8, 1.0)},
-                "0.8",
-            ),
-            await self._options(
-                "encode-threads",
-                "encode_threads",
-                {str(count): {"encode_threads": count} for count in (1, 2, 4)},
-                "2",
-            ),
+            await self._options("dictionary-threshold", "dictionary_threshold", shares, "0.8"),
+            await self._options("encode-threads", "encode_threads", threads, "2"),
         ]
 
     async def _write(self, **options: Any) -> Path:
@@ -122,16 +120,23 @@ class _Local:
         return Table("compression", ("`compression`", "written in", "size", "read in"), rows)
 
     async def _options(
-        self, name: str, option: str, choices: dict[str, dict[str, Any]], default: str
+        self,
+        name: str,
+        option: str,
+        choices: dict[str, dict[str, Any]],
+        default: str,
+        question: Question | None = None,
     ) -> Table:
         files, seconds = await self._written(choices)
         written = against(seconds, default)
-        rows = []
-        for choice, path in files.items():
-            row_bytes, stripes = await _lookup(path)
-            rows.append((choice, written[choice], _size(path, files[default]), str(stripes), row_bytes))
+        rows: list[tuple[str, ...]] = [
+            (choice, written[choice], _size(path, files[default])) for choice, path in files.items()
+        ]
+        head: tuple[str, ...] = (f"`{option}`", "written in", "size")
+        if question is not None:
+            head = (*head, question.what)
+            rows = [(*row, await question.bytes_of(files[row[0]])) for row in rows]
         self._remove(files)
-        head = (f"`{option}`", "written in", "size", "stripes", "bytes for the rows of one `l_partkey`")
         return Table(name, head, rows)
 
     def _remove(self, files: dict[str, Path]) -> None:
@@ -143,13 +148,6 @@ async def _read(path: Path) -> None:
     async with orcstream.open(path) as file, file.batches() as stream:
         async for batch in stream:
             pa.record_batch(batch)
-
-
-async def _lookup(path: Path) -> tuple[str, int]:
-    """What has to be read to find the rows of one value, and how many stripes there are."""
-    async with orcstream.open(path) as file:
-        plan = await file.explain(columns=["l_extendedprice"], where=orcstream.col("l_partkey") == PART)
-        return f"{plan.bytes_wanted / 1e6:.2f} MB", len(file.stripes)
 
 
 def _size(path: Path, default: Path) -> str:
