@@ -97,7 +97,7 @@ lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/mypy
 
 docs: $(VENV)/.docs ## the site of the documentation, into build/site
-	$(VENV)/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.created
 	$(PY) -m pip install --quiet --no-compile --group docs

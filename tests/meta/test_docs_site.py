@@ -18,7 +18,7 @@ NAVIGATION = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", CONFIGURATION, re.MULT
 PAGES = [path for path in project_files() if path.suffix == ".md"]
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
 EXTERNAL = ("http://", "https://", "mailto:")
 
 
