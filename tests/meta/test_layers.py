@@ -29,7 +29,7 @@ LAYERS = (
     ("acid", "datasets"),
     ("blocking",),
     ("orcstream",),
-    ("spark", "testing", "inspect"),
+    ("spark", "testing", "inspect", "integrations"),
     ("cli",),
     ("__main__",),
 )
@@ -165,6 +165,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "schema",
     },
     "testing": {"errors", "byterange", "io"},
+    "integrations": {"errors", "io", "orcstream", "schema"},
     "spark": {
         "_credentials",
         "acid",
