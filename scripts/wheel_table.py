@@ -66,9 +66,11 @@ def compiled_packages(root: str = "orcstream") -> list[str]:
         if name in found:
             continue
         found[name] = specifier
-        for wanted in map(Requirement, importlib.metadata.requires(name) or ()):
-            if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
-                waiting.append((_normal(wanted.name), str(wanted.specifier)))
+        waiting += [
+            (_normal(wanted.name), str(wanted.specifier))
+            for wanted in map(Requirement, importlib.metadata.requires(name) or ())
+            if wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        ]
     del found[root]
     return [f"{name}{found[name]}" for name in sorted(found) if not _is_pure(name)]
 

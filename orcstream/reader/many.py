@@ -28,7 +28,7 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenOptions, Url
 from orcstream.reader.supervisor import keep_alive
 
-__all__ = ["FileStream", "Urls", "open_many"]
+__all__ = ["FileStream", "Urls", "open_each", "open_many"]
 
 Urls: TypeAlias = Iterable[Url] | AsyncIterable[Url]
 OnError: TypeAlias = Callable[[Url, Exception], object]
@@ -52,8 +52,6 @@ def open_many(
 ) -> FileStream:
     """Open many files at once; each has to be closed by who takes it.
 
-    ::
-
         async with orcstream.open_many(urls) as files:
             async for file in files:
                 async with file:
@@ -65,6 +63,8 @@ def open_many(
     before, by URL: such a file is opened without a request. A file that cannot be opened ends the stream
     with its error; with `on_error`, that is called instead (with the URL as given, and the error), at the
     step that would have raised, and the stream goes on. The other parameters are those of `open`.
+
+    Raises what `open` raises, at the step that would have given the file.
 
     Leaving the block, or dropping the object, closes what was not taken. Several tasks may take files.
     """
@@ -85,6 +85,11 @@ def open_many(
         require_keys=require_keys,
     )
     return FileStream(_ManyOpens(urls, options, concurrency, ordered, tails or {}), on_error)
+
+
+def open_each(urls: Iterable[Url], options: OpenOptions) -> FileStream:
+    """`open_many` in the order of the URLs, with options that are checked already."""
+    return FileStream(_ManyOpens(urls, options, None, True, {}), None)
 
 
 class _ManyOpens:

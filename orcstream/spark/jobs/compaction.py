@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orcstream.errors import UsageError
+from orcstream.io import globs
 from orcstream.io.folders import ListedFile, list_files
-from orcstream.spark import globs, written
+from orcstream.spark import written
 from orcstream.spark.access import run
 from orcstream.spark.commit_log import claimed_paths
 from orcstream.spark.jobs.compacting import GroupWork, How, Looked, look_at, settle
@@ -62,7 +63,10 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """What a compaction did. Of each group it is said what became of it; lengths are in bytes."""
+    """What a compaction of the folder `url` did. Of each of `groups` it is said what became of it.
+
+    Lengths are in bytes. `is_continued` says that it finished a job that was killed.
+    """
 
     url: str
     groups: tuple[GroupResult, ...]
