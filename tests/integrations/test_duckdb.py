@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import gc
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -14,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import orcstream
 from orcstream import UsageError, col
-from orcstream.errors import ColumnNotFound
 from orcstream.integrations.duckdb import scan_orc
 from tests.integrations.samples import POOLS, as_orc, sample
+from tests.integrations.traffic import LARGE, LARGE_DATA, PLAN, bytes_asked
 from tests.support.servers import RangeServer, range_server
 
 __all__ = ["range_server"]
@@ -105,27 +105,125 @@ def test_all_columns_as_they_are(connection: Any) -> None:
 
 # --- what is read ----------------------------------------------------------------------------------
 
-PLAN = {"adaptive": False}
-LARGE = pa.table(
-    {
-        "id": pa.array(range(40_000)),
-        "group": pa.array([row // 10_000 for row in range(40_000)]),
-        "text": pa.array([f"{row * 7919 % 40_009:08}" * 4 for row in range(40_000)]),
-        "amount": pa.array([row * 0.37 for row in range(40_000)]),
-    }
-)
-
-
 @pytest.fixture
 def url(range_server: RangeServer) -> str:
-    return range_server.serve("large.orc", as_orc(LARGE, stripe_size=200_000, compression="uncompressed"))
+    return range_server.serve("large.orc", LARGE_DATA)
 
 
-def bytes_asked(server: RangeServer) -> int:
-    """Of all requests since the last call."""
-    total = 0
-    for text in server.ranges_asked:
-        start, stop = text.removeprefix("bytes=").split("-")
-        total += int(stop) - int(start) + 1 if start else int(stop)
-    server.requests.clear()
-    return total
+def engine_bytes(server: RangeServer, url: str, **reading: Any) -> int:
+    """What the engine itself asks for, without what opening asks for."""
+    with orcstream.blocking.dataset(url, **PLAN) as files:
+        server.requests.clear()
+        files.read(timestamp_unit="us", **reading)
+        return bytes_asked(server)
+
+
+QUERIES: list[tuple[str, dict[str, Any]]] = [
+    ("sum(amount)", {"columns": ["amount"]}),
+    (
+        "max(text) from trips where id between 20000 and 20010",
+        {"columns": ["text"], "where": col("id").between(20_000, 20_010)},
+    ),
+    (
+        "max(text) from trips where id in (1, 39999)",
+        {"columns": ["text"], "where": col("id").isin([1, 39_999])},
+    ),
+    (
+        'max(text) from trips where id > 5 and "group" = 3',
+        {"columns": ["text"], "where": (col("id") > 5) & (col("group") == 3)},
+    ),
+    ("max(id) from trips where amount < 10", {"columns": ["id"], "where": col("amount") < 10}),
+]
+
+
+@pytest.mark.parametrize(("query", "reading"), QUERIES, ids=[query for query, _ in QUERIES])
+def test_no_more_is_read_than_the_engine_would(
+    range_server: RangeServer, url: str, query: str, reading: dict[str, Any]
+) -> None:
+    with duckdb.connect() as connection:
+        trips = scan_orc(url, connection=connection, **PLAN)
+        range_server.requests.clear()
+        query = query if "from" in query else f"{query} from trips"
+        found = connection.sql(f"select {query}").fetchall()
+        assert found == connection.sql(f"select {query.replace('trips', 'LARGE')}").fetchall()
+        assert trips.columns == LARGE.column_names
+    theirs = bytes_asked(range_server)
+    assert theirs == engine_bytes(range_server, url, **reading)
+    assert theirs * 3 < len(LARGE_DATA)
+
+
+def test_making_one_reads_no_rows(range_server: RangeServer, url: str) -> None:
+    with duckdb.connect() as connection:
+        relation = scan_orc(url, connection=connection, io_options={"tail_bytes": 4096})
+        assert relation.columns == LARGE.column_names
+        relation.filter("id > 5").project("text")
+        assert bytes_asked(range_server) < 3 * 4096
+
+
+def test_limit_ends_the_read(range_server: RangeServer, url: str) -> None:
+    with duckdb.connect() as connection:
+        relation = scan_orc(url, connection=connection, memory_limit=300_000, **PLAN)
+        range_server.requests.clear()
+        assert relation.limit(5).project("id").fetchall() == [(row,) for row in range(5)]
+        some = bytes_asked(range_server)
+        assert len(relation.fetchall()) == LARGE.num_rows
+        assert some * 3 < bytes_asked(range_server)
+
+
+def test_where_is_for_what_is_not_handed_down(range_server: RangeServer, url: str) -> None:
+    where = col("amount") > 14_000  # NaN is above all numbers to DuckDB, so it looks itself
+    with duckdb.connect() as connection:
+        relation = scan_orc(url, connection=connection, where=where, **PLAN)
+        range_server.requests.clear()
+        expected = sum(amount > 14_000 for amount in LARGE["amount"].to_pylist())
+        assert relation.aggregate("count(amount)").fetchall() == [(expected,)]
+        assert bytes_asked(range_server) == engine_bytes(range_server, url, columns=["amount"], where=where)
+        assert relation.filter("id < 39990").aggregate("max(id)").fetchall() == [(39_989,)]
+    with duckdb.connect() as connection:
+        relation = scan_orc(url, connection=connection, where=[("id", "in", [3, 4])])
+        assert relation.project("id").fetchall() == [(3,), (4,)]
+
+
+# --- as DuckDB is used -----------------------------------------------------------------------------
+
+
+def test_default_connection_variables_and_joins(url: str) -> None:
+    trips = scan_orc(url)
+    few = duckdb.sql("select id, text from trips where id < 3")
+    assert few is not None
+    both = duckdb.sql("select trips.id, few.text from trips join few using (id) order by 1")
+    assert both is not None
+    assert both.fetchall() == [(row, LARGE["text"][row].as_py()) for row in range(3)]
+    assert trips.filter("id = 7").fetchall() == trips.filter("id = 7").fetchall()
+
+
+def test_folders(tmp_path: Any) -> None:
+    for day in ("2024-05-01", "2024-05-02"):
+        (tmp_path / f"day={day}").mkdir()
+        (tmp_path / f"day={day}" / "t.orc").write_bytes(DATA)
+    with duckdb.connect() as connection:
+        relation = scan_orc(tmp_path, connection=connection)
+        found = relation.filter("day = date '2024-05-02' and id < 3").project("id, day").fetchall()
+        assert found == [(row, datetime.date(2024, 5, 2)) for row in range(3)]
+
+
+def test_errors_have_their_text(tmp_path: Any) -> None:
+    path = tmp_path / "t.orc"
+    path.write_bytes(LARGE_DATA[:3] + bytes(400_000) + LARGE_DATA[400_003:])
+    with duckdb.connect() as connection:
+        relation = scan_orc(path, connection=connection)
+        with pytest.raises(duckdb.Error, match="t.orc"):
+            relation.fetchall()
+        path.write_bytes(DATA)
+        with pytest.raises(duckdb.Error, match="SourceChanged"):
+            relation.fetchall()
+
+
+def test_what_cannot_be(tmp_path: Any) -> None:
+    with pytest.raises(FileNotFoundError):
+        scan_orc(tmp_path / "nothing.orc")
+    (tmp_path / "t.orc").write_bytes(DATA)
+    with pytest.raises(UsageError, match="idd"):
+        scan_orc(tmp_path / "t.orc", where=col("idd") == 1)
+    with pytest.raises(UsageError, match="timestamp_unit"):
+        scan_orc(tmp_path / "t.orc", timestamp_unit="days")
