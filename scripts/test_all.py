@@ -23,6 +23,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "lint": ("lint",),
     "test": ("test", "ORCSTREAM_TEST_ALL=1"),
     "check-wheel": ("check-wheel",),
+    "check-integrations": ("check-integrations",),
     "demo": ("demo",),
     "fuzz": ("fuzz", "FUZZ_SECONDS=60"),
     "soak": ("soak", "SOAK_SECONDS=60"),

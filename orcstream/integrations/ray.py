@@ -158,7 +158,7 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         return BlockMetadata(
             num_rows=sum(split.row_count for split in splits) if is_known else None,
             size_bytes=sum(map(self._size_of, splits)),
-            input_files=[split.path for split in splits],
+            input_files=tuple(split.path for split in splits),
             exec_stats=None,
         )
 

@@ -105,6 +105,7 @@ def test_all_columns_as_they_are(connection: Any) -> None:
 
 # --- what is read ----------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def url(range_server: RangeServer) -> str:
     return range_server.serve("large.orc", LARGE_DATA)
