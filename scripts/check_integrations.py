@@ -1,9 +1,10 @@
-"""A newcomer's way: the wheel with one extra in a fresh environment, and what docs/integrations.md shows of it.
+"""A newcomer's way: the wheel with one extra in a fresh environment, and what docs/integrations.md shows.
 
     python scripts/check_integrations.py [EXTRA ...]
 
-Run by `make check-integrations`. Nothing is installed but what the page says; each Python block of the extra's
-part runs as a program of its own, in a folder with the file trips.orc, and prints what the page says it prints.
+Run by `make check-integrations`. Nothing is installed but what the page says; each Python block of the
+extra's part runs as a program of its own, in a folder with the file trips.orc, and prints what the page says
+it prints.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ shared out or read. What goes to workers are values: splits, names, options.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 try:
     import dask.dataframe as dd
@@ -19,14 +19,16 @@ except ImportError as error:
 
 import pandas as pd
 
-from orcstream import UsageError, blocking
+import orcstream
+from orcstream.errors import UsageError
+from orcstream.integrations._options import DatasetOptions, Places, for_splits
 from orcstream.integrations.pandas import DtypeBackend, frame_of
 
 __all__ = ["read_orc"]
 
 
 def read_orc(
-    url: Any,
+    url: Places,
     columns: Any = None,
     *,
     where: Any = None,
@@ -34,19 +36,14 @@ def read_orc(
     dtype_backend: DtypeBackend = "pyarrow",
     timestamp_unit: str = "ns",
     memory_limit: int = 256 << 20,
-    pattern: str | None = None,
-    partitioning: str | None = "hive",
-    partition_schema: object = None,
-    schema: object = None,
-    **options: Any,
+    **options: Unpack[DatasetOptions],
 ) -> dd.DataFrame:
     """A dask dataframe of ORC files. The ends of the files are read now, rows when a partition is computed.
 
-    `url`, `pattern`, `partitioning`, `partition_schema`, `schema` and `options` (`storage_options`, `keys`
-    and so on, which go to the workers with the partitions) are those of `orcstream.dataset`. `columns`,
-    `where`, `timestamp_unit` and `memory_limit` (in bytes, for each partition that is being read) are those
-    of its `batches`. Of the columns, each computation reads those that it needs. `where` is exact, and what
-    the stripes' statistics rule out is in no partition.
+    `url` and `options` are those of `orcstream.dataset`, of which `storage_options`, `keys` and so on go to
+    the workers with the partitions. `columns`, `where`, `timestamp_unit` and `memory_limit` (in bytes, for
+    each partition that is being read) are those of `OrcDataset.batches`. Of the columns, each computation
+    reads those that it needs. `where` is exact, and what the stripes' statistics rule out is in no partition.
 
     A partition has about `split_bytes` of one file, in whole stripes, and a `RangeIndex` of its own.
     `dtype_backend` is `"pyarrow"` or `"numpy_nullable"`, whose types do not depend on whether a partition has
@@ -56,14 +53,8 @@ def read_orc(
     """
     if dtype_backend not in ("pyarrow", "numpy_nullable"):
         raise UsageError(f'dtype_backend is "pyarrow" or "numpy_nullable", not {dtype_backend!r}')
-    reading = {"timestamp_unit": timestamp_unit, "memory_limit": memory_limit}
-    listing = {
-        "pattern": pattern,
-        "partitioning": partitioning,
-        "partition_schema": partition_schema,
-        "schema": schema,
-    }
-    with blocking.dataset(url, **listing, **options) as files:
+    reading: dict[str, Any] = {"timestamp_unit": timestamp_unit, "memory_limit": memory_limit}
+    with orcstream.blocking.dataset(url, **options) as files:
         with files.batches(columns=columns, where=where, **reading) as stream:
             arrow = pa.schema(stream)
         splits = files.splits(where=where, split_bytes=split_bytes)
@@ -77,7 +68,7 @@ def read_orc(
         paths=_paths(columns, arrow.names),
         where=where,
         reading=reading,
-        options=options,
+        options=for_splits(options),
         dtype_backend=dtype_backend,
         meta=meta,
         label="read-orc",
@@ -96,16 +87,16 @@ def _paths(columns: Any, names: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _frame(
-    split: Any,
+    split: orcstream.Split,
     *,
     columns: Sequence[str],
     paths: Mapping[str, Sequence[Any]],
     where: Any,
     reading: Mapping[str, Any],
-    options: Mapping[str, Any],
+    options: DatasetOptions,
     dtype_backend: DtypeBackend,
 ) -> pd.DataFrame:
     """One partition, as its worker reads it."""
-    with blocking.dataset(split, **options) as rows:
+    with orcstream.blocking.dataset(split, **options) as rows:
         asked = [path for name in columns for path in paths[name]]
         return frame_of(rows.read(columns=asked, where=where, **reading), dtype_backend)

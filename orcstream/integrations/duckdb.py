@@ -2,13 +2,13 @@
 
 Knows how DuckDB hands down what it needs: of an object that is a `pyarrow.dataset.Dataset` it asks a scanner,
 with names of columns and a filter, and pulls Arrow batches until it has enough. It does not evaluate again
-what it has handed down. Must not know how files are read, or what becomes of filters (`arrow_scans`).
+what it has handed down. Must not know how files are read, or what becomes of filters (`_arrow_scans`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 try:
     import duckdb
@@ -20,22 +20,23 @@ except ImportError as error:
         f"orcstream.integrations.duckdb needs duckdb and pyarrow: pip install 'orcstream[duckdb]' ({error})"
     ) from error
 
-from orcstream import Expr, blocking
+import orcstream
 from orcstream.expr import as_expr
-from orcstream.integrations.arrow_scans import ArrowScan
+from orcstream.integrations._arrow_scans import ArrowScan
+from orcstream.integrations._options import DatasetOptions, Places
 
 __all__ = ["scan_orc"]
 
 
 def scan_orc(
-    url: Any,
+    url: Places,
     *,
     connection: duckdb.DuckDBPyConnection | None = None,
     where: Any = None,
     timestamp_unit: str = "us",
     memory_limit: int = 256 << 20,
     decode_threads: int | None = None,
-    **options: Any,
+    **options: Unpack[DatasetOptions],
 ) -> duckdb.DuckDBPyRelation:
     """A relation of ORC files, of which each query reads the columns and rows that it needs.
 
@@ -53,7 +54,9 @@ def scan_orc(
         "memory_limit": memory_limit,
         "decode_threads": decode_threads,
     }
-    source = _Source(blocking.dataset(url, **options), None if where is None else as_expr(where), reading)
+    source = _Source(
+        orcstream.blocking.dataset(url, **options), None if where is None else as_expr(where), reading
+    )
     relation: duckdb.DuckDBPyRelation = (duckdb if connection is None else connection).from_arrow(source)
     return relation
 
@@ -61,7 +64,9 @@ def scan_orc(
 class _Source(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """What DuckDB takes for a dataset of pyarrow: `schema` and `scanner` are all that it asks for."""
 
-    def __init__(self, dataset: Any, where: Expr | None, reading: dict[str, Any]) -> None:
+    def __init__(
+        self, dataset: orcstream.blocking.OrcDataset, where: orcstream.Expr | None, reading: dict[str, Any]
+    ) -> None:
         self._dataset = dataset
         self._where = where
         self._reading = reading
@@ -85,7 +90,7 @@ class _Source(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
 class _Scanner:
     """One pass over a data set."""
 
-    def __init__(self, dataset: Any, scan: ArrowScan) -> None:
+    def __init__(self, dataset: orcstream.blocking.OrcDataset, scan: ArrowScan) -> None:
         self._dataset = dataset
         self._scan = scan
 

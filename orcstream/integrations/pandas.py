@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, overload
+from typing import Any, Literal, Self, TypeAlias, Unpack, overload
 
 try:
     import pandas as pd
@@ -18,7 +18,9 @@ except ImportError as error:
         f"orcstream.integrations.pandas needs pandas and pyarrow: pip install 'orcstream[pandas]' ({error})"
     ) from error
 
-from orcstream import Batch, ReadResult, UsageError, blocking
+import orcstream
+from orcstream import Batch, ReadResult, UsageError
+from orcstream.integrations._options import DatasetOptions
 
 __all__ = ["FrameReader", "frame_of", "read_orc"]
 
@@ -35,7 +37,7 @@ def read_orc(
     dtype_backend: DtypeBackend | None = None,
     memory_limit: int = 256 << 20,
     timestamp_unit: str = "ns",
-    **options: Any,
+    **options: Unpack[DatasetOptions],
 ) -> pd.DataFrame: ...
 
 
@@ -49,7 +51,7 @@ def read_orc(
     dtype_backend: DtypeBackend | None = None,
     memory_limit: int = 256 << 20,
     timestamp_unit: str = "ns",
-    **options: Any,
+    **options: Unpack[DatasetOptions],
 ) -> FrameReader: ...
 
 
@@ -62,7 +64,7 @@ def read_orc(
     dtype_backend: DtypeBackend | None = None,
     memory_limit: int = 256 << 20,
     timestamp_unit: str = "ns",
-    **options: Any,
+    **options: Unpack[DatasetOptions],
 ) -> pd.DataFrame | FrameReader:
     """The rows of ORC files as a `pandas.DataFrame`; with `chunksize`, as a `FrameReader` of several.
 
@@ -90,12 +92,12 @@ def read_orc(
     return FrameReader(_opened(path, options), chunksize, reading, dtype_backend)
 
 
-def _opened(path: Any, options: dict[str, Any]) -> Any:
+def _opened(path: Any, options: Any) -> Any:
     """What has rows. The bytes of objects that can be read are a file, as bytes are."""
     data = path.read() if hasattr(path, "read") else path
     if isinstance(data, bytes | bytearray | memoryview):
-        return blocking.open(data, **options)
-    return blocking.dataset(data, **options)
+        return orcstream.blocking.open(data, **options)
+    return orcstream.blocking.dataset(data, **options)
 
 
 class FrameReader(Iterator[pd.DataFrame]):

@@ -1,7 +1,7 @@
 """Ray Data over ORC files: a data set whose read tasks have a share of the stripes each.
 
 Knows Ray's protocol of data sources: projection, predicate and tasks. Must not know how files are shared out
-or read, or what becomes of filters (`arrow_scans`). What goes to workers are values: splits, names, options.
+or read, or what becomes of filters (`_arrow_scans`). What goes to workers are values: splits, names, options.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 try:
     import pyarrow as pa
@@ -21,15 +21,16 @@ except ImportError as error:
         f"orcstream.integrations.ray needs Ray Data: pip install 'orcstream[ray]' ({error})"
     ) from error
 
-from orcstream import blocking
+import orcstream
 from orcstream.expr import as_expr
-from orcstream.integrations.arrow_scans import ArrowScan
+from orcstream.integrations._arrow_scans import ArrowScan
+from orcstream.integrations._options import DatasetOptions, Places, for_splits
 
 __all__ = ["OrcDatasource", "read_orc"]
 
 
 def read_orc(
-    url: Any,
+    url: Places,
     columns: Sequence[str] | None = None,
     *,
     ray_options: Mapping[str, Any] | None = None,
@@ -47,44 +48,36 @@ def read_orc(
 class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that mypy is shown
     """ORC files as `ray.data.read_datasource` takes them.
 
-    `url`, `pattern`, `partitioning`, `partition_schema`, `schema` and `options` (`storage_options`, `keys`
-    and so on, which go to the workers with the tasks) are those of `orcstream.dataset`. `columns` are names
-    of whole columns; those that later steps do not need are not read either, and expressions in `filter` are
-    handed down, too. `where`, `timestamp_unit` and `memory_limit` (in bytes, for each task that is being run)
-    are those of `OrcDataset.batches`. A task has about `split_bytes` of one file, in whole stripes, or
-    several of these where Ray wants fewer tasks.
+    `url` and `options` are those of `orcstream.dataset`, of which `storage_options`, `keys` and so on go to
+    the workers with the tasks. `columns` are names of whole columns; those that later steps do not need are
+    not read either, and expressions in `filter` are handed down, too. `where`, `timestamp_unit` and
+    `memory_limit` (in bytes, for each task that is being run) are those of `OrcDataset.batches`. A task has
+    about `split_bytes` of one file, in whole stripes, or several of these where Ray wants fewer tasks.
 
     Raises what `orcstream.dataset` and its `batches` raise.
     """
 
     def __init__(
         self,
-        url: Any,
+        url: Places,
         columns: Sequence[str] | None = None,
         *,
         where: Any = None,
         split_bytes: int = 64 << 20,
         timestamp_unit: str = "ns",
         memory_limit: int = 256 << 20,
-        pattern: str | None = None,
-        partitioning: str | None = "hive",
-        partition_schema: object = None,
-        schema: object = None,
-        **options: Any,
+        **options: Unpack[DatasetOptions],
     ) -> None:
         super().__init__()
         self._where = None if where is None else as_expr(where)
-        self._reading = {"timestamp_unit": timestamp_unit, "memory_limit": memory_limit}
-        self._options = options
-        self._split_bytes = split_bytes
-        listing = {
-            "pattern": pattern,
-            "partitioning": partitioning,
-            "partition_schema": partition_schema,
-            "schema": schema,
+        self._reading: dict[str, Any] = {
+            "timestamp_unit": timestamp_unit,
+            "memory_limit": memory_limit,
         }
+        self._options = for_splits(options)
+        self._split_bytes = split_bytes
         paths = None if columns is None else [(name,) for name in columns]
-        with blocking.dataset(url, **listing, **options) as files:
+        with orcstream.blocking.dataset(url, **options) as files:
             with files.batches(columns=paths, where=where, **self._reading):
                 pass  # reads nothing, and sees what cannot be asked
             with files.batches(**self._reading) as stream:
@@ -136,7 +129,7 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         scan = self._scan()
         splits = self._splits
         if self.predicate is not None and splits:
-            with blocking.dataset(splits, **self._options) as files:
+            with orcstream.blocking.dataset(splits, **self._options) as files:
                 splits = files.splits(where=scan.where, split_bytes=self._split_bytes)
         return [
             ReadTask(
@@ -152,7 +145,7 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         filter_ = None if self.predicate is None else self.predicate.to_pyarrow()
         return ArrowScan(self._schema, self.names, filter_, self._where, self._reading)
 
-    def _metadata(self, splits: Sequence[Any]) -> BlockMetadata:
+    def _metadata(self, splits: Sequence[orcstream.Split]) -> BlockMetadata:
         """How many rows there are is known unless they are chosen."""
         is_known = self._where is None and self.predicate is None
         return BlockMetadata(
@@ -162,7 +155,7 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
             exec_stats=None,
         )
 
-    def _size_of(self, split: Any) -> int:
+    def _size_of(self, split: orcstream.Split) -> int:
         """In memory, before rows are chosen: what values of fixed width take, and no less than is stored."""
         width = sum(_width(self._schema.field(name).type) for name in self.names)
         stored = split.weight_bytes * len(self.names) // max(1, len(self._schema.names))
@@ -171,23 +164,25 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
 
 def _width(type_: pa.DataType) -> int:
     try:
-        return (type_.bit_width + 7) // 8
+        return int(type_.bit_width + 7) // 8
     except ValueError:  # texts, lists and the like
         return 0
 
 
-def _shares(splits: Sequence[Any], count: int) -> Iterator[Sequence[Any]]:
+def _shares(splits: Sequence[orcstream.Split], count: int) -> Iterator[Sequence[orcstream.Split]]:
     """Neighbours together. Without splits there is one share all the same, which names the columns."""
     shares = max(1, min(count, len(splits)))
     for share in range(shares):
         yield splits[len(splits) * share // shares : len(splits) * (share + 1) // shares]
 
 
-def _blocks(splits: Sequence[Any], scan: ArrowScan, options: Mapping[str, Any]) -> Iterator[pa.Table]:
+def _blocks(
+    splits: Sequence[orcstream.Split], scan: ArrowScan, options: DatasetOptions
+) -> Iterator[pa.Table]:
     """The rows of one task, as its worker reads them."""
     is_empty = True
     if splits:
-        with blocking.dataset(splits, **options) as rows:
+        with orcstream.blocking.dataset(splits, **options) as rows:
             for batch in scan.batches(rows):
                 is_empty = False
                 yield pa.Table.from_batches([batch])

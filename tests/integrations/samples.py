@@ -42,7 +42,7 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def sample() -> pa.Table:
-    """Column `id` numbers the rows. Values come a few at a time, so that row groups differ in what they have."""
+    """Column `id` numbers the rows. Values come a few at a time, so that row groups differ."""
     rng = random.Random(7)
     columns: dict[str, pa.Array] = {"id": pa.array(range(ROWS))}
     for name, (type_, pool) in POOLS.items():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream import col
-from orcstream.integrations.arrow_filters import as_where
+from orcstream.integrations._arrow_filters import as_where
 from tests.integrations.samples import POOLS, as_orc, sample
 
 FILE = orcstream.blocking.open(as_orc(sample()))

@@ -1,7 +1,7 @@
-"""Ray Data: read tasks by stripes, with what is known of them before they run; projection and filters handed down.
+"""Ray Data: read tasks by stripes, what is known of them before they run, what is handed down to them.
 
-Tasks are made and run as Ray's planner and workers do it, without a cluster, which takes half a minute to start. That
-Ray itself does the same is asked in `make test-all`.
+Tasks are made and run as Ray's planner and workers do it, without a cluster, which takes half a minute to
+start. That Ray itself does the same is asked in `make test-all`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +157,12 @@ print(json.dumps(answers))
 
 
 @pytest.fixture
-def session(folder: Path) -> Iterator[list[Any]]:
+def session(folder: Path) -> Any:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(
         [sys.executable, "-c", SESSION, str(folder)], check=True, stdout=subprocess.PIPE, env=clean, text=True
     )
-    yield json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 if ALL:

@@ -164,9 +164,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reader",
         "schema",
     },
-    # Public names only, and what `where=` takes as a value.
-    "integrations": {"blocking", "expr", "orcstream"},
     "testing": {"errors", "byterange", "io"},
+    "integrations": {"errors", "expr", "io", "orcstream", "schema"},
     "spark": {
         "_credentials",
         "acid",

@@ -1,6 +1,6 @@
 """Rows of which a filter of pyarrow is true, in some columns, as pyarrow's batches.
 
-Knows how to read what can be asked of files (`arrow_filters` says what), and to evaluate the filter on what
+Knows how to read what can be asked of files (`_arrow_filters` says what), and to evaluate the filter on what
 comes where that is not all of it. Must not know who asks, or which files there are.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orcstream import Expr
-from orcstream.integrations.arrow_filters import Asked, as_where
+import orcstream
+from orcstream.integrations._arrow_filters import Asked, as_where
 
 __all__ = ["ArrowScan"]
 
@@ -34,7 +34,7 @@ class ArrowScan:
         schema: pa.Schema,
         names: Sequence[str] | None,
         filter_: pc.Expression | None,
-        where: Expr | None,
+        where: orcstream.Expr | None,
         reading: Mapping[str, Any],
     ) -> None:
         self.schema = schema if names is None else pa.schema([schema.field(name) for name in names])
@@ -48,7 +48,7 @@ class ArrowScan:
             self._columns += [name for name in more if name not in self._columns]
         self._reading = reading
 
-    def batches(self, source: Any) -> Iterator[pa.RecordBatch]:
+    def batches(self, source: orcstream.blocking.OrcDataset) -> Iterator[pa.RecordBatch]:
         """Of what has `batches`, from the first that is taken until the last, or until nobody wants more."""
         columns = [(name,) for name in self._columns]
         with source.batches(columns=columns, where=self.where, **self._reading) as stream:
