@@ -22,7 +22,7 @@ import orcstream
 from orcstream import Batch, ReadResult, UsageError
 from orcstream.integrations._options import DatasetOptions
 
-__all__ = ["FrameReader", "frame_of", "read_orc"]
+__all__ = ["FrameReader", "read_orc"]
 
 DtypeBackend: TypeAlias = Literal["numpy_nullable", "pyarrow"]
 
