@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS: dict[str, tuple[str, ...]] = {
     "servers": ("servers",),
     "lint": ("lint",),
+    "docs": ("docs",),
     "test": ("test", "ORCSTREAM_TEST_ALL=1"),
     "check-wheel": ("check-wheel",),
     "check-integrations": ("check-integrations",),

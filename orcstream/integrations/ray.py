@@ -87,29 +87,36 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         self.predicate: Any = None
 
     def get_name(self) -> str:
+        """What Ray calls its tasks."""
         return "ORC"
 
     # --- what Ray hands down
 
     def supports_projection_pushdown(self) -> bool:
+        """It does."""
         return True
 
     def get_projection_map(self) -> dict[str, str]:
+        """The columns that are read; none is renamed."""
         return {name: name for name in self.names}
 
     def apply_projection(self, projection_map: Mapping[str, str] | None) -> Self:
+        """A source of those columns alone."""
         clone = copy.copy(self)
         if projection_map is not None:
             clone.names = [name for name in self.names if name in projection_map]
         return clone
 
     def supports_predicate_pushdown(self) -> bool:
+        """It does: what files cannot be asked is evaluated on their rows."""
         return True
 
     def get_current_predicate(self) -> Any:
+        """What Ray has handed down, None where it is nothing."""
         return self.predicate
 
     def apply_predicate(self, predicate_expr: Any) -> Self:
+        """A source of the rows of which that is true, too."""
         clone = copy.copy(self)
         clone.predicate = predicate_expr if self.predicate is None else self.predicate & predicate_expr
         return clone
@@ -117,6 +124,7 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
     # --- tasks
 
     def estimate_inmemory_data_size(self) -> int:
+        """Bytes, before rows are chosen: of fixed widths exactly, and no less than is stored of the rest."""
         return sum(map(self._size_of, self._splits))
 
     def get_read_tasks(
@@ -125,7 +133,10 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         per_task_row_limit: int | None = None,
         data_context: Any = None,  # noqa: ARG002  # Ray's protocol
     ) -> list[ReadTask]:
-        """As many as there are splits, and no more than Ray asks for."""
+        """One for each split, and no more than `parallelism`.
+
+        Each stops after `per_task_row_limit` rows; `data_context` makes no difference.
+        """
         scan = self._scan()
         splits = self._splits
         if self.predicate is not None and splits:

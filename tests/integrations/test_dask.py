@@ -14,10 +14,8 @@ import pytest
 from pyarrow import orc
 
 from orcstream import UsageError, col
-from orcstream.integrations import dask as module
 from orcstream.integrations.dask import read_orc
 from orcstream.integrations.pandas import read_orc as read_frame
-from tests.integrations.documented import assert_documented
 from tests.integrations.samples import as_orc, sample
 from tests.integrations.traffic import LARGE, LARGE_DATA, PLAN, bytes_asked
 from tests.support.effort import ALL
@@ -120,7 +118,3 @@ def test_options_that_cannot_be(folder: Path) -> None:
     with pytest.raises(UsageError, match="texts"):
         read_orc(folder, ["texts"])
     assert isinstance(read_orc(folder), dd.DataFrame)
-
-
-def test_what_is_public_is_documented() -> None:
-    assert_documented(module)

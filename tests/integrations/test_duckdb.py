@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream import UsageError, col
-from orcstream.integrations import duckdb as module
 from orcstream.integrations.duckdb import scan_orc
-from tests.integrations.documented import assert_documented
 from tests.integrations.samples import POOLS, as_orc, sample
 from tests.integrations.traffic import LARGE, LARGE_DATA, PLAN, bytes_asked
 from tests.support.servers import RangeServer, range_server
@@ -230,7 +228,3 @@ def test_what_cannot_be(tmp_path: Any) -> None:
         scan_orc(tmp_path / "t.orc", where=col("idd") == 1)
     with pytest.raises(UsageError, match="timestamp_unit"):
         scan_orc(tmp_path / "t.orc", timestamp_unit="days")
-
-
-def test_what_is_public_is_documented() -> None:
-    assert_documented(module)

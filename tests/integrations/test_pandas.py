@@ -12,10 +12,8 @@ import pytest
 from pyarrow import orc
 
 from orcstream import UsageError, col
-from orcstream.integrations import pandas as module
 from orcstream.integrations.pandas import read_orc
 from tests.golden.corpus_table import TABLE
-from tests.integrations.documented import assert_documented
 from tests.integrations.samples import as_orc, sample
 from tests.support.servers import RangeServer, range_server
 
@@ -135,7 +133,3 @@ def test_columns_that_are_not_there() -> None:
     for chunksize in (None, 10):
         with pytest.raises(UsageError, match="textt"):
             read_orc(io.BytesIO(DATA), ["textt"], chunksize=chunksize)
-
-
-def test_what_is_public_is_documented() -> None:
-    assert_documented(module)

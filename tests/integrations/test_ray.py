@@ -19,9 +19,7 @@ import ray.cloudpickle
 from ray.data.expressions import col as ray_col
 
 from orcstream import UsageError, col
-from orcstream.integrations import ray as module
 from orcstream.integrations.ray import OrcDatasource
-from tests.integrations.documented import assert_documented
 from tests.integrations.samples import as_orc, sample
 from tests.integrations.traffic import LARGE, LARGE_DATA, PLAN, bytes_asked
 from tests.support.effort import ALL
@@ -176,7 +174,3 @@ if ALL:
         assert few == [{"id": row, "part": 2} for row in range(5)]
         assert first == [{"id": row} for row in range(3)]
         assert total == pytest.approx(3 * sum(LARGE["amount"].to_pylist()))
-
-
-def test_what_is_public_is_documented() -> None:
-    assert_documented(module)
