@@ -48,7 +48,7 @@ MAKEFLAGS += --no-print-directory
 # Where it is set, each program that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all lint docs some-servers check check-wheel demo proto fuzz soak servers bench format clean
+.PHONY: help venv test test-all lint docs some-servers check check-wheel check-integrations demo proto fuzz soak servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -120,6 +120,9 @@ test-all: ## everything there is, each part although others fail, and a table at
 
 check-wheel: venv ## build sdist, wheel from it, and test the installed wheel from an empty folder
 	$(PY) scripts/check_wheel.py
+
+check-integrations: venv ## docs/integrations.md by the wheel with one extra each, in fresh environments; ARGS="dask" for one
+	$(PY) scripts/check_integrations.py $(ARGS)
 
 demo: venv ## read ORC files from an S3 server started for it, and show what happens; then a pipeline on Spark
 	$(PY) examples/demo.py

@@ -24,6 +24,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "docs": ("docs",),
     "test": ("test", "ORCSTREAM_TEST_ALL=1"),
     "check-wheel": ("check-wheel",),
+    "check-integrations": ("check-integrations",),
     "demo": ("demo",),
     "fuzz": ("fuzz", "FUZZ_SECONDS=60"),
     "soak": ("soak", "SOAK_SECONDS=60"),

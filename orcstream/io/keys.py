@@ -160,7 +160,7 @@ async def read_key_file(path: str | os.PathLike[str]) -> InMemoryKeyProvider:
     """
     path = os.fspath(path)
     text, mode = await run_in_thread(lambda: _read_text(path))
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         warnings.warn(f"others can read the keys in {path}: chmod 600", stacklevel=2)
     provider = InMemoryKeyProvider()
     try:
