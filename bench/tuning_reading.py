@@ -10,6 +10,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,7 @@ async def _local(path: Path, rounds: int) -> list[Table]:
         await _settings(
             path, rounds, "timestamp-unit", "timestamp_unit", ["ns", "us", "s"], "ns", columns=["l_received"]
         ),
-        await _settings(
-            path, rounds, "dictionaries", "dictionaries", [False, True], default=False, columns=TEXTS
-        ),
+        await _dictionaries(path, rounds),
         await _columns(path, rounds),
     ]
 
@@ -66,6 +65,16 @@ async def _settings(
     actions = {str(value): partial(_scan, path, **read, **{option: value}) for value in values}
     shown = against(await in_turns(rounds, actions), str(default))
     return Table(name, (f"`{option}`", "time"), [(f"`{value!r}`", shown[str(value)]) for value in values])
+
+
+async def _dictionaries(path: Path, rounds: int) -> Table:
+    """Of a file that has them: those that pyarrow writes have none."""
+    with tempfile.TemporaryDirectory(dir=lineitem.DATA) as folder:
+        texts = Path(folder) / "texts.orc"
+        async with orcstream.open(path) as file, orcstream.create(texts) as out:
+            async for batch in file.batches(columns=TEXTS):
+                await out.write(batch)
+        return await _settings(texts, rounds, "dictionaries", "dictionaries", [False, True], default=False)
 
 
 async def _columns(path: Path, rounds: int) -> Table:
