@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
     from orcstream.reader.many import FileStream, open_many
-    from orcstream.reader.observing import DecodeSpan, ReadObserver, RequestSpan
+    from orcstream.reader.observing import DecodeSpan, ReadObserver, ReadTracer, RequestSpan, TracedRead
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.reader.verifying import Fault, Verification
@@ -89,6 +89,7 @@ __all__ = [
     "ReadObserver",
     "ReadResult",
     "ReadStatistics",
+    "ReadTracer",
     "RequestSpan",
     "RetriesExhausted",
     "Schema",
@@ -100,6 +101,7 @@ __all__ = [
     "SourceChanged",
     "SourceError",
     "Tail",
+    "TracedRead",
     "UnionValue",
     "Unsupported",
     "UsageError",
@@ -150,6 +152,7 @@ _HOMES = {
     "ReadObserver": "orcstream.reader.observing",
     "ReadResult": "orcstream.batch",
     "ReadStatistics": "orcstream.reader.stream",
+    "ReadTracer": "orcstream.reader.observing",
     "RequestSpan": "orcstream.reader.observing",
     "RetriesExhausted": "orcstream.errors",
     "Schema": "orcstream.schema",
@@ -161,6 +164,7 @@ _HOMES = {
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
     "Tail": "orcstream.plan.tail",
+    "TracedRead": "orcstream.reader.observing",
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",

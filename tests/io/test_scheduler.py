@@ -14,7 +14,7 @@ from orcstream.io.byte_source import ByteSource, Transient
 from orcstream.io.memory import BytesSource
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy, is_transient
-from orcstream.io.scheduler import FetchScheduler, FetchTicket
+from orcstream.io.scheduler import FetchReport, FetchScheduler, FetchTicket
 from tests.support.faulty import Fault, FaultySource, GatedSource, LatencySource
 from tests.support.recording import RecordingSource
 
@@ -46,7 +46,7 @@ def make(
     *,
     cap: int = 2,
     retry: RetryPolicy | None = None,
-    on_finished: Callable[[str, ByteRange, float, float], None] | None = None,
+    on_finished: Callable[[FetchReport], None] | None = None,
 ) -> FetchScheduler:
     retry = retry or Waits().policy()
     return FetchScheduler(source, group, request_cap=cap, retry=retry, on_finished=on_finished)
@@ -342,7 +342,7 @@ async def test_statistics_measure_time_by_the_clock_that_was_given() -> None:
         await anyio.lowlevel.checkpoint()
 
     source = LatencySource(memory(), latency_s=2.0, bandwidth=100.0, sleep=sleep)
-    finished: list[tuple[str, ByteRange, float, float]] = []
+    finished: list[FetchReport] = []
     async with anyio.create_task_group() as group:
         scheduler = FetchScheduler(
             source,
@@ -350,14 +350,14 @@ async def test_statistics_measure_time_by_the_clock_that_was_given() -> None:
             retry=Waits().policy(),
             request_cap=1,
             clock=lambda: now[0],
-            on_finished=lambda *event: finished.append(event),
+            on_finished=finished.append,
         )
         await scheduler.fetch_suffix(100, "end")
         now[0] += 7  # nobody asks for anything
         await scheduler.submit(part(1), 0, label="part").wait()
     assert finished == [
-        ("end", ByteRange(len(DATA) - 100, len(DATA)), 0.0, 3.0),
-        ("part", part(1), 10.0, 13.0),
+        FetchReport("end", ByteRange(len(DATA) - 100, len(DATA)), 0.0, 3.0, 1),
+        FetchReport("part", part(1), 10.0, 13.0, 1),
     ]
     statistics = scheduler.statistics()
     assert statistics.busy_s == pytest.approx(6.0)

@@ -1,0 +1,1 @@
+"""Other libraries, reached from this one; each module needs its extra."""
