@@ -233,7 +233,7 @@ async def _index(file: orcstream.OrcFile, options: argparse.Namespace, progress:
 def _index_lines(stripes: Iterable[StripeIndex], names: Sequence[str], *, positions: bool) -> Iterator[str]:
     for stripe in stripes:
         for column in stripe.columns:
-            blooms = [f"{kind} {bytes_text(size)}" for kind, size in column.blooms.items()]
+            blooms = [f"{kind} {bytes_text(size)}" for kind, size in column.bloom_filter_bytes.items()]
             facts = [
                 counted(len(column.row_groups), "row group"),
                 column.encoding,

@@ -30,9 +30,7 @@ class Parser(argparse.ArgumentParser):
         """One line, unless it points to a place in what was given."""
         choice = _CHOICE.match(message)
         if choice is not None:
-            choices = re.findall(r"[\w-]+", choice["choices"])
-            place = "command" if choice["what"].isupper() else f"value for {choice['what']}"
-            message = f"there is no {place} {choice['given']!r}{_nearest(choice['given'], choices)}"
+            message = _not_a_choice(*choice.groups())
         if "\n" not in message:
             message += f" (see {self.prog} --help)"
         self.exit(USAGE_STATUS, f"orcstream: {message}\n")
@@ -48,6 +46,14 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"there is no option {name}{_nearest(name, self._option_string_actions)}")
             self.error(f"nothing more was expected than what stands before {unknown[0]!r}")
         return found, unknown
+
+
+def _not_a_choice(what: str, given: str, listed: str) -> str:
+    choices = re.findall(r"[\w-]+", listed)
+    near = _nearest(given, choices)
+    if what.isupper():
+        return f"there is no command {given!r}{near}"
+    return f"{what} takes {', '.join(choices)} and not {given!r}{near}"
 
 
 def _nearest(given: str, known: Iterable[str]) -> str:

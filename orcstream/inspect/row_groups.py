@@ -37,12 +37,12 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """What a stripe has to find rows of one column by; `blooms` are the bytes of bloom filters, by kind."""
+    """What a stripe has to find rows of one column by; `bloom_filter_bytes` are by kind of filter."""
 
     column_id: int
     encoding: str
     index_bytes: int
-    blooms: Mapping[str, int]
+    bloom_filter_bytes: Mapping[str, int]
     row_groups: tuple[RowGroup, ...]
 
 

@@ -78,6 +78,6 @@ def test_compact_and_clean(capfd: pytest.CaptureFixture[str], table: str) -> Non
 def test_what_is_no_table(capfd: pytest.CaptureFixture[str], table: str, tmp_path: Path) -> None:
     assert "no partition 'part=7'" in run(capfd, "compact", table, "--partition", "part=7", status=2)
     assert "is no list of write ids" in run(capfd, "show", table, "--write-ids", "x", status=2)
-    assert run(capfd, "show", str(tmp_path / "nothing"), status=1).startswith("orcstream: ")
+    assert run(capfd, "show", str(tmp_path / "nothing"), status=4).startswith("orcstream: ")
     (tmp_path / "empty").mkdir()
     assert "no files that say its columns" in run(capfd, "show", str(tmp_path / "empty"), status=2)
