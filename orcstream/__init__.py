@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from orcstream import errors as errors
     from orcstream import io as io
     from orcstream.batch import Batch, Column, ReadResult, UnionValue
+    from orcstream.datasets.dataset import DatasetFile, OrcDataset
+    from orcstream.datasets.opening import dataset
+    from orcstream.datasets.splitting import Split
     from orcstream.encryption import Encrypt, Mask
     from orcstream.errors import (
         ColumnNotFound,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from orcstream.reader.observing import DecodeSpan, ReadObserver, ReadTracer, RequestSpan, TracedRead
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
+    from orcstream.reader.table_stream import TableStream
     from orcstream.reader.verifying import Fault, Verification
     from orcstream.schema import Schema
     from orcstream.unlocking import EncryptedColumn
@@ -66,6 +70,7 @@ __all__ = [
     "CorruptStream",
     "CorruptStripe",
     "CorruptTail",
+    "DatasetFile",
     "DecodeSpan",
     "Encrypt",
     "EncryptedColumn",
@@ -82,6 +87,7 @@ __all__ = [
     "Mask",
     "MergeResult",
     "NotOrcFile",
+    "OrcDataset",
     "OrcError",
     "OrcFile",
     "OrcWriter",
@@ -100,6 +106,8 @@ __all__ = [
     "SkippedFile",
     "SourceChanged",
     "SourceError",
+    "Split",
+    "TableStream",
     "Tail",
     "TracedRead",
     "UnionValue",
@@ -112,6 +120,7 @@ __all__ = [
     "col",
     "commit",
     "create",
+    "dataset",
     "discard",
     "ingest",
     "merge",
@@ -129,6 +138,7 @@ _HOMES = {
     "CorruptStream": "orcstream.errors",
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
+    "DatasetFile": "orcstream.datasets.dataset",
     "DecodeSpan": "orcstream.reader.observing",
     "Encrypt": "orcstream.encryption",
     "EncryptedColumn": "orcstream.unlocking",
@@ -145,6 +155,7 @@ _HOMES = {
     "Mask": "orcstream.encryption",
     "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",
+    "OrcDataset": "orcstream.datasets.dataset",
     "OrcError": "orcstream.errors",
     "OrcFile": "orcstream.reader.file",
     "OrcWriter": "orcstream.writer.writer",
@@ -163,6 +174,8 @@ _HOMES = {
     "SkippedFile": "orcstream.writer.merge",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
+    "Split": "orcstream.datasets.splitting",
+    "TableStream": "orcstream.reader.table_stream",
     "Tail": "orcstream.plan.tail",
     "TracedRead": "orcstream.reader.observing",
     "UnionValue": "orcstream.batch",
@@ -174,6 +187,7 @@ _HOMES = {
     "col": "orcstream.expr",
     "commit": "orcstream.io.sink",
     "create": "orcstream.writer.creating",
+    "dataset": "orcstream.datasets.opening",
     "discard": "orcstream.io.sink",
     "merge": "orcstream.writer.merge",
     "ingest": "orcstream.writer.ingesting",

@@ -8,13 +8,13 @@ from orcstream.acid.compaction_piece import CompactionPiece
 from orcstream.acid.describing import DirectoryDescription
 from orcstream.acid.opening import create_table, open_table
 from orcstream.acid.piece_opening import write_piece
-from orcstream.acid.stream import TableStream
 from orcstream.acid.streaming import StreamingWriter
 from orcstream.acid.table import AcidTable
 from orcstream.acid.writing import TableTransaction
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.acid_names import AcidDirectory, DirectoryKind
 from orcstream.plan.write_ids import WriteIds
+from orcstream.reader.table_stream import TableStream
 
 __all__ = [
     "AcidDirectory",

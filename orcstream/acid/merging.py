@@ -6,26 +6,26 @@ opened, nor tasks: `rows` is synchronous and runs wherever it is called.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orcstream.acid.event_file import DELETE, EventFile, Events, visible_events
-from orcstream.acid.partition_values import PartitionRow
 from orcstream.acid.row_ids import DeletedKeys, RowIds
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec._selection import Selection, select_mask
 from orcstream.codec.arrays import Mask, as_buffer, pack
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of
 from orcstream.codec.gather import compact
+from orcstream.reader.partition_values import PartitionRow
 from orcstream.schema import Kind, Type
 
 if TYPE_CHECKING:
     from orcstream.plan.write_ids import WriteIds
 
-__all__ = ["IS_DELETED", "OPERATION", "ROW_ID", "WRITE_ID", "Output", "joined"]
+__all__ = ["IS_DELETED", "OPERATION", "ROW_ID", "WRITE_ID", "Output"]
 
 # Hive's names of the virtual columns, but for those of changes, for which it has none.
 ROW_ID = "row__id"
@@ -158,14 +158,3 @@ def _plain(values: Any) -> Vector:
 
 def _chosen(vector: Vector, selection: Selection | None, field_: Field) -> Vector:
     return vector if selection is None else compact([(vector, selection)], field_)
-
-
-def joined(schema: BatchSchema, batches: Sequence[Batch]) -> Batch:
-    """Some batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    vectors = tuple(
-        compact([(batch.vectors[at], None) for batch in batches], field_)
-        for at, field_ in enumerate(schema.fields)
-    )
-    return Batch(schema, vectors, sum(batch.num_rows for batch in batches))

@@ -13,7 +13,6 @@ from orcstream._credentials import strip_credentials
 from orcstream.acid.event_file import EventFile, opening_of
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
-from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.snapshot import TableSnapshot, list_table
 from orcstream.acid.table import AcidTable
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
@@ -27,6 +26,7 @@ from orcstream.plan.acid import AcidFile
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.observing import Observer
 from orcstream.reader.opening import OpenOptions
+from orcstream.reader.partition_values import PartitionColumns
 from orcstream.schema import Kind, Schema
 
 __all__ = ["create_table", "open_table"]

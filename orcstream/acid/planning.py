@@ -12,17 +12,17 @@ from functools import partial
 from orcstream.acid.bucket import Bucket
 from orcstream.acid.event_file import EventFile, event_type
 from orcstream.acid.merging import IS_DELETED, OPERATION, ROW_ID, WRITE_ID, Output
-from orcstream.acid.partition_values import PartitionColumns, PartitionRow
-from orcstream.acid.predicates import narrowed, prefixed
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.acid.stream import FileRead, OpenFile, TableRead
 from orcstream.errors import Unsupported, UsageError
-from orcstream.expr import Expr, as_expr
-from orcstream.expr_binding import bind
+from orcstream.expr import Expr
 from orcstream.plan.acid import AcidFile, Partition
+from orcstream.reader.narrowing import prefixed
+from orcstream.reader.partition_values import PartitionColumns, PartitionRow
 from orcstream.reader.planning import Columns, ReadOptions, Where, core_count
 from orcstream.reader.stream import BatchStream
-from orcstream.schema import Schema, Type, find_column, steps_of
+from orcstream.reader.table_columns import AskedColumns
+from orcstream.schema import Schema, Type
 
 _FEW_CORES = 2
 
@@ -66,28 +66,20 @@ class TablePlanner:
         snapshot: TableSnapshot,
         asked: TableReadOptions,
     ) -> None:
-        self._root = root
         self._row_schema = row_schema
         self._partition_columns = partition_columns
         self._snapshot = snapshot
         self._asked = asked
         self._options = asked.read
-        self._where = None if asked.where is None else as_expr(asked.where)
-        projected = Schema(root).select(asked.columns, self._options.case_sensitive)
+        self._columns = AskedColumns(
+            root, row_schema.root, partition_columns, asked.columns, asked.where, asked.read
+        )
+        projected = self._columns.projected
         taken = set(projected.field_names).intersection(asked.extra)
         if taken:
             raise UsageError(f"the table has a column {min(taken)!r} of its own; choose columns= without it")
         names = frozenset(partition_columns.names)
         self._output = Output(projected, names, asked.extra, self._options.vectors, asked.between)
-        self._columns = self._row_columns()
-        if self._where is not None:
-            # What cannot be asked is said before anything is read.
-            bind(
-                self._where,
-                root,
-                case_sensitive=self._options.case_sensitive,
-                timestamp_unit=self._options.timestamp_unit,
-            )
 
     def plan(self, open_file: OpenFile) -> TableRead:
         return TableRead(
@@ -101,30 +93,11 @@ class TablePlanner:
             batch_rows=self._options.batch_rows,
         )
 
-    def _row_columns(self) -> list[tuple[str, ...]]:
-        """The paths of the columns that files are asked for."""
-        if self._asked.columns is None:
-            return [(name,) for name in self._row_schema.names]
-        paths = []
-        for column in self._asked.columns:
-            path = self._path(column)
-            if path[0] not in self._partition_columns.names:
-                paths.append(path)
-        return paths
-
-    def _path(self, column: str | tuple[str, ...]) -> tuple[str, ...]:
-        names: list[str] = []
-        node = self._root
-        for index in find_column(node, column, case_sensitive=self._options.case_sensitive):
-            names.append(steps_of(node)[index])
-            node = node.children[index]
-        return tuple(names)
-
     # --- files
 
     def _reads(self, partition: Partition) -> list[FileRead]:
         row = PartitionRow(self._partition_columns, self._partition_columns.values(partition.path))
-        where = self._narrowed(row)
+        where = self._columns.narrowed(row)
         if where is False:
             return []
         if self._asked.between is not None:
@@ -174,18 +147,6 @@ class TablePlanner:
         files.sort(key=lambda file: (_first_write_id(file), _last_write_id(file), file.path))
         return [FileRead(file, buckets[_bucket(file)], row, None) for file in files]
 
-    def _narrowed(self, row: PartitionRow) -> Expr | bool:
-        if self._where is None:
-            return True
-        case_sensitive = self._options.case_sensitive
-        return narrowed(
-            self._where,
-            self._root,
-            row.values,
-            partial(row.holds, case_sensitive=case_sensitive),
-            case_sensitive=case_sensitive,
-        )
-
     def _batches(self, file: EventFile, read: FileRead, with_ids: bool, memory_limit: int) -> BatchStream:
         prefix = file.prefix
         ids: Sequence[tuple[str, ...]] = [(name,) for name in file.id_columns] if with_ids else []
@@ -196,7 +157,7 @@ class TablePlanner:
             )
         options = self._options
         return file.orc.batches(
-            columns=[*ids, *((*prefix, *path) for path in self._columns)],
+            columns=[*ids, *((*prefix, *path) for path in self._columns.of_rows)],
             where=where,
             schema=self._schema_for(file),
             rows=range(file.orc.row_count) if file.file.is_growing else None,

@@ -18,10 +18,9 @@ from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.describing import DirectoryDescription, describe
 from orcstream.acid.event_file import opening_of
 from orcstream.acid.overwriting import check_not_overwritten
-from orcstream.acid.partition_values import PartitionColumns
 from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, list_table
-from orcstream.acid.stream import TableStream
+from orcstream.acid.stream import lanes_of
 from orcstream.acid.streaming import WritingStream
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions
 from orcstream.acid.writing import TableTransaction
@@ -34,9 +33,12 @@ from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import OpenOptions
+from orcstream.reader.partition_values import PartitionColumns
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
 from orcstream.reader.supervisor import Supervisor
-from orcstream.schema import Kind, Schema, Type
+from orcstream.reader.table_columns import with_partitions
+from orcstream.reader.table_stream import TableStream
+from orcstream.schema import Schema, Type
 from orcstream.writer.creating import FileOptions
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 
@@ -239,7 +241,10 @@ class AcidTable:
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
-        return TableStream(self, planner.plan(self._open_file), self._life.tasks, self._url)
+        plan = planner.plan(self._open_file)
+        return TableStream(
+            self, plan.output.schema, lanes_of(plan), self._life.tasks, self._url, batch_rows=plan.batch_rows
+        )
 
     async def _open_file(self, file: AcidFile) -> OrcFile:
         return await opening_of(self._snapshot.url_of(file), file, self._opening)
@@ -444,9 +449,7 @@ class AcidTable:
 
 
 def _with_partitions(row: Type, columns: PartitionColumns) -> Type:
-    """The struct of a table's columns, numbered anew."""
     taken = set(row.field_names).intersection(columns.names)
     if taken:
         raise UsageError(f"the column {min(taken)!r} is in the files, and in the names of folders")
-    children = (*row.children, *columns.types)
-    return Schema.parse(str(Type(Kind.STRUCT, children, (*row.field_names, *columns.names)))).root
+    return with_partitions(row, columns)

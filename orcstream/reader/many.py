@@ -29,7 +29,7 @@ from orcstream.reader.observing import Observer
 from orcstream.reader.opening import Opening, OpenOptions, Url
 from orcstream.reader.supervisor import keep_alive
 
-__all__ = ["FileStream", "Urls", "open_many"]
+__all__ = ["FileStream", "Urls", "open_each", "open_many"]
 
 Urls: TypeAlias = Iterable[Url] | AsyncIterable[Url]
 OnError: TypeAlias = Callable[[Url, Exception], object]
@@ -88,6 +88,11 @@ def open_many(
         observer=observer,
     )
     return FileStream(_ManyOpens(urls, options, concurrency, ordered, tails or {}), on_error)
+
+
+def open_each(urls: Iterable[Url], options: OpenOptions) -> FileStream:
+    """`open_many` in the order of the URLs, with options that are checked already."""
+    return FileStream(_ManyOpens(urls, options, None, True, {}), None)
 
 
 class _ManyOpens:

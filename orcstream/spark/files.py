@@ -21,8 +21,8 @@ from pyspark.sql import types as spark
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported, UsageError
+from orcstream.io import globs
 from orcstream.io.folders import ListedFile, list_files
-from orcstream.spark import globs
 from orcstream.spark.options import Options
 from orcstream.spark.partitions import (
     PartitionPath,

@@ -9,13 +9,14 @@ the pieces and not with what is in the files. Must not know how rows are read.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
 from orcstream import OrcFile, open_many
+from orcstream.plan.slices import slices
 from orcstream.spark.files import FoundFile
 from orcstream.spark.options import Options
 
@@ -97,80 +98,13 @@ def packed(pieces: Iterable[Piece], target: int, open_cost_bytes: int) -> list[l
 # --- pieces of one file ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """Rows that follow each other, of some stripes or of a part of one, and their bytes."""
-
-    start: int
-    stop: int
-    weight: int
-
-
-def _slices(file: OrcFile, wanted: Sequence[int], target: int) -> Iterator[_Slice]:
-    """Rows of stripes that are wanted, in slices of about `target` bytes; between them may be others."""
-    stripes = [_whole(file, number) for number in wanted]
-    stride = file.tail.footer.row_index_stride
-    if stride and any(stripe.weight > target for stripe in stripes):
-        return _cut(stripes, target, stride)
-    return _together(stripes, target)
-
-
-def _whole(file: OrcFile, number: int) -> _Slice:
-    stripe = file.stripes[number]
-    stop = stripe.first_row + stripe.row_count
-    return _Slice(stripe.first_row, stop, stripe.index_length + stripe.data_length)
-
-
-def _together(stripes: Iterable[_Slice], target: int) -> Iterator[_Slice]:
-    """Whole stripes, as many together as a task takes."""
-    found: _Slice | None = None
-    for one in stripes:
-        if found is not None and found.weight + one.weight <= target:
-            found = _Slice(found.start, one.stop, found.weight + one.weight)
-            continue
-        if found is not None:
-            yield found
-        found = one
-    if found is not None:
-        yield found
-
-
-def _cut(stripes: Sequence[_Slice], target: int, stride: int) -> Iterator[_Slice]:
-    """As few slices of the same size as can be: the task with a large stripe would be the last to end.
-
-    They begin at row groups, which the index finds, or with a stripe that begins close by.
-    """
-    total = sum(stripe.weight for stripe in stripes)
-    count = -(-total // target)
-    share = total // count
-    start, passed, number = stripes[0].start, 0, 1
-    for stripe in stripes:
-        while number < count and number * share < passed + stripe.weight:
-            stop = _nearby(stripe, number * share - passed, share // 8, stride)
-            if start < stop:
-                yield _Slice(start, stop, share)
-            start, number = stop, number + 1
-        passed += stripe.weight
-    if start < stripes[-1].stop:
-        yield _Slice(start, stripes[-1].stop, share)
-
-
-def _nearby(stripe: _Slice, inside: int, slack: int, stride: int) -> int:
-    """A row of a stripe, about so many bytes into it, that is good to begin at."""
-    if inside < slack:
-        return stripe.start
-    if stripe.weight - inside < slack:
-        return stripe.stop
-    rows = (stripe.stop - stripe.start) * inside // stripe.weight
-    return stripe.start + rows // stride * stride
-
-
 def _pieces(
     file: OrcFile, found: FoundFile, wanted: Sequence[int], rows: range | None, target: int
 ) -> list[Piece]:
     tail = file.tail
     pieces = []
-    for one in _slices(file, wanted, target):
+    stripes = [file.stripes[number] for number in wanted]
+    for one in slices(stripes, target, tail.footer.row_index_stride):
         start = one.start if rows is None else max(one.start, rows.start)
         stop = one.stop if rows is None else min(one.stop, rows.stop)
         if start < stop:

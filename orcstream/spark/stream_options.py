@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
 from orcstream.errors import UsageError
+from orcstream.io import globs
 from orcstream.io.urls import protocol_of
-from orcstream.spark import globs
 from orcstream.spark.options import Options
 from orcstream.spark.reading import ReadOptions
 

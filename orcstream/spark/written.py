@@ -15,10 +15,10 @@ import anyio
 
 import orcstream
 from orcstream import IngestedFile, Prepared, SinkError
-from orcstream.io import small_files
+from orcstream.io import globs, small_files
 from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
-from orcstream.spark import globs, sweeping
+from orcstream.spark import sweeping
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
 from orcstream.spark.target import Target

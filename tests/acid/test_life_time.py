@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,12 @@ import anyio.lowlevel
 import pytest
 
 from orcstream.acid import AcidTable, TableStream, open_table
-from orcstream.acid.stream import _Reading
+from orcstream.acid.row_ids import KeyBudget
 from orcstream.errors import UsageError
-from orcstream.io.clients import leased_clients
 from tests.support.acid import DELETE, INSERT, UPDATE, Event, key_of, put_events
+from tests.support.tables_left import nothing_left, tasks_of_ours
+
+__all__ = ["nothing_left"]  # fixture
 
 DELTAS = 12
 PER_DELTA = 40
@@ -44,29 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ROWS = DELTAS * (2 * PER_DELTA - 2)
-
-
-@pytest.fixture(autouse=True)
-async def nothing_left() -> AsyncIterator[None]:
-    """Neither tasks nor clients nor open files."""
-    gc.collect()
-    before = descriptors()
-    yield
-    gc.collect()
-    with anyio.move_on_after(10):
-        while tasks_of_ours() or descriptors() > before:
-            await anyio.lowlevel.checkpoint()
-    assert not tasks_of_ours()
-    assert descriptors() <= before
-    assert leased_clients() == 0
-
-
-def tasks_of_ours() -> list[str]:
-    return [name for task in asyncio.all_tasks() if (name := task.get_name()).startswith("orcstream")]
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - and nothing else of it
 
 
 async def count(stream: TableStream) -> int:
@@ -222,13 +199,7 @@ async def test_a_step_that_is_cancelled_loses_no_row(folder: Path) -> None:
 
 async def test_keys_that_are_on_disk_are_given_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no room for keys at all, and the stream left in the middle."""
-    make = _Reading.__init__
-
-    def without_room(reading: _Reading, plan: Any) -> None:
-        make(reading, plan)
-        reading._budget._left = 0  # as if all were taken
-
-    monkeypatch.setattr(_Reading, "__init__", without_room)
+    monkeypatch.setattr("orcstream.acid.stream.KeyBudget", lambda _: KeyBudget(0))
     async with open_table(folder) as table:
         assert await count(table.batches()) == ROWS
         async with table.batches(batch_rows=10) as stream:

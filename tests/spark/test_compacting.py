@@ -17,8 +17,9 @@ import pytest
 
 import orcstream
 from orcstream.blocking_loop import the_loop
+from orcstream.io import globs
 from orcstream.io.keys import open_keys
-from orcstream.spark import globs, written
+from orcstream.spark import written
 from orcstream.spark.access import Access
 from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with

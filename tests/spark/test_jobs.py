@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import orcstream
-from orcstream.spark import globs, jobs
+from orcstream.io import globs
+from orcstream.spark import jobs
 
 # Spark takes long to begin where others are at work.
 pytestmark = pytest.mark.timeout(300)

@@ -19,8 +19,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import orcstream
 from orcstream.blocking_loop import the_loop
-from orcstream.io import folders, records
-from orcstream.spark import commit_log, globs, stream_compaction, written
+from orcstream.io import folders, globs, records
+from orcstream.spark import commit_log, stream_compaction, written
 from orcstream.spark.commit_log import CommitLog
 from orcstream.spark.files import FileChoice
 from orcstream.spark.merged_files import find_counted

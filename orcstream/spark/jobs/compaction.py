@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orcstream.errors import UsageError
+from orcstream.io import globs
 from orcstream.io.folders import ListedFile, list_files
-from orcstream.spark import globs, written
+from orcstream.spark import written
 from orcstream.spark.access import run
 from orcstream.spark.commit_log import claimed_paths
 from orcstream.spark.jobs.compacting import GroupWork, How, Looked, look_at, settle

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
+from orcstream.io import globs
 from orcstream.io.urls import name_of
-from orcstream.spark import globs
 from orcstream.spark.access import Access
 
 if TYPE_CHECKING:

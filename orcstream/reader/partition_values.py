@@ -75,6 +75,11 @@ class PartitionColumns:
                 )
         return columns
 
+    @property
+    def schema(self) -> Schema:
+        """They as a schema, from which `of` makes them again."""
+        return Schema.parse(str(_struct(self)))
+
     def values(self, path: str) -> dict[str, Any]:
         """The values of one partition."""
         texts = partition_texts(path)

@@ -1,0 +1,1 @@
+"""Many files as one table."""

@@ -1,0 +1,383 @@
+"""Many files as one table: its columns, its rows, and how it is shared out.
+
+Puts what the user asks for into the words of the layers below. Must not know how files were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from orcstream._credentials import strip_credentials
+from orcstream.batch import BatchSchema, ReadResult
+from orcstream.codec.column import field_of
+from orcstream.datasets.listing import FoundFile
+from orcstream.datasets.open_files import OpenFiles
+from orcstream.datasets.reading import FileUnit, Reading, schema_for
+from orcstream.datasets.splitting import DEFAULT_SPLIT_BYTES, Split
+from orcstream.errors import SourceChanged, UsageError, located
+from orcstream.expr import Expr
+from orcstream.io.clients import keep_clients
+from orcstream.plan.slices import slices
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
+from orcstream.reader.file import OrcFile
+from orcstream.reader.lanes import LanesPlan
+from orcstream.reader.partition_values import PartitionColumns, PartitionRow
+from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
+from orcstream.reader.supervisor import Supervisor
+from orcstream.reader.table_columns import AskedColumns, with_partitions
+from orcstream.reader.table_stream import TableStream
+from orcstream.schema import Kind, Schema, Type
+
+__all__ = ["DatasetFile", "OrcDataset"]
+
+# Files that are open at once where only the first rows are wanted.
+_WITH_LIMIT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFile:
+    """A file of a data set.
+
+    `path` is what follows the folder or pattern that it was found by, `length` counts bytes and is None where
+    only opening it says so, `modified_s` counts seconds from 1970. `partition` are the values that its
+    folders name.
+    """
+
+    url: str
+    path: str
+    length: int | None
+    modified_s: float | None
+    partition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that is read, or some rows of one, which has to be the file of that split."""
+
+    found: FoundFile
+    split: Split | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A part that may have rows that are wanted, and what is left to be asked of them."""
+
+    part: Part
+    row: PartitionRow
+    where: Expr | None
+
+
+class OrcDataset:
+    """Files that are read as one table. For use from one event loop; several streams at a time are fine."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        file_schema: Schema,
+        partition_columns: PartitionColumns,
+        open_files: OpenFiles,
+    ) -> None:
+        """`file_schema` is what files are read as; `open_files` are the data set's to close."""
+        self._url = strip_credentials(parts[0].found.url)
+        self._parts = parts
+        self._file_schema = file_schema
+        self._partition_columns = partition_columns
+        self._open_files = open_files
+        self._row = _without(file_schema.root, partition_columns.names)
+        self._root = with_partitions(self._row, partition_columns)
+        self._rows: dict[str, PartitionRow] = {}
+        self._tasks = Supervisor()
+        self._clients = keep_clients()
+        self._is_closed = False
+
+    # --- facts
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the files, then those that folders name."""
+        return Schema(self._root)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The names of the columns that folders name."""
+        return self._partition_columns.names
+
+    @property
+    def files(self) -> tuple[DatasetFile, ...]:
+        """The files, in the order in which they are read; credentials stripped."""
+        return tuple(
+            DatasetFile(
+                strip_credentials(one.url),
+                one.path,
+                one.length,
+                one.modified_s,
+                self._partition(one.folders).values,
+            )
+            for one in (part.found for part in self._parts)
+        )
+
+    # --- reading
+
+    def batches(
+        self,
+        *,
+        columns: Columns | None = None,
+        where: Where = None,
+        limit: int | None = None,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> TableStream:
+        """A stream of the rows, file by file, in the order of their paths.
+
+        `columns` and `where` may name columns of folders, too: files of folders without a match are not
+        opened, and of the others only what may match is read. Tails are read ahead, several at a time, and
+        rows of files whose turn has not come, as far as `memory_limit` has room. With `limit`, the stream
+        ends after so many rows, and where there is no `where`, no others are read. The other parameters are
+        those of `OrcFile.batches`.
+
+        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading
+        `FileNotFoundError`, `FormatError`, `Unsupported`, `SourceError`.
+        """
+        options = ReadOptions(
+            columns=columns,
+            where=where,
+            batch_rows=batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise UsageError(f"limit must be a number of rows, not {limit!r}")
+        asked = self._asked(options)
+        return self._stream(asked, options, list(self._chosen(asked)), limit)
+
+    async def read(
+        self,
+        *,
+        columns: Columns | None = None,
+        where: Where = None,
+        limit: int | None = None,
+        batch_rows: int = 1 << 17,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        decode_threads: int | None = None,
+        timestamp_unit: str = "ns",
+        dictionaries: bool = False,
+        invalid_utf8: str = "error",
+        case_sensitive: bool = True,
+    ) -> ReadResult:
+        """All rows at once: ``pyarrow.table(await dataset.read())``. Takes the same as `batches`.
+
+        The result itself is outside `memory_limit`.
+        """
+        stream = self.batches(
+            columns=columns,
+            where=where,
+            limit=limit,
+            batch_rows=batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=decode_threads,
+            timestamp_unit=timestamp_unit,
+            dictionaries=dictionaries,
+            invalid_utf8=invalid_utf8,
+            case_sensitive=case_sensitive,
+        )
+        async with stream:
+            return ReadResult(stream.batch_schema, [batch async for batch in stream])
+
+    async def count(self, where: Where = None, *, case_sensitive: bool = True) -> int:
+        """How many rows there are, or match. Where folders decide, only the tails of files are read."""
+        options = ReadOptions(columns=[], where=where, case_sensitive=case_sensitive)
+        asked = self._asked(options)
+        chosen = list(self._chosen(asked))
+        whole = [one.part for one in chosen if one.where is None]
+        found = sum(part.split.row_count for part in whole if part.split is not None)
+        unknown = [part.found for part in whole if part.split is None]
+        async with self._open_files.each(unknown) as files:
+            async for file in files:
+                async with file:
+                    found += file.row_count
+        looked_into = [one for one in chosen if one.where is not None]
+        if looked_into:
+            async with self._stream(asked, options, looked_into) as stream:
+                async for batch in stream:
+                    found += batch.num_rows
+        return found
+
+    async def splits(
+        self, where: Where = None, *, split_bytes: int = DEFAULT_SPLIT_BYTES, case_sensitive: bool = True
+    ) -> tuple[Split, ...]:
+        """The rows shared out, for tasks that each read some: about `split_bytes` of one file in each.
+
+        Stripes stay whole unless one is larger than that. Those that cannot match, by their statistics or
+        their folders, are in no split; of the others all rows are, so that `where` has to be asked again.
+        Reads the tails of all files that are left, several at a time.
+        """
+        if type(split_bytes) is not int or split_bytes < 1:
+            raise UsageError(f"split_bytes must be at least 1, not {split_bytes!r}")
+        asked = self._asked(ReadOptions(columns=[], where=where, case_sensitive=case_sensitive))
+        chosen = list(self._chosen(asked))
+        found: list[Split] = []
+        coming = iter(chosen)
+        async with self._open_files.each([one.part.found for one in chosen]) as files:
+            async for file in files:
+                async with file:
+                    found += await self._split(file, next(coming), split_bytes, case_sensitive=case_sensitive)
+        return tuple(found)
+
+    async def _split(
+        self, file: OrcFile, chosen: _Chosen, split_bytes: int, *, case_sensitive: bool
+    ) -> list[Split]:
+        part, tail = chosen.part, file.tail
+        _check_same(file, part.split)
+        stripes: Sequence[int] = range(len(file.stripes))
+        if chosen.where is not None:
+            schema = schema_for(file, self._file_schema)
+            stripes = await file.matching_stripes(chosen.where, schema=schema, case_sensitive=case_sensitive)
+        within = range(file.row_count) if part.split is None else part.split.rows
+        cut = slices([file.stripes[one] for one in stripes], split_bytes, tail.footer.row_index_stride)
+        rows = [(range(max(one.start, within.start), min(one.stop, within.stop)), one.weight) for one in cut]
+        return [
+            Split(
+                url=part.found.url,
+                path=part.found.path,
+                rows=some,
+                weight_bytes=weight,
+                folders=part.found.folders,
+                file_schema=self._file_schema,
+                partition_schema=self._partition_columns.schema,
+                file_length=tail.file_length,
+                fingerprint=tail.fingerprint,
+            )
+            for some, weight in rows
+            if some
+        ]
+
+    # --- what is read of which file
+
+    def _asked(self, options: ReadOptions) -> AskedColumns:
+        if self._is_closed:
+            raise UsageError("the data set is closed", url=self._url)
+        with located(url=self._url):
+            return AskedColumns(
+                self._root, self._row, self._partition_columns, options.columns, options.where, options
+            )
+
+    def _chosen(self, asked: AskedColumns) -> Iterator[_Chosen]:
+        left: dict[str, Expr | bool] = {}
+        for part in self._parts:
+            folders = part.found.folders
+            row = self._partition(folders)
+            if folders not in left:
+                left[folders] = asked.narrowed(row)
+            where = left[folders]
+            if where is not False:
+                yield _Chosen(part, row, None if where is True else where)
+
+    def _stream(
+        self,
+        asked: AskedColumns,
+        options: ReadOptions,
+        chosen: Sequence[_Chosen],
+        limit: int | None = None,
+    ) -> TableStream:
+        reading = Reading(
+            schema=BatchSchema(field_of("", asked.projected, options.vectors)),
+            columns=asked.of_rows,
+            partition_names=frozenset(self.partition_columns),
+            file_schema=self._file_schema,
+            options=options,
+        )
+        alone = len(chosen) == 1
+        memory = options.memory_limit
+        plan = LanesPlan(
+            units=[self._unit(reading, one, limit) for one in chosen],
+            turn_bytes=memory if alone else memory * 3 // 4,
+            ahead_bytes=memory // 4,
+            # Most of those that follow will not be wanted.
+            at_once=self._open_files.at_once(self._parts[0].found) if limit is None else _WITH_LIMIT,
+        )
+        return TableStream(
+            self,
+            reading.schema,
+            plan,
+            self._tasks,
+            self._url,
+            batch_rows=options.batch_rows,
+            limit=limit,
+        )
+
+    def _unit(self, reading: Reading, chosen: _Chosen, limit: int | None) -> FileUnit:
+        found, split = chosen.part.found, chosen.part.split
+        length = found.length if split is None else split.weight_bytes
+
+        files = self._open_files
+
+        async def opened() -> OrcFile:
+            file = await files.open(found)
+            _check_same(file, split)
+            return file
+
+        rows = None if split is None else split.rows
+        if limit is not None and chosen.where is None:
+            rows = range(limit) if rows is None else rows[:limit]
+        return FileUnit(reading, length, chosen.row, chosen.where, rows, opened=opened, closed=files.close)
+
+    def _partition(self, folders: str) -> PartitionRow:
+        if folders not in self._rows:
+            columns = self._partition_columns
+            self._rows[folders] = PartitionRow(columns, columns.values(folders))
+        return self._rows[folders]
+
+    # --- life time
+
+    async def aclose(self) -> None:
+        """Stop all streams and give the connections back; may be called again."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._tasks.end()
+            await self._open_files.aclose()
+            await self._clients.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        files = getattr(self, "_open_files", None)
+        if files is not None:
+            files.forget()
+
+    def __repr__(self) -> str:
+        return f"<OrcDataset of {len(self._parts)} files, the first {self._url}>"
+
+
+def _without(root: Type, names: Sequence[str]) -> Type:
+    """The columns of the files that no folder names: where both do, the folders' values are the table's."""
+    kept = [
+        (name, one) for name, one in zip(root.field_names, root.children, strict=True) if name not in names
+    ]
+    return Schema.parse(str(Type(Kind.STRUCT, tuple(t for _, t in kept), tuple(n for n, _ in kept)))).root
+
+
+def _check_same(file: OrcFile, split: Split | None) -> None:
+    """Whether a file is still the one that was shared out."""
+    if split is None:
+        return
+    tail = file.tail
+    if (tail.file_length, tail.fingerprint) != (split.file_length, split.fingerprint):
+        raise SourceChanged("the file is another one than the one that was shared out", url=file.url)

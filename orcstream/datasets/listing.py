@@ -1,0 +1,127 @@
+"""Which files a data set is of: paths, patterns, folders.
+
+Knows names: what is left out (those that begin with ``_`` or ``.``, files without bytes), and which folders
+name values. Must not know what is in the files.
+
+Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; `UsageError` for
+a transactional table, whose files are not its rows; what listing raises.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from orcstream._credentials import strip_credentials
+from orcstream.errors import Unsupported, UsageError
+from orcstream.io import globs
+from orcstream.io.folder import ListedFile
+from orcstream.io.folders import list_files
+from orcstream.io.small_files import side_by_side
+from orcstream.io.source import kind_of
+
+__all__ = ["FoundFile", "Places", "find_files"]
+
+Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+_TRANSACTIONS: Final = re.compile(r"(base|delta|delete_delta)_[0-9]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file to read. `path` is what follows the folder or pattern that it was found by.
+
+    `length` is None where only opening the file says it; `modified_s` counts seconds from 1970, and is None
+    where the store does not say. `folders` are those that name values, as ``country=DE/day=2024-05-01``.
+    """
+
+    url: str = field(repr=False)
+    path: str
+    length: int | None = None
+    modified_s: float | None = None
+    folders: str = ""
+
+
+async def find_files(
+    places: Places,
+    storage_options: Mapping[str, Any] | None,
+    *,
+    pattern: str | None,
+    hive: bool,
+    guess: bool = True,
+) -> list[FoundFile]:
+    """All files of some places, each once, place by place and in the order of their paths.
+
+    With `guess`, a URL of a store that ends with ``.orc`` is taken for a file, which spares a request; it may
+    be a folder.
+    """
+    several = [places] if isinstance(places, str | os.PathLike) else list(places)
+    urls = [os.fspath(one) for one in several]
+    if not urls:
+        raise UsageError("which files? a path, a pattern, a folder, or some of these")
+    matcher = None if pattern is None else globs.name_matcher(pattern)
+    found = await side_by_side(urls, lambda url: _below(url, storage_options, guess=guess))
+    files = {file.url: file for some in found for file in some}
+    wanted = [
+        file
+        for file in files.values()
+        if matcher is None or matcher.fullmatch(posixpath.basename(file.path)) is not None
+    ]
+    if not wanted:
+        shown = ", ".join(strip_credentials(url) for url in urls)
+        raise FileNotFoundError(f"there are no files in {shown}" + (f" like {pattern}" if pattern else ""))
+    return [_partitioned(file, hive=hive) for file in wanted]
+
+
+async def _below(url: str, options: Mapping[str, Any] | None, *, guess: bool) -> list[FoundFile]:
+    if _is_pattern(url):
+        return await _matching(url, options)
+    if guess and url.lower().endswith(".orc") and kind_of(url) not in ("file", "local"):
+        return [FoundFile(url, posixpath.basename(url))]
+    try:
+        listed = await list_files(url, storage_options=options)
+    except Unsupported as error:
+        if error.reason != "no_listing":
+            raise
+        return [FoundFile(url, posixpath.basename(url))]
+    return [_found(file, file.path) for file in listed if _is_wanted(file)]
+
+
+async def _matching(pattern: str, options: Mapping[str, Any] | None) -> list[FoundFile]:
+    found: list[FoundFile] = []
+    for one in globs.expanded(pattern):
+        root, parts = globs.split_pattern(one)
+        matchers = [globs.name_matcher(part) for part in parts]
+        for file in await list_files(root, storage_options=options):
+            names = file.path.split("/")
+            matched = all(m.fullmatch(name) for m, name in zip(matchers, names, strict=False))
+            if matched and len(names) >= len(matchers) and _is_wanted(file):
+                found.append(_found(file, file.path))
+    if not found:
+        raise FileNotFoundError(f"nothing matches {strip_credentials(pattern)!r}")
+    return found
+
+
+def _is_pattern(url: str) -> bool:
+    """On the web and behind a version of an object, these characters are no pattern."""
+    return globs.is_pattern(url) and not url.startswith(("http://", "https://")) and "?versionId=" not in url
+
+
+def _found(file: ListedFile, path: str) -> FoundFile:
+    return FoundFile(file.url, path, file.length, file.modified_s)
+
+
+def _is_wanted(file: ListedFile) -> bool:
+    return file.length != 0 and not globs.is_hidden(file.path)
+
+
+def _partitioned(file: FoundFile, *, hive: bool) -> FoundFile:
+    folders = file.path.split("/")[:-1]
+    if any(_TRANSACTIONS.match(folder) for folder in folders):
+        raise UsageError("this is a transactional table: open it with orcstream.acid.open_table(url)")
+    named = "/".join(folder for folder in folders if "=" in folder) if hive else ""
+    return FoundFile(file.url, file.path, file.length, file.modified_s, named)

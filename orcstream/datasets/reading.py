@@ -1,0 +1,117 @@
+"""How a file of a data set is read: its own columns, and those that its folders name.
+
+Knows one file and what is asked of it. Must not know which file is read when (`reader.lanes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+from orcstream.batch import Batch, BatchSchema
+from orcstream.codec.column import Vector
+from orcstream.expr import Expr
+from orcstream.io.threads import run_in_thread
+from orcstream.reader.file import OrcFile
+from orcstream.reader.lanes import Deliver
+from orcstream.reader.partition_values import PartitionRow
+from orcstream.reader.planning import ReadOptions
+from orcstream.reader.stream import BatchStream, ReadStatistics
+from orcstream.schema import Schema
+
+__all__ = ["FileUnit", "Reading", "schema_for"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What is asked of every file. `columns` are those of rows, `schema` has all that were asked for.
+
+    Files are read as of the `file_schema`.
+    """
+
+    schema: BatchSchema
+    columns: list[tuple[str, ...]]
+    partition_names: frozenset[str]
+    file_schema: Schema
+    options: ReadOptions
+
+    def stream(self, file: OrcFile, where: Expr | None, rows: range | None, memory_limit: int) -> BatchStream:
+        options = self.options
+        return file.batches(
+            columns=self.columns,
+            where=where,
+            rows=rows,
+            schema=schema_for(file, self.file_schema),
+            batch_rows=options.batch_rows,
+            memory_limit=memory_limit,
+            decode_threads=options.decode_threads,
+            timestamp_unit=options.timestamp_unit,
+            dictionaries=options.dictionaries,
+            invalid_utf8=options.invalid_utf8,
+            case_sensitive=options.case_sensitive,
+        )
+
+    def shaped(self, batch: Batch, schema: BatchSchema, partition: PartitionRow) -> Batch:
+        """The rows of a file, with what its folders name."""
+        return Batch(schema, tuple(self._vectors(batch, partition)), batch.num_rows)
+
+    def _vectors(self, batch: Batch, partition: PartitionRow) -> Iterator[Vector]:
+        of_rows = iter(batch.vectors)
+        for field in self.schema.fields:
+            if field.name in self.partition_names:
+                yield partition.vector(field, batch.num_rows)
+            else:
+                yield next(of_rows)
+
+
+def schema_for(file: OrcFile, schema: Schema) -> Schema | None:
+    """What a file is read as, where it is not what it is."""
+    return None if str(file.schema) == str(schema) else schema
+
+
+class FileUnit:
+    """A file of one read. `opened` answers the file, which is the unit's to give back with `closed`."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        length: int | None,
+        partition: PartitionRow,
+        where: Expr | None,
+        rows: range | None,
+        *,
+        opened: Callable[[], Awaitable[OrcFile]],
+        closed: Callable[[OrcFile], Awaitable[None]],
+    ) -> None:
+        self._reading = reading
+        self._length = length
+        self._partition = partition
+        self._where = where
+        self._rows = rows
+        self._open = opened
+        self._close = closed
+        self._file: OrcFile | None = None
+
+    @property
+    def length(self) -> int | None:
+        return self._length if self._file is None else self._file.tail.file_length
+
+    async def begin(self) -> None:
+        self._file = await self._open()
+
+    async def read(self, memory_limit: int, deliver: Deliver) -> ReadStatistics:
+        assert self._file is not None
+        reading, partition = self._reading, self._partition
+        async with reading.stream(self._file, self._where, self._rows, memory_limit) as stream:
+            schema = BatchSchema(reading.schema.root, stream.masked_columns)
+            async for batch in stream:
+
+                def shaped(batch: Batch = batch) -> Batch:
+                    return reading.shaped(batch, schema, partition)
+
+                await deliver(await run_in_thread(shaped) if reading.partition_names else shaped())
+            return stream.stats
+
+    async def end(self) -> None:
+        if self._file is not None:
+            await self._close(self._file)

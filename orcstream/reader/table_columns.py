@@ -1,0 +1,72 @@
+"""What is asked of the columns of a table: those of its rows, and those that its folders name.
+
+Knows how both stand side by side, and what a partition's values leave of a predicate. Must not know files.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from orcstream.expr import Expr, as_expr
+from orcstream.expr_binding import bind
+from orcstream.reader.narrowing import narrowed
+from orcstream.reader.partition_values import PartitionColumns, PartitionRow
+from orcstream.reader.planning import Columns, ReadOptions, Where
+from orcstream.schema import Kind, Schema, Type, find_column, steps_of
+
+__all__ = ["AskedColumns", "with_partitions"]
+
+
+def with_partitions(row: Type, columns: PartitionColumns) -> Type:
+    """The struct of a table's columns, numbered anew."""
+    children = (*row.children, *columns.types)
+    return Schema.parse(str(Type(Kind.STRUCT, children, (*row.field_names, *columns.names)))).root
+
+
+class AskedColumns:
+    """The columns of one read. `root` is the table's struct, `row` that of its rows.
+
+    `projected` are those that were asked for, `of_rows` the paths of those among them that files are asked
+    for. Raises `ColumnNotFound` and other `UsageError` for what cannot be asked.
+    """
+
+    def __init__(
+        self,
+        root: Type,
+        row: Type,
+        partitions: PartitionColumns,
+        columns: Columns | None,
+        where: Where,
+        options: ReadOptions,
+    ) -> None:
+        self._root = root
+        self._case_sensitive = options.case_sensitive
+        self._partitions = frozenset(partitions.names)
+        self.projected = Schema(root).select(columns, options.case_sensitive)
+        self.of_rows = self._of_rows(row, columns)
+        self._where = None if where is None else as_expr(where)
+        if self._where is not None:
+            unit = options.timestamp_unit
+            bind(self._where, root, case_sensitive=self._case_sensitive, timestamp_unit=unit)
+
+    def narrowed(self, row: PartitionRow) -> Expr | bool:
+        """What is left to be asked of the rows of a partition; true or false where its values decide."""
+        if self._where is None:
+            return True
+        case_sensitive = self._case_sensitive
+        holds = partial(row.holds, case_sensitive=case_sensitive)
+        return narrowed(self._where, self._root, row.values, holds, case_sensitive=case_sensitive)
+
+    def _of_rows(self, row: Type, columns: Columns | None) -> list[tuple[str, ...]]:
+        if columns is None:
+            return [(name,) for name in row.field_names]
+        paths = [self._path(column) for column in columns]
+        return [path for path in paths if path[0] not in self._partitions]
+
+    def _path(self, column: str | tuple[str, ...]) -> tuple[str, ...]:
+        names: list[str] = []
+        node = self._root
+        for index in find_column(node, column, case_sensitive=self._case_sensitive):
+            names.append(steps_of(node)[index])
+            node = node.children[index]
+        return tuple(names)

@@ -1,0 +1,92 @@
+"""Data sets left, cancelled, closed and dropped at any time: nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+import orcstream
+from orcstream.errors import UsageError
+from tests.support.tables_left import nothing_left, tasks_of_ours
+
+__all__ = ["nothing_left"]  # fixture
+
+FILES = 20
+PER_FILE = 50
+ROWS = FILES * PER_FILE
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for number in range(FILES):
+        (folder / f"n={number}").mkdir()
+        ids = range(number * PER_FILE, (number + 1) * PER_FILE)
+        orc.write_table(pa.table({"id": list(ids)}), folder / f"n={number}" / "part.orc")
+    return folder
+
+
+async def read_all(folder: Path) -> int:
+    async with orcstream.dataset(folder) as files:
+        await files.splits()
+        async with files.batches(batch_rows=30, memory_limit=1 << 18) as stream:
+            return sum([batch.num_rows async for batch in stream])
+
+
+async def test_cancelled_at_any_turn(folder: Path) -> None:
+    """Of the loop: while it lists, opens, shares out, reads, delivers, closes."""
+    cancelled = 0
+    for turns in (*range(40), *range(40, 500, 23)):
+        task = asyncio.create_task(read_all(folder))
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        task.cancel()
+        try:
+            assert await task == ROWS
+        except asyncio.CancelledError:
+            cancelled += 1
+    assert cancelled > 20
+
+
+async def test_a_stream_that_is_left(folder: Path) -> None:
+    async with orcstream.dataset(folder) as files:
+        async with files.batches(batch_rows=10) as stream:
+            await anext(stream)
+            assert tasks_of_ours()
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        async for _ in files.batches(batch_rows=10):
+            break
+        gc.collect()
+        assert await files.count() == ROWS
+
+
+async def test_dropped(folder: Path) -> None:
+    files = await orcstream.dataset(folder)
+    stream = files.batches(batch_rows=10)
+    await anext(stream)
+    del files, stream
+    gc.collect()
+
+
+async def test_closed_under_a_stream(folder: Path) -> None:
+    files = await orcstream.dataset(folder)
+    stream = files.batches(batch_rows=10, memory_limit=1 << 16)
+    await anext(stream)
+    await files.aclose()
+    with pytest.raises(UsageError, match="closed"):
+        [_ async for _ in stream]
+
+
+async def test_opened_and_closed_in_different_tasks(folder: Path) -> None:
+    opening = orcstream.dataset(folder)
+    files = await asyncio.create_task(opening.__aenter__())
+    assert await asyncio.create_task(files.count()) == ROWS
+    await asyncio.create_task(files.aclose())
