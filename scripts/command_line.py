@@ -2,9 +2,10 @@
 
     python -m scripts.command_line
 
-`completions()` are the scripts of `orcstream/completions`, `tables()` what stands in docs/command-line.md between
-``<!-- options: COMMAND -->`` and ``<!-- end -->``. A test compares both with what is checked in.
+`completions()` are the scripts of `orcstream/completions`, `tables()` what stands in docs/command-line.md
+between ``<!-- options: COMMAND -->`` and ``<!-- end -->``. A test compares both with what is checked in.
 """
+# ruff: noqa: SLF001 - argparse has no public way to ask a parser what it takes
 
 from __future__ import annotations
 
@@ -100,11 +101,15 @@ def _fish(parser: argparse.ArgumentParser) -> str:
 
 
 def _fish_option(condition: str, action: argparse.Action) -> str:
-    words = ["complete -c orcstream", f"-n {_fish_text(condition)}"]
-    for option in action.option_strings:
-        words.append(f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}")
+    options = (
+        f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
+        for option in action.option_strings
+    )
+    words = ["complete -c orcstream", f"-n {_fish_text(condition)}", *options]
     if action.choices:
-        words.append(f"-{'x' if action.option_strings else 'f'} -a {_fish_text(' '.join(map(str, action.choices)))}")
+        words.append(
+            f"-{'x' if action.option_strings else 'f'} -a {_fish_text(' '.join(map(str, action.choices)))}"
+        )
     elif action.metavar in FILES:
         words.append("-r -F" if action.option_strings else "-F")
     elif action.nargs != 0 and action.option_strings:
@@ -137,7 +142,9 @@ def _spelled(action: argparse.Action) -> str:
     metavar = "" if action.nargs == 0 else str(action.metavar or "|".join(map(str, action.choices or ())))
     if not action.option_strings:
         return f"`{metavar or action.dest}`{' …' if action.nargs == '+' else ''}"
-    spelled = ", ".join(f"`{option} {metavar}`" if metavar else f"`{option}`" for option in action.option_strings)
+    spelled = ", ".join(
+        f"`{option} {metavar}`" if metavar else f"`{option}`" for option in action.option_strings
+    )
     return spelled.replace("|", "\\|") + (" (needed)" if action.required else "")
 
 

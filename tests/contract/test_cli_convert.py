@@ -24,8 +24,8 @@ import zstandard
 from pyarrow import orc, parquet
 
 from orcstream.cli import main
-from orcstream.figures import bytes_text
 from orcstream.cli_arguments import byte_size
+from orcstream.figures import bytes_text
 from tests.support.trips import trips
 
 ROWS = 2_000

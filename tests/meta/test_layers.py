@@ -164,8 +164,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reader",
         "schema",
     },
-    # Other libraries: what is public is enough for them.
-    "integrations": {"orcstream"},
     "testing": {"errors", "byterange", "io"},
     "integrations": {"errors", "io", "orcstream", "schema"},
     "spark": {

@@ -326,7 +326,10 @@ def test_meta_says_what_pyarrow_says(capfd: pytest.CaptureFixture[str], kinds: s
 def test_meta_for_people(capfd: pytest.CaptureFixture[str], texts: str) -> None:
     text = _run(capfd, "meta", texts)
     assert "schema:                 struct<n:int,text:string>\n" in text
-    assert f"length:                 {Path(texts).stat().st_size} B ({Path(texts).stat().st_size} bytes)\n" in text
+    assert (
+        f"length:                 {Path(texts).stat().st_size} B ({Path(texts).stat().st_size} bytes)\n"
+        in text
+    )
     assert "stripe count:           1\n" in text
 
 

@@ -1,4 +1,4 @@
-"""What `stripes`, `index` and `stats` say of a file, against the file and who wrote it; the exit status of all."""
+"""What `stripes`, `index` and `stats` say of a file; calls that cannot be, exit status and progress of all."""
 
 from __future__ import annotations
 
@@ -135,7 +135,11 @@ def test_stats_are_those_of_the_file_and_its_stripes(capfd: pytest.CaptureFixtur
 def test_values_of_files_are_cut_and_harmless(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = str(tmp_path / "odd.orc")
     orc.write_table(pa.table({"\x1b[2J": ["\x1b[31m" + "x" * 200, "a\nb"]}), path)
-    for command in (["stats", path], ["index", path, "--columns", "\x1b[2J"], ["stripes", path, "--encodings"]):
+    for command in (
+        ["stats", path],
+        ["index", path, "--columns", "\x1b[2J"],
+        ["stripes", path, "--encodings"],
+    ):
         text = text_of(capfd, *command)
         assert all(line.isprintable() for line in text.splitlines())
         assert "x" * 41 not in text
