@@ -18,7 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # The tests that need nothing but the package and the dependency group test-core.
 TESTS = ("unit", "property", "corrupt", "golden")
 # What a wheel must hold besides Python modules, and what it must not.
-NEEDED = ("orcstream/py.typed", "orcstream/codec/_rle_v2.pyx", "orcstream/inspect/style.css")
+NEEDED = (
+    *("orcstream/py.typed", "orcstream/codec/_rle_v2.pyx"),
+    *("orcstream/inspect/style.css", "orcstream/completions/_orcstream"),
+)
 UNWANTED = ("tests/", "bench/", ".c", ".pyc")
 
 

@@ -7,6 +7,8 @@ shown. An observer is handed to `open` and carried down once; without one, nothi
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -25,6 +27,7 @@ __all__ = [
     "TracedRead",
     "Watch",
     "check_observer",
+    "watched",
 ]
 
 _logger = logging.getLogger("orcstream")
@@ -141,3 +144,18 @@ class Watch:
             except Exception:
                 # The work is done, and nobody waits for it who could be told.
                 _logger.exception("an observer of %s failed", self._url)
+
+
+@contextmanager
+def watched(watch: Watch | None) -> Iterator[Watch | None]:
+    """An operation that lasts as long as the block, and fails with it."""
+    if watch is None:
+        yield None
+        return
+    watch.begin()
+    try:
+        yield watch
+    except BaseException as error:
+        watch.end(error=error)
+        raise
+    watch.end()

@@ -24,7 +24,7 @@ from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
-from orcstream.reader.observing import Observer, check_observer
+from orcstream.reader.observing import Observer, Watch, check_observer, watched
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
 from orcstream.tails import known_tail, read_tail
@@ -167,11 +167,16 @@ class Opening(Pending[OrcFile]):
         self._poll_s = poll_s  # where the file is followed
 
     async def _make(self) -> OrcFile:
+        observer = self._options.observer
+        with watched(None if observer is None else Watch(observer, "open", _shown(self._url))) as watch:
+            return await self._open(watch)
+
+    async def _open(self, watch: Watch | None) -> OrcFile:
         growing = self._growing() if self._poll_s is not None else None
         source = growing or await self._open_source()
         session = Session(source, RetryPolicy.of(self._options.io_options), self._options.observer)
         try:
-            with session.opening(), located(url=source.url):
+            with session.opening(watch), located(url=source.url):
                 following = await self._following(session, growing)
                 tail, cached = following.seen if following is not None else await self._first_wave(session)
                 ring = KeyRing(self._options.keys, self._options.required_keys)
@@ -213,3 +218,8 @@ class Opening(Pending[OrcFile]):
             lambda: self._open_source(lengths_url),
             RetryPolicy.of(options),
         )
+
+
+def _shown(url: Url) -> str:
+    """As the source of it will be called."""
+    return strip_credentials(os.fspath(url)) if isinstance(url, str | os.PathLike) else "<bytes>"

@@ -19,7 +19,7 @@ from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchReport, FetchScheduler, TaskStarter
-from orcstream.reader.observing import Observer, RequestSpan, Watch
+from orcstream.reader.observing import Observer, RequestSpan, Watch, watched
 from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["Session"]
@@ -66,10 +66,10 @@ class Session:
         return None if self._observer is None else Watch(self._observer, operation, self.source.url)
 
     @contextmanager
-    def opening(self) -> Iterator[None]:
-        """All requests within the block are those of opening the file."""
-        with _watched(self.watch("open")) as self._opening:
-            yield
+    def opening(self, watch: Watch | None) -> Iterator[None]:
+        """All requests within the block are those of opening the file, which is watched."""
+        self._opening = watch
+        yield
         self._opening = None
 
     def scheduler(self, tasks: TaskStarter, watch: Watch | None) -> FetchScheduler:
@@ -103,7 +103,7 @@ class Session:
         if self._opening is not None:
             yield self._opening
             return
-        with _watched(self.watch("metadata")) as watch:
+        with watched(self.watch("metadata")) as watch:
             yield watch
 
     # --- life time ---------------------------------------------------------------------------------
@@ -142,21 +142,6 @@ class Session:
             _open_sessions.discard(self)
             if not _open_sessions:
                 self._loop.call_later(IDLE_S, _trim)
-
-
-@contextmanager
-def _watched(watch: Watch | None) -> Iterator[Watch | None]:
-    """An operation that lasts as long as the block, and fails with it."""
-    if watch is None:
-        yield None
-        return
-    watch.begin()
-    try:
-        yield watch
-    except BaseException as error:
-        watch.end(error=error)
-        raise
-    watch.end()
 
 
 def _tell(watch: Watch, report: FetchReport, wave: str | None = None) -> None:

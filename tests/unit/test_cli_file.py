@@ -1,4 +1,4 @@
-"""What `stripes`, `index` and `stats` say of a file; calls that cannot be, exit status and progress of all."""
+"""What `stripes`, `index` and `stats` say of a file; calls that cannot be, exit status and progress."""
 
 from __future__ import annotations
 
