@@ -30,7 +30,7 @@ __all__ = [
     "watched",
 ]
 
-_logger = logging.getLogger("orcstream")
+_logger = logging.getLogger("orcstream.reader")
 
 
 @dataclass(frozen=True, slots=True)

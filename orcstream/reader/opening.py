@@ -37,7 +37,7 @@ Url: TypeAlias = str | os.PathLike[str] | BytesLike
 
 _CALENDARS = ("auto", "proleptic", "hybrid")
 
-_logger = logging.getLogger("orcstream")
+_logger = logging.getLogger("orcstream.reader")
 
 
 def open(  # noqa: A001  # the name users expect

@@ -376,6 +376,49 @@ async def test_fetch_suffix_is_retried_too() -> None:
     assert scheduler.statistics().retry_count == 1
 
 
+async def test_who_watches_hears_of_failures_and_not_of_what_was_cancelled() -> None:
+    heard: list[FetchReport] = []
+    busy, gone = Transient("busy"), FileNotFoundError("gone")
+    async with anyio.create_task_group() as group:
+        source = FaultySource(memory(), [busy, gone])
+        scheduler = make(source, group, cap=1, on_finished=heard.append)
+        failing, passing, cancelled = (scheduler.submit(part(number), number) for number in range(3))
+        cancelled.cancel()
+        with pytest.raises(FileNotFoundError):
+            await failing.wait()
+        assert await passing.wait() == bytes_of(part(1))
+    assert [(one.range, one.attempt_count, one.error) for one in heard] == [
+        (part(0), 2, gone),
+        (part(1), 1, None),
+    ]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_what_who_watches_raises_is_what_the_request_fails_with(fails: bool) -> None:
+    def watch(_: FetchReport) -> None:
+        raise ArithmeticError
+
+    async with anyio.create_task_group() as group:
+        source = FaultySource(memory(), [FileNotFoundError()] if fails else [])
+        ticket = make(source, group, on_finished=watch).submit(part(0), 0)
+        with pytest.raises(ArithmeticError):
+            await ticket.wait()
+
+
+async def test_attempts_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "orcstream")
+    async with anyio.create_task_group() as group:
+        source = FaultySource(
+            memory(), [Transient("busy: https://me:hunter2@host/a?token=hunter3"), TimeoutError()]
+        )
+        await make(source, group).submit(part(0), 0).wait()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert {record.name for record in caplog.records} == {"orcstream.io"}
+    assert first.startswith("memory://t.orc: attempt 1 failed, the next is in 0.1 s: busy: https://host/a")
+    assert second.endswith("attempt 2 failed, the next is in 0.2 s: no answer in time")
+    assert "hunter" not in caplog.text
+
+
 def test_retry_policy_of_options() -> None:
     policy = RetryPolicy.of(IoOptions(retries=2, timeout_s=9))
     assert (policy.retries, policy.timeout_s) == (2, 9)
