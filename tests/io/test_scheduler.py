@@ -407,10 +407,9 @@ async def test_what_who_watches_raises_is_what_the_request_fails_with(fails: boo
 
 async def test_attempts_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "orcstream")
+    failures = [Transient("busy: https://me:hunter2@host/a?token=hunter3"), TimeoutError()]
     async with anyio.create_task_group() as group:
-        source = FaultySource(
-            memory(), [Transient("busy: https://me:hunter2@host/a?token=hunter3"), TimeoutError()]
-        )
+        source = FaultySource(memory(), failures)
         await make(source, group).submit(part(0), 0).wait()
     first, second = (record.getMessage() for record in caplog.records)
     assert {record.name for record in caplog.records} == {"orcstream.io"}
