@@ -23,10 +23,8 @@ from orcstream._credentials import strip_credentials
 from orcstream.cli_acid import ACID_HELP, add_acid_options
 from orcstream.cli_arguments import (
     DURATION_S,
-    WHERE_HELP,
     Options,
     add_columns,
-    add_memory_limit,
     add_schema,
     add_storage_options,
     add_target_storage_options,
@@ -34,9 +32,8 @@ from orcstream.cli_arguments import (
     add_url,
     add_where_and_rows,
     duration_s,
-    row_count,
-    selection,
 )
+from orcstream.cli_cat import add_row_commands
 from orcstream.cli_completion import COMPLETION_HELP, add_completion_options, print_completion
 from orcstream.cli_convert import (
     CONVERT_HELP,
@@ -49,14 +46,12 @@ from orcstream.cli_convert import (
 from orcstream.cli_file import add_file_commands
 from orcstream.cli_inspect import INSPECT_HELP, add_inspect_options, inspect_file
 from orcstream.cli_job import JOB_HELP, add_job_options
-from orcstream.cli_keys import STORES_HELP, add_keys, add_rekeying, opened, opened_keys, rekeying, say_masked
-from orcstream.cli_output import add_json, report, write
+from orcstream.cli_keys import STORES_HELP, add_keys, add_rekeying, opened_keys, rekeying
+from orcstream.cli_output import add_json, report
 from orcstream.cli_parser import USAGE_STATUS, Parser, add_command
 from orcstream.cli_progress import Progress
-from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.cli_verify import VERIFY_HELP, add_verify_options, verify
 from orcstream.figures import bytes_text, counted
-from orcstream.schema import Kind
 
 __all__ = ["main", "make_parser"]
 
@@ -72,9 +67,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 )
 _SIGPIPE_STATUS = 141
 _SIGINT_STATUS = 130
-# Enough for each hand-over to be cheap, few enough for the output to flow.
-_BATCH_ROWS = 1 << 14
-_MEMORY_LIMIT = 256 << 20
 
 _EXAMPLES = """examples:
   orcstream meta s3://bucket/trips.orc --storage-options '{"anon": true}'
@@ -84,6 +76,7 @@ _EXAMPLES = """examples:
   orcstream cat trips.orc --columns id,stop.name --limit 10
   orcstream cat trips.orc --where "amount > 20 and city in ('Berlin', 'Celle')" --format csv
   orcstream cat trips.orc --rows 1000:1010 --row-numbers
+  orcstream count s3://bucket/tables/trips/ --where "day = date '2023-11-15'"
   orcstream count trips.orc --where "started >= timestamp '2023-11-15 00:00:00'"
   orcstream keys trips.orc --keys kms://http@localhost:9600/kms
   orcstream mask trips.orc shared.orc --mask redact:city --mask sha256:stop.name
@@ -158,8 +151,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_file_commands(commands)
     _add_inspect(commands)
-    _add_cat(commands)
-    _add_count(commands)
+    add_row_commands(commands)
     _add_verify(commands)
     _add_convert(commands)
     _add_mask(commands)
@@ -206,37 +198,6 @@ def _add_inspect(commands: Any) -> None:
     add_columns(inspecting)
     add_where_and_rows(inspecting)
     add_keys(inspecting)
-
-
-def _add_cat(commands: Any) -> None:
-    purpose = "the rows, as they arrive"
-    cat = add_command(commands, "cat", _cat, purpose, f"Prints {purpose}.", WHERE_HELP)
-    add_url(cat)
-    add_columns(cat)
-    add_where_and_rows(cat)
-    add_schema(cat)
-    cat.add_argument("--limit", type=row_count, metavar="N", help="stop after N rows")
-    cat.add_argument(
-        "--format", choices=("json", "csv"), default="json", help="one JSON value a line, or CSV"
-    )
-    cat.add_argument(
-        "--row-numbers", action="store_true", help="each row's number in the file, as row_number"
-    )
-    add_unit(cat)
-    add_memory_limit(cat, _MEMORY_LIMIT, "what reading may take")
-    add_keys(cat)
-
-
-def _add_count(commands: Any) -> None:
-    purpose = "how many rows there are, or match"
-    count = add_command(commands, "count", _count_rows, purpose, f"Prints {purpose}.", WHERE_HELP)
-    add_url(count)
-    add_where_and_rows(count)
-    add_schema(count)
-    add_unit(count)
-    add_memory_limit(count, _MEMORY_LIMIT, "what reading may take")
-    add_keys(count)
-    add_json(count)
 
 
 def _add_verify(commands: Any) -> None:
@@ -413,66 +374,3 @@ async def _merge(options: argparse.Namespace) -> None:
         f"{counted(len(result.files), 'file')}, {bytes_text(result.length)}"
     )
     report(options, document, [text])
-
-
-# --- rows --------------------------------------------------------------------------------------------------
-
-
-async def _count_rows(options: argparse.Namespace) -> None:
-    count = 0
-    async with opened_keys(options.keys) as keys, Progress() as progress:
-        progress.text = lambda: f"{counted(count, 'row')} so far"
-        async with (
-            opened(options, options.url, keys) as file,
-            file.batches(
-                columns=[],
-                timestamp_unit=options.timestamp_unit,
-                memory_limit=options.memory_limit,
-                **selection(options),
-            ) as stream,
-        ):
-            async for batch in stream:
-                count += batch.num_rows
-    report(options, {"url": file.url, "row_count": count}, [str(count)])
-
-
-async def _cat(options: argparse.Namespace) -> None:
-    # Where rows go to a terminal, they are the progress.
-    async with (
-        opened_keys(options.keys) as keys,
-        Progress(shown=not sys.stdout.isatty()) as progress,
-        opened(options, options.url, keys) as file,
-    ):
-        await _print_rows(file, options, progress)
-
-
-async def _print_rows(file: orcstream.OrcFile, options: argparse.Namespace, progress: Progress) -> None:
-    left = total = file.row_count if options.limit is None else min(options.limit, file.row_count)
-    progress.text = lambda: f"{counted(total - left, 'row')} so far"
-    async with file.batches(
-        columns=options.columns,
-        **selection(options),
-        row_numbers=options.row_numbers,
-        timestamp_unit=options.timestamp_unit,
-        memory_limit=options.memory_limit,
-        # The first rows need not wait for more than was asked for.
-        batch_rows=max(1, min(left, _BATCH_ROWS)),
-    ) as stream:
-        say_masked(stream.masked_columns)
-        root = stream.schema.root
-        is_struct = root.kind is Kind.STRUCT
-        names = root.field_names if is_struct else ("value",)
-        types = root.children if is_struct else (root,)
-        if options.format == "csv":
-            write([csv_row(names)])
-            formats, row = [csv_format(type_) for type_ in types], ",".join
-        else:
-            formats = [json_format(type_) for type_ in types]
-            row = json_row(names) if is_struct else "".join
-        while left and (batch := await anext(stream, None)) is not None:
-            batch = batch.slice(0, left)
-            columns = [
-                list(map(format_, batch.column(index).to_pylist())) for index, format_ in enumerate(formats)
-            ]
-            write(map(row, zip(*columns, strict=True) if columns else [()] * batch.num_rows))
-            left -= batch.num_rows

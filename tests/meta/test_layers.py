@@ -189,6 +189,7 @@ PART_OF = {
     "cli_acid": "cli",
     "cli_arguments": "cli",
     "cli_arrow": "cli",
+    "cli_cat": "cli",
     "cli_completion": "cli",
     "cli_convert": "cli",
     "cli_discretion": "cli",

@@ -117,9 +117,9 @@ def test_texts_of_files_give_a_terminal_no_orders(
     monkeypatch.setattr(jobs, "verify", lambda *_, **__: result)
     for as_json in (False, True):
         options = argparse.Namespace(**LOOKING, json=as_json)
-        status, *result = cli_job._verify(None, options, None)
+        status, document, lines = cli_job._verify(None, options, None)
         assert status == 1
-        report(options, *result)
+        report(options, document, lines)
         printed = capsysbinary.readouterr().out.decode()
         if as_json:
             assert json.loads(printed)["findings"][0]["recorded"] == "\x7f"
@@ -135,9 +135,9 @@ def test_long_bounds_are_cut(monkeypatch: pytest.MonkeyPatch, capsysbinary: Any)
     monkeypatch.setattr(jobs, "profile", lambda *_, **__: jobs.ProfileResult(1, 1, 1, (column,)))
     for as_json in (False, True):
         options = argparse.Namespace(**LOOKING, json=as_json, no_distinct=True)
-        status, *result = cli_job._profile(None, options, None)
+        status, document, lines = cli_job._profile(None, options, None)
         assert status == 0
-        report(options, *result)
+        report(options, document, lines)
         printed = capsysbinary.readouterr().out.decode()
         assert ("x" * 1000 in printed) == as_json
         assert as_json or f"short to {'x' * 39}…" in printed

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream import blocking, cli, cli_file, cli_progress
+from orcstream import blocking, cli_cat, cli_progress
 from orcstream.cli import main
 from tests.unit.test_cli_merge import Terminal
 
@@ -166,7 +166,7 @@ def test_a_column_that_is_misspelt(capfd: pytest.CaptureFixture[str], file: str,
         (["acid", "sohw", "x"], "there is no command 'sohw'; did you mean show?"),
         (["cat", "x.orc", "--colums", "a"], "there is no option --colums; did you mean --columns?"),
         (["cat", "x.orc", "--col", "a"], "there is no option --col"),
-        (["cat", "x.orc", "y.orc"], "nothing more was expected than what stands before 'y.orc'"),
+        (["meta", "x.orc", "y.orc"], "nothing more was expected than what stands before 'y.orc'"),
         (["cat", "x.orc", "--format", "cvs"], "--format takes json, csv and not 'cvs'; did you mean csv?"),
         (["index", "x.orc"], "required: --columns"),
         (["stats", "x.orc", "--stripes", "3"], "are no stripes; write 1000:2000"),
@@ -211,7 +211,7 @@ def test_the_exit_status_says_whose_fault_it_is(
     async def fail(_: argparse.Namespace) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "_count_rows", fail)
+    monkeypatch.setattr(cli_cat, "_count", fail)
     assert main(["count", "x.orc"]) == status
     said = capfd.readouterr().err
     assert said.count("\n") == (status != 130)
@@ -264,4 +264,41 @@ def test_rows_on_a_terminal_are_their_own_progress(file: str, monkeypatch: pytes
         monkeypatch.setattr("sys.stdout.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
         assert main(["cat", file, "--limit", "1"]) == 0
     assert seen == [False, True]
-    assert cli_file.Progress is cli_progress.Progress
+
+
+# --- many files as one table -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    for day, first in (("1", 0), ("2", 10)):
+        folder = tmp_path / "table" / f"day={day}"
+        folder.mkdir(parents=True)
+        with blocking.create(folder / "a.orc", "struct<n:int>") as out:
+            out.write([(n,) for n in range(first, first + 10)])
+    return tmp_path / "table"
+
+
+@pytest.mark.parametrize("way", ["folder", "slash", "pattern", "files"])
+def test_rows_of_many_files(capfd: pytest.CaptureFixture[str], table: Path, way: str) -> None:
+    files = [str(table / f"day={day}" / "a.orc") for day in "12"]
+    places = {"folder": [str(table)], "slash": [f"{table}/"], "pattern": [f"{table}/*/*.orc"], "files": files}
+    urls = places[way]
+    rows = [json.loads(line) for line in text_of(capfd, "cat", *urls).splitlines()]
+    assert [row["n"] for row in rows] == list(range(20))
+    assert shown(capfd, "count", *urls) == {"row_count": 20}
+    assert text_of(capfd, "count", *urls, "--where", "n >= 15") == "5\n"
+    options = ["--where", "n > 8", "--limit", "2", "--columns", "n", "--format", "csv"]
+    assert text_of(capfd, "cat", *urls, *options) == "n\n9\n10\n"
+    if way in ("folder", "slash"):
+        assert text_of(capfd, "count", *urls, "--where", "day = 2") == "10\n"
+    for option in (["--rows", "0:1"], ["--row-numbers"]):
+        assert main(["cat", *urls, *option]) == 2
+        assert f"{option[0]} is for one file" in capfd.readouterr().err
+
+
+def test_a_file_whose_name_looks_like_a_pattern(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "a[1].orc"
+    with blocking.create(path, "struct<n:int>") as out:
+        out.write([(1,)])
+    assert text_of(capfd, "cat", str(path), "--row-numbers") == '{"n": 1, "row_number": 0}\n'
