@@ -50,7 +50,7 @@ MAKEFLAGS += --no-print-directory
 # Where it is set, each program that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all lint some-servers check check-wheel demo proto fuzz soak servers bench format clean
+.PHONY: help venv test test-all lint docs some-servers check check-wheel check-integrations demo proto fuzz soak servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -98,6 +98,13 @@ lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+docs: $(VENV)/.docs ## the site of the documentation, into build/site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.created
+	$(PY) -m pip install --quiet --no-compile --group docs
+	@touch $@
+
 # What cannot be had is named here, and the tests that need it at their end.
 some-servers:
 	@$(MAKE) $(VERSITYGW) || echo "Without versitygw its tests do not run." >&2
@@ -116,6 +123,9 @@ test-all: ## everything there is, each part although others fail, and a table at
 
 check-wheel: venv ## build sdist, wheel from it, and test the installed wheel from an empty folder
 	$(PY) scripts/check_wheel.py
+
+check-integrations: venv ## docs/integrations.md by the wheel with one extra each, in fresh environments; ARGS="dask" for one
+	$(PY) scripts/check_integrations.py $(ARGS)
 
 demo: venv ## read ORC files from an S3 server started for it, and show what happens; then a pipeline on Spark
 	$(PY) examples/demo.py

@@ -103,6 +103,12 @@ def _spark_distant(*, quick: bool) -> list[Figure]:
     return spark_distant.measure(quick=quick)
 
 
+def _integrations(*, quick: bool) -> list[Figure]:
+    from bench import integrations
+
+    return integrations.measure(quick=quick)
+
+
 def _simulate(*, quick: bool) -> list[Figure]:  # noqa: ARG001  # it takes no time
     from bench import simulate
 
@@ -123,6 +129,7 @@ SECTIONS: dict[str, Callable[..., list[Figure]]] = {
     "upload": _upload,
     "encrypted": _encrypted,
     "acid": _acid,
+    "integrations": _integrations,
     "spark": _spark,
     "spark-distant": _spark_distant,
 }

@@ -40,7 +40,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _measure_at(cap: int, count: int, rounds: int) -> list[Figure]:
-    paths = _files(count)
+    paths = files(count)
     with servers.near() as near:
         near.put(*paths)
         with servers.distant(near) as distance:
@@ -63,7 +63,7 @@ def _measure_at(cap: int, count: int, rounds: int) -> list[Figure]:
     return [*figures, Figure("tails", what, requests, "requests", floor=count, at_most=True)]
 
 
-def _files(count: int) -> list[Path]:
+def files(count: int) -> list[Path]:
     """The same tiny file under many names."""
     source = lineitem.path_of("zstd", TINY_ROWS)
     folder = lineitem.DATA / "tails"
@@ -80,7 +80,7 @@ async def _compare(
 ) -> tuple[Timing, Timing, int]:
     """Plain GETs, `open_many`, and the requests of one of the latter."""
     urls = [f"s3://{servers.BUCKET}/{name}" for name in names]
-    signed = await _sign(distance.store, names)
+    signed = await sign_all(distance.store, names)
     options = distance.store.storage_options
     bare: list[tuple[float, float]] = []
     ours: list[tuple[float, float]] = []
@@ -92,14 +92,14 @@ async def _compare(
         orcstream.open(urls[0], storage_options=options),
     ):
         for _ in range(rounds + 1):
-            bare.append(await _timed(_fetch(session, signed, cap)))
+            bare.append(await _timed(fetch(session, signed, cap)))
             distance.log()
             ours.append(await _timed(_open(urls, options, cap)))
             requests = len(distance.log())
     return _median(bare[1:]), _median(ours[1:]), requests
 
 
-async def _fetch(session: aiohttp.ClientSession, urls: Iterable[yarl.URL], cap: int) -> None:
+async def fetch(session: aiohttp.ClientSession, urls: Iterable[yarl.URL], cap: int) -> None:
     waiting = iter(urls)
 
     async def work() -> None:
@@ -132,7 +132,7 @@ def _median(runs: list[tuple[float, float]]) -> Timing:
     return Timing(statistics.median(walls), statistics.median(cpus))
 
 
-async def _sign(store: servers.Store, names: list[str]) -> list[yarl.URL]:
+async def sign_all(store: servers.Store, names: list[str]) -> list[yarl.URL]:
     async with get_session().create_client(
         "s3",
         region_name=servers.REGION,

@@ -23,7 +23,7 @@ __all__ = ["UnionValue", "has_duplicates", "to_numpy", "to_pylist"]
 
 
 class UnionValue(NamedTuple):
-    """A value of a union column: the tag of the child it belongs to, and the value itself."""
+    """A value of a union column: the `tag` of the child it belongs to (from 0), and the `value` itself."""
 
     tag: int
     value: Any

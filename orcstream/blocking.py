@@ -368,7 +368,10 @@ def read(
     observer: Observer | None = None,
     **options: Unpack[ReadOptions],
 ) -> ReadResult:
-    """Open, `OrcFile.read` with the other `options` (`columns`, `where`, `rows`, …), close."""
+    """Open, `OrcFile.read` with the other `options` (`columns`, `where`, `rows`, …), close.
+
+    The named parameters are those of `orcstream.open`.
+    """
 
     async def work() -> ReadResult:
         opening = reader_opening.open(

@@ -40,6 +40,7 @@ class ByteRange:
 
     @property
     def length(self) -> int:
+        """In bytes."""
         return self.stop - self.start
 
 
@@ -55,7 +56,9 @@ class Request:
 class CostModel:
     """What reading costs from a kind of source; the presets below are starting points, not measurements.
 
-    `bandwidth` is in bytes per second over all connections together. With `request_cap` requests under
+    `latency_s` is how long an answer takes to begin, `request_cpu_s` what a request costs of a core, both in
+    seconds; `bandwidth` is in bytes per second over all connections together. A request asks for at most
+    `part_bytes`, the first one for `tail_bytes`. With `request_cap` requests under
     way at once, one more request costs its CPU or its share of the latency, whichever is larger; a gap
     that is read and thrown away costs its bytes of bandwidth. `gap_bytes` is where the two meet.
     `adaptive` says whether latency and bandwidth may be replaced by what was measured (`io.estimate`); they
@@ -98,6 +101,7 @@ class CostModel:
 
     @classmethod
     def memory(cls) -> CostModel:
+        """Bytes that the process has."""
         return cls(0.0, 1e10, 4, 2e-5, 64 * MIB, 16 * KIB)
 
     @classmethod
@@ -107,10 +111,12 @@ class CostModel:
 
     @classmethod
     def http(cls) -> CostModel:
+        """A web server at a distance."""
         return cls(0.03, 1e8, 16, 3e-4, 8 * MIB, 64 * KIB, adaptive=True)
 
     @classmethod
     def object_store(cls) -> CostModel:
+        """A store of the kind of S3, at a distance."""
         return cls(0.03, 5e8, 16, 3e-4, 8 * MIB, 64 * KIB, adaptive=True)
 
     @classmethod
@@ -194,7 +200,7 @@ def cover(range_count: int, requests: Sequence[Request]) -> list[range]:
 
 
 class RangeBuffer:
-    """The bytes of one range; refuses data of any other length."""
+    """The bytes of one `range`; refuses `data` of any other length: `ShortRead`."""
 
     __slots__ = ("_view", "range")
 

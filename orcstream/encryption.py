@@ -97,10 +97,12 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Encrypt:
-    """Columns to encrypt with one master key: `columns` are dotted names, or tuples where names hold dots.
+    """Columns to encrypt with one master key, whose name is `key`.
+
+    `columns` are dotted names, or tuples where names hold dots.
 
     All columns below one that is named are encrypted with it. Who has no key reads what `mask` makes of the
-    values: a `Mask`, or its name.
+    values: a `Mask`, its name, or a text such as ``redact,Xx9``.
     """
 
     key: str

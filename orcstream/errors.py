@@ -74,7 +74,10 @@ class OrcError(Exception):
         row: int | None = None,
         file_offset: int | None = None,
     ) -> Self:
-        """Fill in the parts of the place that are not known yet; answers the error itself."""
+        """Fill in what is not known yet of the place; answers the error itself.
+
+        `url`, `stripe`, `column`, `stream_kind`, `row` and `file_offset` are the attributes of that name.
+        """
         if self.url is None and url is not None:
             self.url = strip_credentials(url)
         self.stripe = stripe if self.stripe is None else self.stripe

@@ -45,7 +45,7 @@ class Expr:
 
     @staticmethod
     def parse(text: str) -> Expr:
-        """The predicate that a text such as ``amount > 100 and city in ('Oslo', 'Rome')`` is.
+        """The predicate that `text` is, such as ``amount > 100 and city in ('Oslo', 'Rome')`` is.
 
         A small part of SQL's WHERE: see `orcstream.expr_text`. Raises UsageError that shows the place.
         """
@@ -228,7 +228,10 @@ class Not(Expr):
 
 
 def col(path: Path) -> ColumnRef:
-    """The column of this name: dots lead into structs, a tuple names each level where names hold dots."""
+    """The column of this name, to be compared: `path` is dotted, or a tuple where names hold dots.
+
+    Raises `UsageError` for what is no name; that the file has no such column is found when it is read.
+    """
     return ColumnRef(path)
 
 

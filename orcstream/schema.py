@@ -285,7 +285,9 @@ class Schema:
         return self.root.walk()
 
     def select(self, columns: Sequence[str | tuple[str, ...]] | None, case_sensitive: bool = True) -> Type:
-        """The root with only the columns asked for, in the order asked; None asks for everything.
+        """The root with only the `columns` asked for, in the order asked; None asks for everything.
+
+        Without `case_sensitive`, names may be spelled otherwise. Raises `ColumnNotFound`.
 
         A name that holds dots and exists is found as it stands; a struct's fields are reached by
         dots, list elements by ``_elem``, a map's sides by ``_key`` and ``_value`` (a map keeps both), a

@@ -39,6 +39,7 @@ _REQUESTS = 16
 class EncryptedColumn:
     """A column that is encrypted, with all below it.
 
+    `path` are the names that lead to it, `column_id` is its number in the file's schema.
     `key` is the one it is opened with, or the first that would open it; `keys` are all of those. `is_open`
     says whether its values are read, or what `mask` left of them (None where the file does not say), and
     `refusal` why, in words.

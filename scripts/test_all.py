@@ -21,8 +21,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PARTS: dict[str, tuple[str, ...]] = {
     "servers": ("servers",),
     "lint": ("lint",),
+    "docs": ("docs",),
     "test": ("test", "ORCSTREAM_TEST_ALL=1"),
     "check-wheel": ("check-wheel",),
+    "check-integrations": ("check-integrations",),
     "demo": ("demo",),
     "fuzz": ("fuzz", "FUZZ_SECONDS=60"),
     "soak": ("soak", "SOAK_SECONDS=60"),

@@ -28,9 +28,9 @@ __all__ = ["Cleaned", "clean"]
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What was removed, or would be: paths below the table, and their bytes.
+    """What was removed of the table at `url`, or would be: `directories` and `files`, by paths below it.
 
-    `kept` are obsolete, and some reader may still need them.
+    They had `removed_bytes`. `kept` are obsolete, and some reader may still need them.
     """
 
     url: str

@@ -42,9 +42,10 @@ __all__ = ["CompactedPartition", "Compaction", "TableCompaction", "begin_compact
 
 @dataclass(frozen=True, slots=True)
 class CompactedPartition:
-    """What became of a partition: `directories` were made, which stand in for those that they replace.
+    """What became of the partition at `path`: `directories` were made, in place of those that it `replaces`.
 
-    These are paths below the table. `row_count` rows and `delete_count` deletes were written.
+    These are paths below the table. `kind` is that of the compaction. `row_count` rows and `delete_count`
+    deletes were written.
     """
 
     path: str
@@ -59,7 +60,7 @@ class CompactedPartition:
 class Compaction:
     """A compaction that was committed, in a transaction that is in the names of what it made.
 
-    It is 0 where there was nothing to do.
+    `transaction_id` is 0 where there was nothing to do. `partitions` of the table at `url` were compacted.
     """
 
     url: str
@@ -94,7 +95,10 @@ class TableCompaction:
         return tuple(self._pieces)
 
     async def plan(self, kind: CompactionKind, wanted: Callable[[Partition], bool]) -> None:
-        """Find out what is to be made of which partitions, and make the directories. Called once."""
+        """Find out what a compaction of this `kind` makes of `wanted` partitions, and make the directories.
+
+        Called once, by `AcidTable.begin_compaction`.
+        """
         await self._alive.enter_async_context(kept_alive(self._transaction))
         view = await self._table.seen(_settled(self._transaction.snapshot))
         for listed in filter(wanted, view.partitions):
@@ -145,7 +149,7 @@ class TableCompaction:
         return Compaction(url, self.transaction_id, done)
 
     async def give_up(self, error: BaseException) -> None:
-        """Leave nothing of it, because of an error; that this failed is told by a note of the error."""
+        """Leave nothing of it, because of `error`; that this failed is told by a note of the error."""
         with anyio.CancelScope(shield=True):
             try:
                 if await self._transaction.abort() != "committed":

@@ -52,9 +52,10 @@ OnRows: TypeAlias = Callable[[int], None]
 class CompactionPiece:
     """A file that a compaction is to make: what one bucket of a partition has of some content.
 
-    `content` is "rows" for those that are there, "inserts" for all events of deltas, or "deletes" for those
-    of delete deltas. `directory` is the one that the file is for, by its path below the table. `snapshot` has
-    the files that are read, and nothing else.
+    `content` is "rows" for those that are there, "inserts" for all events of deltas, or "deletes" for
+    those of delete deltas. `bucket` is its number, `definition` what the table is. `directory` is the one
+    that the file is for, by its path below the table. `snapshot` has the files that are read, and nothing
+    else.
     """
 
     directory: str

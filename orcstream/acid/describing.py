@@ -27,6 +27,8 @@ DirectoryState: TypeAlias = Literal["read", "obsolete", "aborted", "not visible"
 class DirectoryDescription:
     """A directory of a table, as one reader sees it; `name` is None for original files.
 
+    `partition` is the path of its partition, `kind` what its rows are to others', `state` whether this reader
+    reads it: ``read``, ``obsolete``, ``aborted`` or ``not visible``. `file_count` files have `size_bytes`.
     Its events are of the write ids `first_write_id` to `last_write_id`; a base has no first one. `row_count`
     are events with rows, `delete_count` deletes, both of all transactions; None where files were not opened.
     """

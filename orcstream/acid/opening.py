@@ -117,9 +117,10 @@ async def create_table(
     """Make a folder a transactional table, with a log of its own of what is committed.
 
     `schema` is that of a row, without the partition columns: text, a `Schema`, or anything with
-    `__arrow_c_schema__`. `partitions` are the partition columns and their types, in their order. Rows go to
-    `bucket_count` buckets by the values of `bucket_columns`, or all to one. Rows of a table that is
-    `insert_only` are never changed; its files are plain.
+    `__arrow_c_schema__`. `partitions` are the partition columns and their types, in their order. Rows go
+    to `bucket_count` buckets by the values of `bucket_columns`, or all to one. Rows of a table that is
+    `insert_only` are never changed; its files are plain. `url`, `storage_options` and `sink_options` are
+    those of `orcstream.create`.
 
     Such a table is for programs that use this package. Hive does not know what is committed in it: a table
     that it shares is made by Hive, and opened with its metastore. Raises `FileExistsError` where there is one

@@ -24,11 +24,12 @@ __all__ = ["write_piece"]
 async def write_piece(
     piece: CompactionPiece, *, memory_limit: int = DEFAULT_MEMORY_LIMIT, **options: Unpack[FileOptions]
 ) -> int:
-    """Write one file of a compaction that another process has begun; answers its number of rows.
+    """Write a `piece`, one file of a compaction that another process has begun; answers how many rows it has.
 
-    `options` are those of `orcstream.create`; what is read takes its `storage_options` and `keys` from them.
-    The file appears whole. It may be written again, and by several processes at once: the first file stays,
-    and the others are the same. Raises what reading and writing raise; then nothing is left of it.
+    `memory_limit` is in bytes. `options` are those of `orcstream.create`; what is read takes its
+    `storage_options` and `keys` from them. The file appears whole. It may be written again, and by several
+    processes at once: the first file stays, and the others are the same. Raises what reading and writing
+    raise; then nothing is left of it.
     """
     opening = _opening(options.get("storage_options"), options.get("keys"))
     columns = PartitionColumns.of(piece.snapshot.listing.partitions, partition_schema(piece.definition))

@@ -16,10 +16,11 @@ from orcstream.acid.snapshot import TableSnapshot
 from orcstream.acid.stream import FileRead, OpenFile, TableRead
 from orcstream.errors import Unsupported, UsageError
 from orcstream.expr import Expr
+from orcstream.io.system import core_count
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.reader.narrowing import prefixed
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
-from orcstream.reader.planning import Columns, ReadOptions, Where, core_count
+from orcstream.reader.planning import Columns, ReadOptions, Where
 from orcstream.reader.stream import BatchStream
 from orcstream.reader.table_columns import AskedColumns
 from orcstream.schema import Schema, Type

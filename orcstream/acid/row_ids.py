@@ -12,7 +12,6 @@ version.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from orcstream.codec._row_keys import are_ascending, find_keys
 from orcstream.codec.arrays import Mask
+from orcstream.io.system import read_at
 from orcstream.plan.acid_names import BUCKET_SHIFT, MOST_BUCKET, VERSION_SHIFT, bucket_property
 
 __all__ = ["DeletedKeys", "KeyBudget", "KeyCollector", "RowIds"]
@@ -212,7 +212,8 @@ class _SpilledRun:
     def _read(self, at: int) -> RowIds:
         row_bytes = 32 if self._has_versions else 20
         count = min(_BLOCK_KEYS, self._count - at * _BLOCK_KEYS)
-        data = os.pread(self._file.fileno(), count * row_bytes, at * _BLOCK_KEYS * row_bytes)
+        data = bytearray(count * row_bytes)
+        read_at(self._file.fileno(), memoryview(data), at * _BLOCK_KEYS * row_bytes)
         write_ids = np.frombuffer(data, np.int64, count)
         buckets = np.frombuffer(data, np.int32, count, 8 * count)
         row_ids = np.frombuffer(data, np.int64, count, 12 * count)

@@ -10,12 +10,12 @@ that nothing is left of a program that is killed. What is encrypted in the table
 
 from __future__ import annotations
 
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import numpy as np
@@ -174,9 +174,10 @@ class _Held(_Source):
 class _Run(_Source):
     """Events on disk."""
 
-    def __init__(self, file: EventFile, schema: Schema) -> None:
+    def __init__(self, file: EventFile, folder: TemporaryDirectory[str], schema: Schema) -> None:
         super().__init__()
         self._file = file
+        self._folder = folder
         self._schema = schema
         self._stream: BatchStream | None = None
 
@@ -212,6 +213,7 @@ class _Run(_Source):
         if self._stream is not None:
             await self._stream.aclose()
         await self._file.orc.aclose()
+        await run_in_thread(self._folder.cleanup)
 
 
 class EventSorter:
@@ -284,7 +286,8 @@ class EventSorter:
 
     async def _written(self, sources: Sequence[_Source]) -> _Run:
         """What the sources have, in a file of its own."""
-        folder = tempfile.TemporaryDirectory(prefix="orcstream-")
+        # Its names are gone as soon as they are open, where a system removes what is open: Windows does not.
+        folder = TemporaryDirectory(prefix="orcstream-", ignore_cleanup_errors=True)
         path = str(Path(folder.name) / "run")
         try:
             limit = max(self._memory_limit // 4, LEAST_MEMORY_LIMIT)
@@ -296,7 +299,7 @@ class EventSorter:
             with anyio.CancelScope(shield=True):
                 await run_in_thread(folder.cleanup)
         self.spilled_runs += 1
-        return _Run(EventFile(AcidFile(path, 0, None, None), opened), self._schema)
+        return _Run(EventFile(AcidFile(path, 0, None, None), opened), folder, self._schema)
 
     def _run_options(self) -> FileOptions:
         options: FileOptions = {"compression": "lz4", "row_index_stride": 0}

@@ -210,8 +210,9 @@ class AcidTable:
         invalid_utf8: str = "error",
         case_sensitive: bool = True,
     ) -> TableStream:
-        """The events of the write ids from one to another, both included; by default up to the last there is.
+        """The events of `from_write_id` to `to_write_id`, both included; by default up to the last there is.
 
+        The other parameters are those of `OrcFile.batches`.
         Besides the table's columns, each has ``operation`` (0 insert, 1 update, 2 delete), ``write_id``, and
         ``row__id``, the id of its row. Since Hive 3 an update is a delete and an insert, and a delete has no
         values but those of the partition: they are those of the insert of the same row id. Events of one
@@ -237,7 +238,7 @@ class AcidTable:
         return self.reading(TableReadOptions(columns=columns, read=options, between=between))
 
     def reading(self, asked: TableReadOptions) -> TableStream:
-        """A read that is described as a whole; `batches` and `changes` describe theirs by arguments."""
+        """A read that `asked` describes as a whole; `batches` and `changes` describe theirs by arguments."""
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
@@ -252,14 +253,14 @@ class AcidTable:
     async def describe(self, *, count: bool = True) -> tuple[DirectoryDescription, ...]:
         """Every directory there is, and what it is to this reader.
 
-        To count rows and deletes, the tail of each file is read; with ``count=False``, nothing is.
+        To `count` rows and deletes, the tail of each file is read; without, nothing is.
         """
         return await describe(self._snapshot, self._open_file, count=count)
 
     # --- other views
 
     async def seen(self, snapshot: Snapshot) -> AcidTable:
-        """The table as another reader sees it, who may see what came since."""
+        """The table as of another `snapshot` of what is committed, which may have what came since."""
         listing = await list_table(self.place, self._url, self._opening.storage_options)
         return self.of(listing.snapshot(snapshot))
 
@@ -283,11 +284,11 @@ class AcidTable:
         return [self.only(one) for one in self.partitions]
 
     def only(self, partition: Partition) -> AcidTable:
-        """A partition, or some of the files of one, by itself."""
+        """A `partition`, or some of the files of one, by itself."""
         return self.of(replace(self._snapshot, partitions=(partition,)))
 
     def of(self, snapshot: TableSnapshot) -> AcidTable:
-        """The table as of another snapshot of its directory, or of a part of it."""
+        """The table as of another `snapshot` of its directory, or of a part of it."""
         return AcidTable(
             snapshot,
             self._row_schema,
@@ -365,10 +366,11 @@ class AcidTable:
     ) -> Compaction:
         """Bring directories of events together, so that there is less to read.
 
-        A minor compaction makes one delta of inserts and one of deletes of all that lie above the base; a
-        major one makes a new base of the rows that are there. Events of write ids above one that is open are
-        left alone. `partitions` are paths such as ``country=DE``; all by default. `on_rows` is told how many
-        rows were written, now and then; `options` are those of `orcstream.create`.
+        `kind` is "minor" or "major". A minor compaction makes one delta of inserts and one of deletes of
+        all that lie above the base; a major one makes a new base of the rows that are there. Events of
+        write ids above one that is open are left alone. `partitions` are paths such as ``country=DE``;
+        all by default. `on_rows` is told how many rows were written, now and then; `options` are those of
+        `orcstream.create`.
 
         Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Events that
         do not come in the order of their ids, as updates of before Hive 3, are sorted, on disk where
@@ -384,7 +386,7 @@ class AcidTable:
     ) -> TableCompaction:
         """Begin a compaction whose files somebody else writes, other processes by `write_piece`.
 
-        See `compact`, which is this, the writing and the commit.
+        `kind` and `partitions` are those of `compact`, which is this, the writing and the commit.
         """
         if kind not in ("minor", "major"):
             raise UsageError(f"kind is minor or major, not {kind!r}", url=self._url)
@@ -399,8 +401,8 @@ class AcidTable:
     async def abort_dead(self, *, older_than_s: float) -> tuple[int, ...]:
         """Give up transactions of programs that are dead; answers their write ids.
 
-        Those that have shown no sign of life for so many seconds: one that is at work shows one a minute.
-        Until then compactions stop below them. Hive's metastore does so by itself.
+        Those that have shown no sign of life for `older_than_s` seconds: one that is at work shows one a
+        minute. Until then compactions stop below them. Hive's metastore does so by itself.
         """
         return await self._need_transactions().abort_dead(older_than_s)
 
@@ -409,7 +411,7 @@ class AcidTable:
 
         What stands in for them must have been there for `older_than_s` seconds, by the store's clock and
         ours, and no transaction may be open that began before it: readers keep to the snapshot that they were
-        opened as of, and must not take longer. With ``remove=False``, it is only said what would go.
+        opened as of, and must not take longer. Without `remove`, it is only said what would go.
 
         Snapshots from before cannot be read any more (``history_is_gone``).
         """

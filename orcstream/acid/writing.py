@@ -137,7 +137,7 @@ class TableTransaction:
             self._changed[path] = None
 
     async def delete(self, where: Where = None) -> int:
-        """Delete the rows that match, or all; answers how many."""
+        """Delete the rows that match `where`, or all; answers how many."""
         async with self._changing() as table:
             count = 0
             for partition in table.split():
@@ -149,7 +149,7 @@ class TableTransaction:
             return count
 
     async def update(self, values: Assigned, where: Where = None) -> int:
-        """Update the rows that match, or all; answers how many.
+        """Update the rows that match `where`, or all; answers how many.
 
         `values` are new values by column, or a function that is given batches of rows and answers the data of
         as many rows, with the columns that change. Partition columns, and those that buckets are told by, do

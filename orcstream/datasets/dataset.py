@@ -39,7 +39,7 @@ _WITH_LIMIT = 2
 
 @dataclass(frozen=True, slots=True)
 class DatasetFile:
-    """A file of a data set.
+    """A file of a data set, at `url`.
 
     `path` is what follows the folder or pattern that it was found by, `length` counts bytes and is None where
     only opening it says so, `modified_s` counts seconds from 1970. `partition` are the values that its
@@ -196,7 +196,10 @@ class OrcDataset:
             return ReadResult(stream.batch_schema, [batch async for batch in stream])
 
     async def count(self, where: Where = None, *, case_sensitive: bool = True) -> int:
-        """How many rows there are, or match. Where folders decide, only the tails of files are read."""
+        """How many rows there are, or match. Where folders decide, only the tails of files are read.
+
+        `where` and `case_sensitive` are those of `batches`. Raises what `batches` raises.
+        """
         options = ReadOptions(columns=[], where=where, case_sensitive=case_sensitive)
         asked = self._asked(options)
         chosen = list(self._chosen(asked))
@@ -221,7 +224,8 @@ class OrcDataset:
 
         Stripes stay whole unless one is larger than that. Those that cannot match, by their statistics or
         their folders, are in no split; of the others all rows are, so that `where` has to be asked again.
-        Reads the tails of all files that are left, several at a time.
+        Reads the tails of all files that are left, several at a time. `where` and `case_sensitive` are
+        those of `batches`.
         """
         if type(split_bytes) is not int or split_bytes < 1:
             raise UsageError(f"split_bytes must be at least 1, not {split_bytes!r}")

@@ -18,10 +18,11 @@ DEFAULT_SPLIT_BYTES = 64 << 20
 class Split:
     """Rows of one file of a data set: ``orcstream.dataset(split)`` reads them, in any process.
 
-    A plain value that may be pickled. It holds neither credentials nor keys, except for what the URL has of
-    them: whoever opens it names `storage_options=` and `keys=` again. `weight_bytes` is what its rows have in
-    the file, about. `row_count` counts them before any `where=`. A file that is another one by then is
-    `SourceChanged`.
+    A plain value that may be pickled. It holds neither credentials nor keys, except for what the URL has
+    of them: whoever opens it names `storage_options=` and `keys=` again. `weight_bytes` is what its rows
+    have in the file, about; `folders`, `file_schema` and `partition_schema` are what has to be known of
+    the data set to read them, `file_length` (bytes) and `fingerprint` what the file is held to.
+    `row_count` counts them before any `where=`. A file that is another one by then is `SourceChanged`.
     """
 
     url: str = field(repr=False)

@@ -57,6 +57,7 @@ _TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
 class Inspection:
     """What was found out about a file; `problems` are sentences about what could not be.
 
+    `file` has its `parts` (kind, byte range, stripe, column), `stripes` and `columns`.
     `question` is there where something was asked, `run` where that was read as well.
     """
 
@@ -98,7 +99,8 @@ async def inspect(
 
     `columns`, `where` and `rows`, as for `OrcFile.batches`, are a question: the inspection says which bytes
     it would read, in which requests. With `run`, it is read, and the time of each request and each step of
-    the decoders is there. The other arguments are those of `open`.
+    the decoders is there. The other arguments are those of `open`: `url`, `storage_options`, `io_options`,
+    `keys`, `require_keys`.
 
     Raises what `open` raises, `UsageError` for a question that cannot be, and `SourceError` where the store
     fails. Damage behind the tail is among the `problems`.

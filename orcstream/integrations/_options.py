@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Final, TypeAlias, TypedDict, cast
 
 from orcstream import IoOptions, ReadObserver
 from orcstream.io.keys import KeyProvider
 
-__all__ = ["DatasetOptions", "Places"]
+__all__ = ["DatasetOptions", "Places", "for_splits"]
 
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -30,3 +30,14 @@ class DatasetOptions(TypedDict, total=False):
     calendar: str
     instants: bool
     observer: ReadObserver | None
+
+
+# What is known of a split, and who watches, which stays where it is.
+_NOT_FOR_SPLITS: Final = ("pattern", "partitioning", "partition_schema", "schema", "observer")
+
+
+def for_splits(options: DatasetOptions) -> DatasetOptions:
+    """The options with which a worker opens splits of a data set that was opened with all of them."""
+    return cast(
+        "DatasetOptions", {name: value for name, value in options.items() if name not in _NOT_FOR_SPLITS}
+    )

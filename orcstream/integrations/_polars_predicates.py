@@ -15,7 +15,6 @@ from __future__ import annotations
 import datetime
 import io
 import json
-import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -196,9 +195,7 @@ def _held(value: Any, type_: Type) -> Any:
 
 
 def _is_exact(value: float, kind: Kind) -> bool:
-    """Whether the column's type has this number; NaN is compared in another way."""
-    if isinstance(value, float) and math.isnan(value):
-        return False
+    """Whether the column's type has this number; NaN, which is compared in another way, counts as none."""
     held = float(value)
     if kind is Kind.FLOAT:
         with np.errstate(over="ignore"):

@@ -113,7 +113,7 @@ class _Source:
             where = pushed_down(predicate, self.files.schema)
         if batch_rows:
             batches = {**batches, "batch_rows": batch_rows}
-        asked = None if columns is None else [(name,) for name in columns]
+        asked: list[tuple[str, ...]] | None = None if columns is None else [(name,) for name in columns]
         has_rows = False
         with self.files.batches(columns=asked, where=where, limit=n_rows, **batches) as stream:
             for batch in stream:

@@ -27,7 +27,8 @@ from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
-from orcstream.io.sink_local import in_thread, sync_folder, write_at
+from orcstream.io.sink_local import in_thread
+from orcstream.io.system import WRITE_ONLY, sync_data, sync_folder, write_at
 from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
 __all__ = [
@@ -203,9 +204,9 @@ class _LocalFile:
 
     async def flush(self, length: int) -> None:
         def work() -> None:
-            os.fdatasync(self._descriptor)
+            sync_data(self._descriptor)
             write_at(self._lengths, length.to_bytes(LENGTH_BYTES, "big"), self._lengths_bytes)
-            os.fdatasync(self._lengths)
+            sync_data(self._lengths)
             self._lengths_bytes += LENGTH_BYTES
             self._flushed_bytes = length
 
@@ -213,6 +214,7 @@ class _LocalFile:
 
     async def finish(self) -> None:
         def work() -> None:
+            self._close_lengths()  # Windows does not remove what is open
             Path(self._lengths_path).unlink(missing_ok=True)
             sync_folder(self._path)
 
@@ -221,10 +223,12 @@ class _LocalFile:
     async def cut(self) -> None:
         def work() -> None:
             if self._flushed_bytes < 0:
+                self._close()
                 Path(self._path).unlink(missing_ok=True)
             else:
                 os.ftruncate(self._descriptor, self._flushed_bytes)
                 os.fsync(self._descriptor)
+            self._close_lengths()
             Path(self._lengths_path).unlink(missing_ok=True)
             sync_folder(self._path)
 
@@ -236,10 +240,8 @@ class _LocalFile:
     def _begin(self) -> None:
         try:
             # Alone, as the one that made the file, before the lengths are touched.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._descriptor = os.open(self._path, flags, 0o666)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            self._lengths = os.open(self._lengths_path, flags, 0o666)
+            self._descriptor = os.open(self._path, WRITE_ONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            self._lengths = os.open(self._lengths_path, WRITE_ONLY | os.O_CREAT, 0o666)
             whole_bytes = os.fstat(self._lengths).st_size // LENGTH_BYTES * LENGTH_BYTES
             write_at(self._lengths, NO_LENGTH, whole_bytes)
             self._lengths_bytes = whole_bytes + LENGTH_BYTES
@@ -247,18 +249,22 @@ class _LocalFile:
         except FileExistsError:
             raise already_there(self._url) from None
         except BaseException:
-            if self._lengths >= 0:
-                Path(self._lengths_path).unlink(missing_ok=True)
-            if self._descriptor >= 0:
-                Path(self._path).unlink(missing_ok=True)
+            made = {self._lengths_path: self._lengths, self._path: self._descriptor}
             self._close()
+            for path in [path for path, descriptor in made.items() if descriptor >= 0]:
+                Path(path).unlink(missing_ok=True)
             raise
 
     def _close(self) -> None:
-        for descriptor in (self._descriptor, self._lengths):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._descriptor = self._lengths = -1
+        self._close_lengths()
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _close_lengths(self) -> None:
+        descriptor, self._lengths = self._lengths, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def check_appendable(

@@ -114,7 +114,8 @@ class MovedFile:
 class Prepared:
     """A file that is complete and durable, but not visible. A plain value: it holds nothing open.
 
-    `url` is as it was given, credentials and all; `shown` may be printed. `state` is the store's own: the
+    `url` is as it was given, credentials and all; `shown` may be printed. `length` is in bytes; `overwrite`
+    says whether the commit may replace a file. `state` is the store's own: the
     name of a temporary, or the id of an upload and its parts.
     """
 
@@ -131,8 +132,9 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """What a writer that was killed left behind: `identity` is a path, or the id of an upload to `url`.
+    """What a writer that was killed left behind, of the file `url`.
 
+    `kind` is ``temporary`` or ``upload``, `identity` the path of the one, or the id of the other.
     `age_s` is None where the store does not say.
     """
 

@@ -50,8 +50,9 @@ OnBytes: TypeAlias = Callable[[RangeBuffer], None]
 
 @dataclass(frozen=True, slots=True)
 class Suffix:
-    """The last bytes of a file; all of it when it is shorter than what was asked for.
+    """The last bytes of a file (`data`); all of it when it is shorter than what was asked for.
 
+    `file_length` is in bytes.
     `fingerprint` is opaque text that tells versions of the object apart, empty where the store has none.
     """
 
@@ -68,7 +69,8 @@ class ByteSource(Protocol):
         """What the user opened, without credentials."""
 
     @property
-    def cost(self) -> CostModel: ...
+    def cost(self) -> CostModel:
+        """What requests cost here."""
 
     @property
     def file_length(self) -> int | None:
@@ -79,7 +81,7 @@ class ByteSource(Protocol):
         """The fingerprint the source is pinned to; empty while it is not."""
 
     def pin(self, file_length: int, fingerprint: str) -> None:
-        """Hold every later fetch to this version of the object."""
+        """Hold every later fetch to the object of this `file_length` (bytes) and `fingerprint`."""
 
     async def fetch_suffix(self, length: int) -> Suffix:
         """The last `length` bytes, with the length of the file; one request where the store can."""

@@ -53,7 +53,7 @@ class LocalFolder:
         root = os.fspath(self._path)
         found, empty = [], []
         for folder, folders, names in os.walk(root, onerror=_unless_removed):
-            inside = folder[len(root) :].strip("/")
+            inside = folder[len(root) :].replace(os.sep, "/").strip("/")
             if inside and not folders and not names:
                 empty.append(inside)
             for name in names:

@@ -63,13 +63,16 @@ class KeyProvider(Protocol):
         """What files say where their keys are."""
 
     async def current_key(self, name: str) -> EncryptionKey:
-        """The newest version of a key. Raises `KeyUnavailable` where there is none, or it is not for us."""
+        """The newest version of the key `name`.
+
+        Raises `KeyUnavailable` where there is none, or it is not for us.
+        """
 
     async def create_local_key(self, key: EncryptionKey) -> LocalKey:
         """A new local key, drawn at random, of the length that the algorithm of `key` has."""
 
     async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:
-        """The local key that a file has as `encrypted`.
+        """The local key that a file has as `encrypted`, under the master key `key`.
 
         Raises `KeyUnavailable` where the store does not have this version of the key, or refuses.
         """
@@ -79,7 +82,7 @@ class KeyProvider(Protocol):
 
 
 def check_provider(given: object, name: str) -> None:
-    """Raises `UsageError` where the option `name` is neither a key provider nor None."""
+    """Raises `UsageError` where what is `given` as the option `name` is neither a key provider nor None."""
     if given is not None and not hasattr(given, "decrypt_local_key"):
         raise UsageError(
             f"{name} must be a key provider, not {type(given).__name__}; orcstream.io.keys has some, and "
@@ -102,7 +105,7 @@ class InMemoryKeyProvider(KeyProvider):
         return f"<InMemoryKeyProvider of the keys {sorted(self._keys)}>"
 
     def add_key(self, name: str, key: bytes, version: int = 0) -> None:
-        """Add a version of a key: 16 bytes make an AES-128 one, 32 an AES-256 one.
+        """Add a `version` of the key `name`: a `key` of 16 bytes makes an AES-128 one, 32 an AES-256 one.
 
         Raises `UsageError` for keys that are not so many bytes, and versions that are not after those of that
         name.
@@ -149,7 +152,7 @@ class InMemoryKeyProvider(KeyProvider):
 
 
 async def read_key_file(path: str | os.PathLike[str]) -> InMemoryKeyProvider:
-    """Keys of a file for development: JSON, hexadecimal keys by name, or by name and version.
+    """Keys of the file at `path`, for development: JSON, hexadecimal keys by name, or by name and version.
 
     ``{"pii": "00112233445566778899aabbccddeeff", "top": {"0": "...", "1": "..."}}``; 32 digits make an
     AES-128 key, 64 an AES-256 one. Warns where others than the owner may read the file. Raises `UsageError`
@@ -157,7 +160,7 @@ async def read_key_file(path: str | os.PathLike[str]) -> InMemoryKeyProvider:
     """
     path = os.fspath(path)
     text, mode = await run_in_thread(lambda: _read_text(path))
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         warnings.warn(f"others can read the keys in {path}: chmod 600", stacklevel=2)
     provider = InMemoryKeyProvider()
     try:

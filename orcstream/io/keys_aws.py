@@ -63,7 +63,8 @@ class AwsKeyProvider(KeyService[_Client]):
     `algorithm` is that of new local keys. With `context` (the encryption context) a local key opens only for
     who gives the same pairs. `client_options` go to botocore's client as they are: `aws_access_key_id`,
     `endpoint_url`, `verify` and so on; without them credentials and `region` come from where AWS's tools
-    look.
+    look, of the `profile` if one is named. A call may take `timeout_s` seconds, and is made again up to
+    `retries` times.
     """
 
     kind = KeyProviderKind.AWS

@@ -50,7 +50,8 @@ class AzureKeyProvider(KeyService[_Client]):
 
     `vault` is its name, or its host where that is not under vault.azure.net. `algorithm` is that of new local
     keys. `make_credential` makes the asynchronous credential for each event loop, `make_transport`
-    azure-core's asynchronous transport; what they make is closed. Without the first it is azure-identity's
+    azure-core's asynchronous transport; what they make is closed. A call may take `timeout_s` seconds, and is
+    made again up to `retries` times. Without the first it is azure-identity's
     `DefaultAzureCredential`. The libraries come with ``orcstream[azure]``; without them calls raise
     `Unsupported`.
     """

@@ -56,6 +56,7 @@ class GcpKeyProvider(KeyService[_Client]):
 
     `algorithm` is that of new local keys. `make_client` makes the `KeyManagementServiceAsyncClient` for each
     event loop, and what it makes is closed; without it, credentials come from where Google's tools look.
+    A call may take `timeout_s` seconds, and is made again up to `retries` times.
     The library comes with ``orcstream[gcp]``; without it calls raise `Unsupported`.
     """
 

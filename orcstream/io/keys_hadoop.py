@@ -61,9 +61,10 @@ class _Servers:
 class HadoopKeyProvider(KeyService[_Servers]):
     """Keys in a Hadoop or Ranger KMS, named as Hadoop does: ``kms://http@host1;host2:9600/kms``.
 
-    Who asks is `user`, or the owner of a delegation `token`, or with `kerberos` whoever has the ticket (with
-    pyspnego); `proxy_to` is the user they act for. `verify` is a file of certificates to trust, or False for
-    any. A server that does not answer is replaced by the next one; each is tried, whatever `retries` says.
+    Who asks is `user`, or the owner of a delegation `token`, or with `kerberos` whoever has the ticket
+    (with pyspnego); `proxy_to` is the user they act for. `verify` is a file of certificates to trust, or
+    False for any. `place` is such a name; a call may take `timeout_s` seconds. A server that does not
+    answer is replaced by the next one; each is tried, whatever `retries` says.
 
     Raises `UsageError` for a place or options that make no sense.
     """

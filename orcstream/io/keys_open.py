@@ -45,7 +45,7 @@ _STORES: Final[Mapping[str, tuple[str, str, Mapping[str, Callable[[str], Any]]]]
 
 
 async def open_keys(place: str | os.PathLike[str], **options: Any) -> KeyProvider:
-    """The key store that a text names; nothing is asked of it yet.
+    """The key store that `place` names; nothing is asked of it yet.
 
     - a path, or ``file://`` URL: a file of keys (`read_key_file`)
     - ``kms://http@host1;host2:9600/kms``: Hadoop or Ranger KMS (`HadoopKeyProvider`)

@@ -1,4 +1,4 @@
-"""Local files, read with pread on worker threads into fresh memory.
+"""Local files, read at any place on worker threads into fresh memory.
 
 Knows file descriptors. Never maps files: a file that is truncated under a mapping kills the process, where
 a short pread is an error. The descriptor is held from open to close, so a file that is renamed away or
@@ -20,6 +20,7 @@ from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file, not_permitted
+from orcstream.io.system import READ_ONLY, read_at
 from orcstream.io.threads import run_in_thread
 
 __all__ = ["LocalSource", "fingerprint_of", "open_local"]
@@ -38,8 +39,7 @@ class _OpenFile:
 
     def __init__(self, path: str) -> None:
         self.descriptor = -1
-        # Not blocking, or opening a named pipe would wait for a writer. It changes nothing for files.
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self.descriptor = os.open(path, READ_ONLY)
         mode = os.fstat(self.descriptor).st_mode
         if not stat.S_ISREG(mode):
             self.close()
@@ -74,7 +74,7 @@ class LocalSource(PinnedSource):
         def read() -> Suffix:
             status = os.fstat(self._file.descriptor)
             start = max(0, status.st_size - length)
-            data = _pread(self._file.descriptor, ByteRange(start, status.st_size), self.url)
+            data = _read(self._file.descriptor, ByteRange(start, status.st_size), self.url)
             return Suffix(data, status.st_size, fingerprint_of(status))
 
         suffix = await _in_thread(read, self._limiter, self.url)
@@ -84,7 +84,7 @@ class LocalSource(PinnedSource):
     async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         def read() -> BytesLike:
             try:
-                return _pread(self._file.descriptor, range, self.url)
+                return _read(self._file.descriptor, range, self.url)
             except ShortRead:
                 # A file that is another one, or was cut, stays so: no attempt can help.
                 status = os.fstat(self._file.descriptor)
@@ -114,16 +114,12 @@ class LocalSource(PinnedSource):
             await _in_thread(self._file.close, self._limiter, self.url)
 
 
-def _pread(descriptor: int, range: ByteRange, url: str) -> BytesLike:
+def _read(descriptor: int, range: ByteRange, url: str) -> BytesLike:
     # Into recycled memory: fresh pages cost more than copying a cached file.
     data = memoryview(Buffer(range.length))
-    done = 0
-    while done < range.length:  # Linux answers at most 2 GiB at once, and fewer bytes at the end of the file
-        count = os.preadv(descriptor, [data[done:]], range.start + done)
-        if count == 0:
-            stop = range.start + done
-            raise ShortRead(f"the file ends at {stop}, before {range.stop}", url=url, file_offset=range.start)
-        done += count
+    stop = range.start + read_at(descriptor, data, range.start)
+    if stop < range.stop:
+        raise ShortRead(f"the file ends at {stop}, before {range.stop}", url=url, file_offset=range.start)
     return data
 
 

@@ -67,6 +67,9 @@ async def commit(
     May be called again with the same `prepared`: then it finds out what became of it. `FileExistsError` where
     it must not overwrite; `CommitFailed` if it was refused and nothing appeared; `CommitUnknown` if the
     answer was lost and could not be found out either. A commit that was cancelled may have happened.
+    `storage_options` and `sink_options` are those of `create`: neither is in `prepared`.
+
+    Raises `FileExistsError`, `CommitFailed`, `CommitUnknown`, `SinkError`, `PermissionError`.
     """
     options = SinkOptions.of(sink_options)
     try:
@@ -83,7 +86,8 @@ async def discard(
 ) -> None:
     """Leave nothing of a prepared file; what was committed already stays. May be called again.
 
-    Not cancelled, and bounded by `abort_timeout_s`; `SinkError` where the store would not let go.
+    Not cancelled, and bounded by `abort_timeout_s`. `prepared` and the options are those of `commit`:
+    `storage_options`, `sink_options`. Raises `SinkError` where the store would not let go.
     """
     options = SinkOptions.of(sink_options)
 
@@ -116,7 +120,10 @@ async def cleanup(
 
     Only what is older than `older_than_s` seconds, by the store's clock and ours: a writer that is still at
     work must not lose its parts. On S3 these are all unfinished uploads, whichever program began them. Only
-    those that have the text `containing` in their paths are meant. With ``remove=False`` they are listed.
+    those that have the text `containing` in their paths are meant. Without `remove` nothing is touched.
+    `storage_options` are those of `open`.
+
+    Raises `FileNotFoundError` (no such bucket), `PermissionError`, `SinkError`, `Unsupported`, `UsageError`.
     """
     text = _text_of(url)
     if not older_than_s >= 0:

@@ -30,9 +30,10 @@ from orcstream.io.byte_sink import (
     temporary_name,
 )
 from orcstream.io.byte_source import no_such_file, not_permitted
+from orcstream.io.system import WRITE_ONLY, set_mode, sync_folder, write_at
 from orcstream.io.threads import run_in_thread
 
-__all__ = ["LocalFile", "LocalStore", "in_thread", "sync_folder", "write_at"]
+__all__ = ["LocalFile", "LocalStore", "in_thread"]
 
 T = TypeVar("T")
 
@@ -110,13 +111,11 @@ class _Upload:
             if not stat.S_ISREG(earlier.st_mode):
                 raise UsageError("not a regular file: it cannot be replaced", url=self._url)
             mode = stat.S_IMODE(earlier.st_mode)
-        self._descriptor = os.open(
-            self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
-        )
+        self._descriptor = os.open(self._temporary, WRITE_ONLY | os.O_CREAT | os.O_EXCL, 0o666)
         self.remains = self._temporary
         if mode is not None:
             with contextlib.suppress(PermissionError):
-                os.fchmod(self._descriptor, mode)
+                set_mode(self._descriptor, mode)
 
     def _finish(self, length: int) -> LocalFile:
         os.fsync(self._descriptor)
@@ -142,13 +141,6 @@ def _state_of(prepared: Prepared) -> LocalFile:
     if not isinstance(prepared.state, LocalFile):
         raise UsageError("this was not prepared as a local file", url=prepared.shown)
     return prepared.state
-
-
-def write_at(descriptor: int, data: bytes, offset: int) -> None:
-    with memoryview(data) as view:
-        done = 0
-        while done < len(view):  # Linux takes at most 2 GiB at once
-            done += os.pwrite(descriptor, view[done:], offset + done)
 
 
 def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
@@ -190,17 +182,6 @@ def _is_file(path: Path, inode: int) -> bool:
         return path.lstat().st_ino == inode
     except FileNotFoundError:
         return False
-
-
-def sync_folder(path: str) -> None:
-    descriptor = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not every file system knows this for folders
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def _cleanup(path: str, older_than_s: float, containing: str, remove: bool) -> Iterator[Leftover]:

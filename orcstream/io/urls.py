@@ -6,6 +6,7 @@ Knows how fsspec spells URLs (plain paths, ``protocol://``, ``outer::inner`` cha
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ __all__ = ["NATIVE_HDFS", "WEB_HDFS", "is_our_hdfs", "local_path", "name_of", "p
 # HDFS over HTTP, and over its own RPC.
 WEB_HDFS = frozenset({"webhdfs", "swebhdfs"})
 NATIVE_HDFS = frozenset({"hdfs", "viewfs"})
+_HAS_DRIVES = os.name == "nt"
+_DRIVE = re.compile("/[A-Za-z]:")
 
 
 def protocol_of(url: str) -> str:
@@ -45,7 +48,9 @@ def local_path(url: str) -> str:
         is_path = False
     if not is_path:
         raise UsageError(f"this is no path: {url!r}")
-    return url[start:]
+    path = url[start:]
+    # file:///C:/x is C:/x there.
+    return path[1:] if _HAS_DRIVES and start and _DRIVE.match(path) else path
 
 
 def name_of(url: str) -> str:

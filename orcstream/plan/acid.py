@@ -80,12 +80,13 @@ class PartitionListing:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition as its readers see it.
+    """A partition as its readers see it: its `path`, and the `base` and `deltas` that are read.
 
-    `inserts` are the files that hold rows: of the base or the original files, and of the deltas, in Hive's
-    order; `deletes` the files of delete deltas. `obsolete` are directories that no reader of this snapshot or
-    a later one needs, `aborted` those whose transactions were all aborted; both may be removed once no reader
-    of an earlier one is left.
+    `inserts` are the files that hold rows: of the base or the original files, and of the deltas, in
+    Hive's order; `deletes` the files of delete deltas. `obsolete` are directories that no reader of this
+    snapshot or a later one needs, `obsolete_originals` such files, from before the table was
+    transactional, and `aborted` those whose transactions were all aborted; both may be removed once no
+    reader of an earlier one is left.
     """
 
     path: str

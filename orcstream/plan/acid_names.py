@@ -53,7 +53,7 @@ class DirectoryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AcidDirectory:
-    """A directory of events, by its name.
+    """A directory of events, by its `name`, which says the `kind`.
 
     Its rows are of the write ids `first_write_id` to `last_write_id`. `statement` is -1 for what a compaction
     or a writer without statements made; `visibility` is the transaction whose commit makes it visible, 0 for

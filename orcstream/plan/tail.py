@@ -48,12 +48,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """All that a file says about itself at its end.
+    """All that a file says about itself at its end: `postscript` and `footer` as checked values.
 
-    `metadata` holds the file metadata (stripe statistics) as they lie in the file, where the suffix had them;
-    they are parsed by `parse_stripe_statistics` when somebody asks. `stripe_statistics` are those that are
-    encrypted, likewise. `ending` is what follows both: the footer as it lies in the file, the postscript and
-    its length. `fingerprint` tells versions of the object apart; it is empty where the store has none.
+    `file_length` is in bytes. Whoever opens the same files again and again keeps their tails
+    (`to_bytes`), some kilobytes each; `open` with one sends no request. `metadata` holds the file
+    metadata (stripe statistics) as they lie in the file, where the suffix had them; they are parsed by
+    `parse_stripe_statistics` when somebody asks. `stripe_statistics` are those that are encrypted,
+    likewise. `ending` is what follows both: the footer as it lies in the file, the postscript and its
+    length. `fingerprint` tells versions of the object apart; it is empty where the store has none.
     """
 
     postscript: Postscript

@@ -43,7 +43,7 @@ class WriteIds:
 
     @classmethod
     def of(cls, value: WriteIds | int | str | None) -> WriteIds:
-        """As users give them: the ids themselves, the highest one, Hive's text, or None for all."""
+        """As users give a `value`: the ids themselves, the highest one, Hive's text, or None for all."""
         if isinstance(value, WriteIds):
             return value
         if value is None:
@@ -54,7 +54,7 @@ class WriteIds:
 
     @classmethod
     def parse(cls, text: str) -> WriteIds:
-        """Hive's text form: ``database.table:7:5:5,6:3``, or of transactions without the table.
+        """The ids of Hive's `text` form: ``database.table:7:5:5,6:3``, or of transactions without the table.
 
         The parts are the high watermark, the least id that is open, the open ids and the aborted ones. Raises
         `UsageError` for any other text.
@@ -75,7 +75,7 @@ class WriteIds:
         return f"{self.high_watermark}:{least}:{_text(self.open)}:{_text(self.aborted)}"
 
     def is_visible(self, write_id: int) -> bool:
-        """Whether rows of this id are there."""
+        """Whether rows of `write_id` are there."""
         return write_id <= self.high_watermark and not (
             _count(self.open, write_id, write_id) or _count(self.aborted, write_id, write_id)
         )

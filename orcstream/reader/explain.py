@@ -27,10 +27,18 @@ class Wave:
 class Explanation:
     """What a read will ask the store for. `str()` is made for people.
 
-    `selected_row_count` rows are left to look at, after those that the file's own figures prove to have no
-    match: `rows_pruned_by_...`, by what proves it first. With `predicate_first`, the columns of the predicate
-    are read before the others, which follow only for row groups with a match: of those, a wave says the most
-    there can be. `window_count` is in how many pieces the stripes are read, at least one each.
+    `url` is shown without credentials, `columns` is what is read as a schema's text, `row_count` that of
+    the file. `selected_row_count` rows of `stripe_count` stripes are left to look at, after those that
+    the file's own figures prove to have no match: `rows_pruned_by_file`, `rows_pruned_by_stripe`,
+    `rows_pruned_by_row_group` (all by statistics) and `rows_pruned_by_bloom` (filters), by what proves it
+    first. With `predicate_first`, the columns of the predicate are read before the others, which follow
+    only for row groups with a match: of those, a wave says the most there can be. `window_count` is in
+    how many pieces the stripes are read, at least one each.
+
+    `waves` are the requests, those together that do not wait for each other: each has `name` (``tail``,
+    ``statistics`` of stripes, ``control`` for footers and what comes along, ``index``, ``data``, or
+    ``predicate`` and ``rest, at most``), `request_count`, `bytes_wanted`, `bytes_read` and `ranges` of
+    the file.
     """
 
     url: str

@@ -208,13 +208,15 @@ class OrcFile:
         """A stream of batches of at most `batch_rows` rows; of fewer where rows are large or a stripe ends.
 
         `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `where`
-        keeps the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a range
-        of row numbers of the file, before `where`, cut off at the last row. `schema` is what to read the file
-        as: its text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read holds at a time stays
-        under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single core. `row_numbers` adds a
-        last column, `row_number`, with each row's number in the file. `timestamp_unit` is "s", "ms", "us" or
-        "ns". With `dictionaries`, text comes as Arrow dictionaries. `invalid_utf8="binary"` gives all text as
-        bytes, unchecked.
+        keeps the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a
+        range of row numbers of the file, before `where`, cut off at the last row. `schema` is what to
+        read the file as: its text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read
+        holds at a time stays under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single
+        core. `row_numbers` adds a last column, `row_number`, with each row's number in the file.
+        `timestamp_unit` is "s", "ms", "us" or "ns". With `dictionaries`, text comes as Arrow
+        dictionaries. `invalid_utf8="binary"` gives all text as bytes, unchecked, instead of `FormatError`
+        for text that is no UTF-8. Without `case_sensitive`, names in `columns`, `where` and `schema` may
+        be spelled otherwise than in the file.
 
         Of a file that is followed, the stream waits for rows that are yet to be written, and ends with the
         file or with `rows`. A step that is cancelled loses none.
@@ -258,7 +260,7 @@ class OrcFile:
     ) -> ReadResult:
         """All rows at once: ``pyarrow.table(await file.read())``. Takes the same as `batches`.
 
-        The result itself is outside `memory_limit`.
+        The result itself is outside `memory_limit`. Raises what `batches` and its steps raise.
         """
         options = ReadOptions(
             columns=columns,
@@ -290,7 +292,7 @@ class OrcFile:
         invalid_utf8: str = "error",
         case_sensitive: bool = True,
     ) -> ReadResult:
-        """The rows of these numbers, in the order given, in one plan; a number may come more than once.
+        """The rows of the numbers in `rows`, in the order given, in one plan; one may come more than once.
 
         Only the row groups that hold them are read, where the file has row indexes. Takes the other arguments
         of `batches`. Raises `UsageError` for numbers that are no rows of the file.
@@ -322,7 +324,10 @@ class OrcFile:
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
         case_sensitive: bool = True,
     ) -> Explanation:
-        """What such a read asks the store for; reads the stripe footers, and indexes, to know it."""
+        """What such a read asks the store for; reads the stripe footers, and indexes, to know it.
+
+        Takes what `batches` takes, and raises what it raises.
+        """
         options = ReadOptions(
             columns=columns,
             where=where,
@@ -369,7 +374,10 @@ class OrcFile:
     # --- parts of the file, for tools --------------------------------------------------------------
 
     async def stripe_footer(self, stripe: int) -> StripeFooter:
-        """The directory of one stripe: its streams and encodings."""
+        """The directory of one `stripe`, by its index from 0: its streams and encodings.
+
+        Raises `UsageError` for one that is not there, `CorruptStripe`, `SourceError`.
+        """
         information = self._stripe(stripe)
         wanted = information.footer_range
         buffer = self._cached
@@ -379,9 +387,10 @@ class OrcFile:
             return parse_footer(self._tail, information, buffer.view(wanted))
 
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
-        """The row indexes of one stripe by column id: positions and statistics of its row groups.
+        """The row indexes of one `stripe` by column id: positions and statistics of its row groups.
 
-        Empty for a file without them; positions are named by `orcstream.codec.layout.positions_of`.
+        Empty for a file without them; positions are named by `orcstream.codec.layout.positions_of`. Raises
+        `UsageError` for a stripe that is not there, `CorruptStripe`, `SourceError`.
         """
         information = self._stripe(stripe)
         footer = await self.stripe_footer(stripe)
@@ -417,7 +426,7 @@ class OrcFile:
         """The numbers of the stripes that may have matches, by the statistics of file and stripes.
 
         The arguments are those of `batches`. Takes one request where the stripes' statistics did not come
-        with the tail.
+        with the tail. Raises what `batches` raises for them, and `SourceError`.
         """
         self._check_open()
         options = ReadOptions(

@@ -34,8 +34,9 @@ Deliver: TypeAlias = Callable[[Batch], Awaitable[None]]
 
 # Batches that a file may be ahead of the consumer.
 _WAITING = 2
-# Compressed bytes become several times as many.
-_EXPANSION = 4
+# Compressed bytes become several times as many; and with less, a small file would come in many small pieces.
+_EXPANSION = 8
+_LEAST_AHEAD = 2 << 20
 # What a file may be refused for that would be read in more memory.
 _TOO_LARGE = frozenset({"dictionary_too_large", "row_too_large"})
 
@@ -150,7 +151,8 @@ class Lanes:
             length = lane.unit.length
             if length is None:
                 return
-            wanted = max(min(length * _EXPANSION, plan.ahead_bytes), LEAST_LIMIT)
+            roomy = max(length * _EXPANSION, _LEAST_AHEAD)
+            wanted = max(min(roomy, plan.ahead_bytes), LEAST_LIMIT)
             if wanted > left:
                 return
             left -= wanted

@@ -54,8 +54,6 @@ def open_many(
 ) -> FileStream:
     """Open many files at once; each has to be closed by who takes it.
 
-    ::
-
         async with orcstream.open_many(urls) as files:
             async for file in files:
                 async with file:
@@ -67,6 +65,8 @@ def open_many(
     before, by URL: such a file is opened without a request. A file that cannot be opened ends the stream
     with its error; with `on_error`, that is called instead (with the URL as given, and the error), at the
     step that would have raised, and the stream goes on. The other parameters are those of `open`.
+
+    Raises what `open` raises, at the step that would have given the file.
 
     Leaving the block, or dropping the object, closes what was not taken. Several tasks may take files.
     """

@@ -39,8 +39,9 @@ class RequestSpan:
 
     `wave` is why it was sent, in the words of `Explanation.waves`: ``tail``, ``statistics``, ``control``,
     ``index``, ``predicate``, ``data``, and ``rest`` for what follows a predicate; ``metadata`` for what tools
-    ask of a file. `start_s` and `stop_s` are seconds of `time.perf_counter`. It took `attempt_count`
-    attempts; `error` is what kept the bytes away, None where they are there.
+    ask of a file. `range` are its bytes of the file. `start_s` and `stop_s` are seconds of
+    `time.perf_counter`. It took `attempt_count` attempts; `error` is what kept the bytes away, None where
+    they are there.
     """
 
     wave: str

@@ -6,7 +6,6 @@ done before the first request, so that what is wrong with a question is said at 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +21,7 @@ from orcstream.codec.transform import transform_of
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.expr import Expr, as_expr
 from orcstream.expr_binding import bind
+from orcstream.io.system import core_count
 from orcstream.plan.late import late_pays
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
@@ -40,7 +40,7 @@ from orcstream.schema import Kind, Schema, Type
 from orcstream.unlocking import UnlockedFile
 from orcstream.zones import find_zone
 
-__all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where", "core_count"]
+__all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where"]
 
 DEFAULT_BATCH_ROWS = 1 << 16
 ROW_NUMBER = "row_number"
@@ -439,13 +439,6 @@ def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
                     reason="timestamp_out_of_range",
                     column=type_.column_id,
                 )
-
-
-def core_count() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _fits_int64(value: int) -> bool:

@@ -40,11 +40,15 @@ __all__ = ["BatchStream", "More", "ReadStatistics", "Reading", "ReadingPlan"]
 class ReadStatistics:
     """What a stream has done so far, measured.
 
-    `rows_pruned_by_...` are rows of the file that statistics or bloom filters showed to have no match, by
-    what showed it first; `rows_filtered` were looked at and had none. `hop_count` is how often the store's
-    latency was paid in full, `wait_s` how long the consumer waited for batches, `decode_s` how long workers
-    decoded (of all threads together), `peak_fetched_bytes` the most that was fetched and not yet decompressed
-    at one time. Opening the file is not in these figures.
+    `row_count` rows in `batch_count` batches were delivered, of `stripe_count` stripes.
+    `rows_pruned_by_file`, `rows_pruned_by_stripe`, `rows_pruned_by_row_group` and `rows_pruned_by_bloom`
+    are rows of the file that statistics or bloom filters showed to have no match, by what showed it
+    first; `rows_filtered` were looked at and had none. `request_count` requests were sent, `retry_count`
+    of them again after a failure and `hedge_count` a second time beside a slow one; `bytes_wanted` were
+    needed, `bytes_read` asked for, with the gaps between. `hop_count` is how often the store's latency
+    was paid in full, `wait_s` how long the consumer waited for batches, `decode_s` how long workers
+    decoded (of all threads together), `peak_fetched_bytes` the most that was fetched and not yet
+    decompressed at one time. Opening the file is not in these figures. Two can be added.
     """
 
     row_count: int

@@ -46,13 +46,14 @@ class TableStream:
         self._schema = schema
         self._batch_rows = batch_rows
         self._left = limit  # rows that are still wanted, where there is an end to them
-        self._most_crumbs = plan.ahead_bytes // _CRUMBS
+        self._most_crumb_bytes = plan.ahead_bytes // _CRUMBS
         self._reading = Lanes(plan)
         self._tasks = tasks
         self._url = url
         self._started = self._busy = self._ended = False
         self._failure: Exception | None = None
         self._crumbs: list[Batch] = []
+        self._crumb_rows = self._crumb_bytes = 0
 
     @property
     def schema(self) -> Schema:
@@ -123,19 +124,20 @@ class TableStream:
                 raise
             if batch is None:
                 return self._swept()
-            held = sum(crumb.num_rows for crumb in self._crumbs)
-            if not held and 2 * batch.num_rows >= wanted:
+            if not self._crumbs and 2 * batch.num_rows >= wanted:
                 return batch
-            if held and held + batch.num_rows > wanted:
-                found = self._swept()
-                self._crumbs.append(batch)
-                return found
+            found = self._swept() if self._crumb_rows + batch.num_rows > wanted else None
             self._crumbs.append(batch)
-            if sum(map(_bytes_of, self._crumbs)) > self._most_crumbs:
+            self._crumb_rows += batch.num_rows
+            self._crumb_bytes += _bytes_of(batch)
+            if found is not None:
+                return found
+            if self._crumb_bytes > self._most_crumb_bytes:
                 return self._swept()
 
     def _swept(self) -> Batch | None:
         crumbs, self._crumbs = self._crumbs, []
+        self._crumb_rows = self._crumb_bytes = 0
         return _joined(self._schema, crumbs) if crumbs else None
 
     async def aclose(self) -> None:

@@ -53,6 +53,8 @@ _COUNTS_SINCE: Final = 2
 class Fault:
     """One claim of a file that its values contradict.
 
+    `kind` is ``unreadable``, ``row_count``, ``value_count``, ``has_null``, ``minimum``, ``maximum``, ``sum``,
+    ``children`` (of lists and maps), or ``kind`` where statistics are those of another type.
     `stripe` is None for what the file's footer claims, `row_group` for what a stripe does. `column` is the
     dotted name, empty for the rows. `recorded` and `found` are text; both are empty for columns that are
     encrypted. `is_known` says that the writer is known to get this wrong: then it is not believed, and no
@@ -81,7 +83,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was looked at, and what was found; counts are those of what could be read."""
+    """What was looked at, and what was found.
+
+    `url` is shown without credentials. `row_count`, `stripe_count` and `row_group_count` are what could be
+    read, `claim_count` the statistics that were compared with values, `faults` those that are wrong.
+    """
 
     url: str
     row_count: int

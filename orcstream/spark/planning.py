@@ -8,7 +8,6 @@ the pieces and not with what is in the files. Must not know how rows are read.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from orcstream import OrcFile, open_many
+from orcstream.io.system import core_count
 from orcstream.plan.slices import slices
 from orcstream.spark.files import FoundFile
 from orcstream.spark.options import Options
@@ -72,7 +72,7 @@ class PieceOptions:
         return cls(
             options.size("partition_bytes", _PARTITION_BYTES),
             options.size("open_cost_bytes", _OPEN_COST_BYTES),
-            options.count("min_partitions", len(os.sched_getaffinity(0))),
+            options.count("min_partitions", core_count()),
         )
 
 

@@ -54,8 +54,9 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What became of one check: ``"passed"``, ``"failed"``, or ``"declared"``: the store says it cannot.
+    """What became of one `check`.
 
+    Its `outcome` is ``"passed"``, ``"failed"``, or ``"declared"``: the store says it cannot.
     `reason` says why where it did not pass; `error` is what a failed check raised.
     """
 
@@ -75,7 +76,7 @@ async def run_contract(
     checks: Sequence[str] | None = None,
     timeout_s: float = 60.0,
 ) -> list[CheckResult]:
-    """Run the checks of a contract one after the other; never raises what a check does.
+    """Run the checks of a `contract` one after the other; never raises what a check does.
 
     `make_store` is called for each check, and what it answers is closed after it. `checks` are names of those
     to run, all by default. One that takes longer than `timeout_s` seconds has failed.

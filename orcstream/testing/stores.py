@@ -137,7 +137,10 @@ class SinkStore(Described):
         await discard(prepared, storage_options=self.storage_options, sink_options=self._tuned())
 
     async def cleanup(self, url: str, *, older_than_s: float, remove: bool = True) -> list[Leftover] | None:
-        """Find what killed writers left for a URL, and remove it; None where nothing can find it."""
+        """Find what killed writers left for `url`, and `remove` it; None where nothing can find it.
+
+        Only what is older than `older_than_s` seconds, as by `orcstream.cleanup`.
+        """
         return await cleanup(
             url, older_than_s=older_than_s, remove=remove, storage_options=self.storage_options
         )

@@ -95,10 +95,11 @@ def create(
 ) -> Creating:
     """Write an ORC file.
 
-    Either ``async with orcstream.create(url, schema) as out: await out.write(batch)``, which commits at the
-    end of the block and aborts when an exception leaves it; or ``out = await orcstream.create(url, schema)``
-    and, at the end, ``await out.commit()`` or ``await out.abort()``. The file appears whole, in place of an
-    earlier one of that name (``overwrite=False`` refuses that at the commit), or not at all.
+    Either ``async with orcstream.create(url, schema) as out: await out.write(batch)``, which commits at
+    the end of the block and aborts when an exception leaves it; or ``out = await orcstream.create(url,
+    schema)`` and, at the end, ``await out.commit()`` or ``await out.abort()``. The file appears whole, in
+    place of an earlier one of that name, or not at all; without `overwrite`, the commit is
+    `FileExistsError` where there is one.
 
     `url` is a path, any URL that fsspec can write to, or an `io.BytesIO`. `schema` is text
     (``struct<a:int,b:string>``), a `Schema`, or anything with `__arrow_c_schema__`; without one, the first
@@ -125,6 +126,7 @@ def create(
     - `encrypt`: columns to encrypt, each with all below it, and what stands for their values in clear: a list
       of `Encrypt`. `keys` is where their master keys are; every file gets local keys of its own, drawn before
       anything else is done.
+    - `user_metadata`: bytes or text by name, which readers find under `OrcFile.user_metadata`.
     - `masks`: columns of which only what a mask leaves is written, a dictionary of masks by dotted names.
 
     What the schema of another file says of its encryption, in attributes of its types, is left out.

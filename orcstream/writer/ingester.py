@@ -63,7 +63,9 @@ LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile:
-    """A file that was committed: `partition` has the values of its partition columns; `length` in bytes.
+    """A file that was committed: its `url`, `row_count`, `stripe_count` and `length` in bytes.
+
+    `partition` has the values of its partition columns by name.
 
     With `prepare_only` it is not committed: `prepared` is for `commit` or `discard`.
     """

@@ -50,6 +50,7 @@ def ingest(
     ``out = await orcstream.ingest(template, schema)`` and, at the end, ``await out.commit()`` or
     ``await out.abort()``. Each file appears whole or not at all; those that were committed stay.
 
+    `schema` is that of the data, partition columns included; without it, that of the first data.
     `url_template` names the files: ``s3://bucket/events/date={date}/part-{number:05}-{uuid}.orc``. There are
     ``{number}``, which counts the files of this ingest, ``{uuid}``, and columns, by whose values the rows are
     partitioned. With `partition_by` and no column in the template, folders ``name=value`` are put before the

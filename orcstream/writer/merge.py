@@ -57,7 +57,12 @@ _TASKS = "orcstream merge"
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file that was left out: its URL as it was given, the reason for programs, and in words."""
+    """A file that was left out: its `url` as it was given, a `reason` for programs, and a `message` in words.
+
+    Reasons: ``schema``, ``compression``, ``file_version``, ``writer``, ``writer_version``,
+    ``row_index_stride``, ``calendar``, ``user_metadata``, ``encryption``, ``encrypted``,
+    ``unknown_version``, ``unknown_writer``, ``block_size`` and ``empty``.
+    """
 
     url: Url = field(repr=False)
     reason: str
@@ -71,9 +76,10 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What was merged: `files` are the URLs as they were given, in order; `length` in bytes.
+    """What was merged, to `url` (without credentials): `files` are the URLs as they were given, in order.
 
-    `prepared` is there with ``prepare_only``: what `commit` or `discard` takes.
+    `skipped` are those that were left out, `row_count`, `stripe_count` and `length` (bytes) those of the
+    file. `prepared` is there with ``prepare_only``: what `commit` or `discard` takes.
     """
 
     url: str
@@ -116,13 +122,16 @@ async def merge(
     keys protect, or of those that a dictionary (old names to new ones) says; an old name that no file has is
     a `UsageError`. `target_keys` is where the new keys are, `keys` unless given.
 
-    `user_metadata` replaces what the files say under these names. `progress` is called with the bytes of
-    stripes that are written and those that will be. `target_storage_options` are `storage_options` unless
-    given. The target may be one of `urls`; it appears whole or not at all. With `prepare_only` it is complete
-    and invisible: `orcstream.commit` makes it appear, `orcstream.discard` leaves nothing of it.
+    `urls` are paths, URLs, or the bytes of files; `target` is a path, a URL that can be written, or an
+    `io.BytesIO`. `io_options` tune the reading as those of `open`, `sink_options` (`SinkOptions`) the
+    writing. `user_metadata` replaces what the files say under these names. `progress` is called with the
+    bytes of stripes that are written and those that will be. `target_storage_options` are
+    `storage_options` unless given. The target may be one of `urls`; it appears whole or not at all. With
+    `prepare_only` it is complete and invisible: `orcstream.commit` makes it appear, `orcstream.discard`
+    leaves nothing of it.
 
     Raises `KeyUnavailable` for a key that is refused, what `open` raises for a file that cannot be read,
-    `SourceChanged` for one that is replaced meanwhile, `FileExistsError` with ``overwrite=False``, and
+    `SourceChanged` for one that is replaced meanwhile, `FileExistsError` where `overwrite` is False, and
     `SinkError`, `CommitFailed` or `CommitUnknown`.
     """
     options = IoOptions.of(io_options)

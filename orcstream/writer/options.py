@@ -5,7 +5,6 @@ Knows defaults and limits. Must not know how anything is encoded or sent.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from orcstream.codec.mask import mask_of, parse_mask
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.system import core_count
 from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
 from orcstream.zones import find_zone, load_zone, mean_time_zone
 
@@ -101,7 +101,7 @@ class WriteOptions:
     @property
     def threads(self) -> int:
         """Workers that encode."""
-        return self.encode_threads or min(4, _core_count())
+        return self.encode_threads or min(4, core_count())
 
     # --- memory: half for the stripe under construction, a quarter for parts on their way, the rest for rows
     #     that are being encoded
@@ -263,13 +263,6 @@ def _zone(name: str, value: object) -> None:
         raise UsageError(
             f"{name} must be the name of a zone of the tz database, such as 'Europe/Berlin', not {value!r}"
         )
-
-
-def _core_count() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _integer(name: str, value: object, least: int, most: int) -> None:

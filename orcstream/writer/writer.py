@@ -44,7 +44,10 @@ _State = Literal["open", "prepared", "committed", "aborted", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A file that was committed: `length` in bytes."""
+    """A file that was committed: its `url` (without credentials) and `schema`.
+
+    It has `row_count` rows in `stripe_count` stripes, and `length` bytes.
+    """
 
     url: str
     schema: Schema

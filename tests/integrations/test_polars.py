@@ -18,7 +18,7 @@ from polars.testing import assert_frame_equal
 from pyarrow import orc
 
 import orcstream
-from orcstream import Expr, ReadObserver, RequestSpan, col
+from orcstream import DecodeSpan, Expr, ReadObserver, RequestSpan, col
 from orcstream.expr import ColumnRef
 from orcstream.integrations._polars_predicates import pushed_down
 from orcstream.integrations.polars import scan_orc
@@ -195,6 +195,9 @@ class Requests(ReadObserver):
     def __init__(self) -> None:
         self.read_bytes = 0
         self.count = 0
+
+    def on_decode(self, span: DecodeSpan) -> None:
+        """Not counted."""
 
     def on_request(self, span: RequestSpan) -> None:
         self.count += 1

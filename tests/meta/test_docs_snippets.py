@@ -1,9 +1,10 @@
 """Every Python block of the documentation runs, or says why not: `<!-- not run: why -->` above it.
 
-Blocks are written as for a notebook, where `await` may stand anywhere. Each runs on its own, in a folder with
-the file trips.orc, with an S3 store that has it as s3://bucket/trips.orc (for the environment's credentials
-and for those of the profile "analytics") and a web server that has it as http://localhost:8080/trips.orc.
-What a block prints is held against the block of `text` that follows it, where one does.
+Blocks are written as for a notebook, where `await` may stand anywhere. Each runs on its own, in a folder
+with the file trips.orc, with an S3 store that has it as s3://bucket/trips.orc (for the environment's
+credentials and for those of the profile "analytics"), a web server that has it as
+http://localhost:8080/trips.orc, and HDFS as webhdfs://namenode:9870/warehouse/trips.orc. What a block
+prints is held against the block of `text` that follows it, where one does.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from pyarrow import orc
 from tests.meta.tree import ROOT, project_files
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 from tests.support.trips import trips
+from tests.support.webhdfs_files import webhdfs_of
 
 __all__ = ["moto_server", "range_server"]
 
 WEB_SERVER = "http://localhost:8080"
+NAME_NODE = "webhdfs://namenode:9870"
 
 FENCE = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?"
@@ -62,7 +65,7 @@ SNIPPETS = list(_snippets())
 @pytest.fixture
 def world(
     tmp_path: Path, moto_server: MotoServer, range_server: RangeServer, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, str]:
+) -> Iterator[dict[str, str]]:
     """What is there; answers what addresses in the blocks stand for."""
     orc.write_table(trips(), str(tmp_path / "trips.orc"), compression="zstd")
     data = (tmp_path / "trips.orc").read_bytes()
@@ -77,7 +80,8 @@ def world(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    return {WEB_SERVER: url.removesuffix("/trips.orc")}
+    with webhdfs_of({"/warehouse/trips.orc": data}) as name_node:
+        yield {WEB_SERVER: url.removesuffix("/trips.orc"), NAME_NODE: name_node}
 
 
 def test_there_are_snippets() -> None:

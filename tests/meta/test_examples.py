@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 
 import pytest
 
+from scripts.run_notebook import run_notebook
 from tests.meta.tree import ROOT
 
 
@@ -38,3 +40,19 @@ def test_copy_filtered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     assert source.startswith("memory://example/all.orc: 400,000 rows, ")
     assert target.startswith("memory://example/large.orc: ")
     assert read.startswith("{'origin': b'example'} [{'id': 300")
+
+
+def test_notebook() -> None:
+    notebook = json.loads((ROOT / "examples" / "tour.ipynb").read_text())
+    count = 0
+    for cell, outputs in run_notebook(notebook):
+        assert outputs == cell["outputs"]
+        count += len(outputs)
+    assert count >= 7
+
+
+def test_all_examples_are_listed() -> None:
+    page = (ROOT / "docs" / "examples.md").read_text()
+    folder = ROOT / "examples"
+    names = [one.name for one in folder.iterdir() if one.is_file()]
+    assert [name for name in names if f"examples/{name})" not in page] == []

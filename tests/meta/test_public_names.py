@@ -1,155 +1,206 @@
-"""docs/api.md documents every public name, its parameters and its members, and nothing that is not there.
+"""The pages of docs/reference name every public name once, and its docstring says what one has to know.
 
-A heading in it is `name`, `name(parameters)` or `Class.member(parameters)`; what is in backquotes is held
-against the package. Errors are listed in a table.
+A directive `::: module.name` there is what the site puts the docstring in place of. Public are the names
+in `__all__` of the modules below, errors once, and those of all integrations.
 """
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import enum
+import importlib
 import inspect
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 import orcstream
-import orcstream.acid
-import orcstream.errors
-import orcstream.inspect
-import orcstream.io.keys
-import orcstream.testing
-from tests.meta.tree import ROOT
+from tests.meta.tree import PACKAGE, ROOT, module_name
 
-API = (ROOT / "docs" / "api.md").read_text()
-HEADING = re.compile(r"^#{2,4} `([\w.]+)(?:\(([^)`]*)\))?`", re.MULTILINE)
-HEADINGS = {match[1]: match[2] for match in HEADING.finditer(API)}
-# Classes whose attributes are values, told by their dataclass or enum; they are documented in prose.
-CLASSES = (
-    "OrcFile",
-    "BatchStream",
-    "FileStream",
-    "Batch",
-    "Column",
-    "ReadResult",
-    "Schema",
-    "Expr",
-    "OrcWriter",
-    "Ingester",
+INTEGRATIONS = sorted(
+    module_name(path) for path in (PACKAGE / "integrations").glob("*.py") if not path.name.startswith("_")
 )
+# Importing Spark's takes a second, and they are looked at as text where that will do.
+SPARK = ["orcstream.spark", "orcstream.spark.jobs"]
+MODULES = [
+    "orcstream",
+    "orcstream.acid",
+    "orcstream.blocking",
+    "orcstream.errors",
+    "orcstream.inspect",
+    "orcstream.io.keys",
+    "orcstream.testing",
+    *INTEGRATIONS,
+]
+DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+REFERENCE = {
+    path.stem: DIRECTIVE.findall(path.read_text()) for path in (ROOT / "docs/reference").glob("*.md")
+}
+# What a method is called whose name says all, and that neither takes nor raises anything of its own.
+_QUIET = re.compile(r"test_\w+|checks|to_\w+")
+
+
+def _all_of(module: str) -> list[str]:
+    """`__all__` of a module, as it is written there."""
+    path = PACKAGE.parent / module.replace(".", "/")
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(source.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    raise AssertionError(f"{module} has no __all__")
+
+
+def _public_names() -> list[str]:
+    """As the reference has them: errors are those of their module, and modules have pages of their own.
+
+    What other modules have of the package itself is there once.
+    """
+    elsewhere = {*_all_of("orcstream.errors"), "blocking"}
+    names = [f"orcstream.{name}" for name in _all_of("orcstream") if name not in elsewhere]
+    for module in MODULES[1:]:
+        found = importlib.import_module(module)
+        names += [
+            f"{module}.{name}"
+            for name in _all_of(module)
+            if name in elsewhere or getattr(found, name) is not getattr(orcstream, name, None)
+        ]
+    return [*names, *(f"{module}.{name}" for module in SPARK for name in _all_of(module))]
 
 
 def _public_members(owner: type) -> set[str]:
     return {name for name in vars(owner) if not name.startswith("_")}
 
 
-def _resolve(dotted: str) -> Any:
-    found: Any = orcstream
-    for name in dotted.split("."):
-        found = inspect.getattr_static(found, name) if inspect.isclass(found) else getattr(found, name)
-    return found.__func__ if isinstance(found, classmethod | staticmethod) else found
-
-
 def test_all_is_sorted_and_there() -> None:
-    assert sorted(orcstream.__all__) == list(orcstream.__all__)
-    for name in orcstream.__all__:
-        assert hasattr(orcstream, name)
+    for module in MODULES:
+        assert sorted(_all_of(module)) == _all_of(module), module
+        found = importlib.import_module(module)
+        assert [name for name in _all_of(module) if not hasattr(found, name)] == [], module
 
 
-def test_every_public_name_is_documented() -> None:
-    documented = {name for name in HEADINGS if "." not in name}
-    errors = {name for name in orcstream.__all__ if name in orcstream.errors.__all__}
-    assert documented == set(orcstream.__all__) - errors
+def test_every_public_name_is_in_the_reference_once() -> None:
+    listed = [name for names in REFERENCE.values() for name in names]
+    assert sorted(listed) == sorted(_public_names())
 
 
-def test_every_name_of_the_checks_is_documented() -> None:
-    part = API.split("\n## Testing\n")[1].split("\n## ")[0]
-    listed = re.findall(r"^- `(\w+)`", part, re.MULTILINE)
-    assert sorted(listed) == sorted(orcstream.testing.__all__)
-    assert sorted(orcstream.testing.__all__) == list(orcstream.testing.__all__)
+# --- docstrings ------------------------------------------------------------------------------------
 
 
-def test_every_name_of_transactional_tables_is_documented() -> None:
-    part = API.split("\n## Transactional tables\n")[1].split("\n## ")[0]
-    listed = re.findall(r"^- `(\w+)", part, re.MULTILINE)
-    assert sorted(listed) == sorted(orcstream.acid.__all__)
-    table = part.split("`AcidTable`")[1].split("\n- `")[0]
-    assert set(re.findall(r"`(\w+)[(`]", table)) >= _public_members(orcstream.acid.AcidTable)
+@dataclasses.dataclass(frozen=True)
+class Documented:
+    """A name that `help` explains, and how."""
+
+    name: str
+    value: Any
+    text: str
+
+    @property
+    def needs(self) -> list[str]:
+        """Parameters, and fields of values. A method that has one says what it does with it."""
+        if inspect.isclass(self.value):
+            fields = dataclasses.fields(self.value) if dataclasses.is_dataclass(self.value) else ()
+            return [field.name for field in fields if field.init and not field.name.startswith("_")]
+        own = inspect.signature(self.value).parameters
+        names = [name for name in own if name not in ("self", "cls")]
+        is_method = "self" in own or inspect.ismethod(self.value)
+        return names if len(names) > 1 or not is_method else []
 
 
-def test_every_name_of_inspections_is_documented() -> None:
-    part = API.split("\n## Seeing a file\n")[1].split("\n## ")[0]
-    listed = re.findall(r"^- `(\w+)", part, re.MULTILINE)
-    assert sorted(listed) == sorted(orcstream.inspect.__all__)
-    written = re.search(r"^- `inspect\(([^)]*)\)", part, re.MULTILINE)
-    assert written
-    assert written[1] == _written_parameters(orcstream.inspect.inspect)
+def _shown(module: str) -> Iterator[Documented]:
+    """What `help` shows of a module's names, and of classes' members but for plain values."""
+    found = importlib.import_module(module)
+    for name in _all_of(module):
+        value = getattr(found, name)
+        if not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        yield Documented(f"{module}.{name}", value, value.__doc__ or "")
+        if inspect.isclass(value) and not issubclass(value, enum.Enum):
+            for member in sorted(_public_members(value)):
+                one = getattr(value, member)
+                if isinstance(one, property) or inspect.isroutine(one):
+                    text = inspect.getdoc(one) or _inherited(value, member)
+                    yield Documented(f"{module}.{name}.{member}", one, text)
 
 
-def test_every_error_is_in_the_table() -> None:
-    table = API.split("\n## Errors\n")[1].split("\n## ")[0]
-    listed = set(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE))
-    assert listed == set(orcstream.errors.__all__)
+def _inherited(owner: type, member: str) -> str:
+    """What a protocol says that a class keeps without deriving from it."""
+    protocols = [orcstream.io.keys.KeyProvider] if owner.__name__.endswith("KeyProvider") else []
+    return next((inspect.getdoc(getattr(one, member)) or "" for one in protocols if hasattr(one, member)), "")
 
 
-def _shown_members(name: str, found: Any) -> Iterator[tuple[str, str | None]]:
-    """What `help` shows of a public name, and of a class's members but for plain values."""
-    yield name, found.__doc__
-    if inspect.isclass(found):
-        for member in sorted(_public_members(found)):
-            value = getattr(found, member)
-            if isinstance(value, property) or inspect.isroutine(value):
-                yield f"{name}.{member}", inspect.getdoc(value)
+SHOWN = [one for module in MODULES for one in _shown(module)]
+BY_LAST: dict[str, list[Documented]] = {}
+for _one in SHOWN:
+    for _last in (_one.name.rpartition(".")[2], ".".join(_one.name.split(".")[-2:])):
+        BY_LAST.setdefault(_last, []).append(_one)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        orcstream,
-        orcstream.acid,
-        orcstream.blocking,
-        orcstream.errors,
-        orcstream.inspect,
-        orcstream.io.keys,
-    ],
-)
-def test_help_explains_every_name(module: ModuleType) -> None:
-    shown = [one for name in module.__all__ for one in _shown_members(name, getattr(module, name))]
-    assert [name for name, doc in shown if not doc] == []
+def _words(text: str) -> set[str]:
+    """Those in backquotes, with which code begins there."""
+    return set(re.findall(r"`+([\w.]+)[^`\n]*`+", text))
 
 
-def test_help_explains_the_checks() -> None:
-    """Each by its name; what a check holds, its own name says."""
-    assert [name for name in orcstream.testing.__all__ if not getattr(orcstream.testing, name).__doc__] == []
+def _told(one: Documented, depth: int = 3) -> str:
+    """A docstring, and those of what it names: "the other parameters are those of `open`"."""
+    told = one.text
+    if depth:
+        for word in sorted(_words(told)):
+            for named in BY_LAST.get(word.removeprefix("orcstream."), []):
+                if named is not one and inspect.isroutine(named.value):
+                    told += _told(named, depth - 1)
+    return told
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_member_is_documented(name: str) -> None:
-    documented = {heading.split(".")[1] for heading in HEADINGS if heading.startswith(name + ".")}
-    listed = re.search(rf"^#+ `{name}`\n(.*?)(?=^#)", API, re.MULTILINE | re.DOTALL)
-    assert listed
-    documented |= set(re.findall(r"^- `(\w+)`", listed[1], re.MULTILINE))
-    assert documented == _public_members(getattr(orcstream, name))
+def _says_nothing(one: Documented) -> bool:
+    return bool(_QUIET.fullmatch(one.name.rpartition(".")[2]))
 
 
-@pytest.mark.parametrize("heading", sorted(name for name, given in HEADINGS.items() if given is not None))
-def test_parameters_are_those_of_the_code(heading: str) -> None:
-    assert HEADINGS[heading] == _written_parameters(_resolve(heading))
+def test_help_explains_every_name() -> None:
+    assert [one.name for one in SHOWN if not one.text and not _says_nothing(one)] == []
 
 
-def _written_parameters(function: Any) -> str:
-    """As headings have them."""
-    own = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
-    written: list[str] = []
-    for parameter in own:
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in written:
-            written.append("*")
-        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
-        written.append(parameter.name + default.replace("'", '"'))
-    return ", ".join(written)
+@pytest.mark.parametrize("module", MODULES)
+def test_docstrings_name_every_parameter(module: str) -> None:
+    """And every field of a value."""
+    missing = {
+        one.name: sorted(set(one.needs) - _words(_told(one)))
+        for one in SHOWN
+        if one.name.startswith(f"{module}.")
+        and not isinstance(one.value, property)
+        and not _says_nothing(one)
+    }
+    assert {name: names for name, names in missing.items() if names} == {}
+
+
+def test_docstrings_say_what_is_raised() -> None:
+    """By the functions of the package, with which programs begin."""
+    silent = [
+        one.name
+        for one in SHOWN
+        if inspect.isfunction(one.value)
+        and one.name.count(".") == 1
+        and not re.search(r"Raises|`\w*Error`|`KeyUnavailable`", one.text)
+    ]
+    assert silent == []
+
+
+def test_docstrings_give_units() -> None:
+    """Names end in `_bytes` or `_s`, or their docstrings say what they count."""
+    units = {"memory_limit": "bytes", "length": "bytes", "file_length": "bytes", "bandwidth": "bytes"}
+    silent = [
+        f"{one.name}: {need}"
+        for one in SHOWN
+        if not isinstance(one.value, property)
+        for need in one.needs
+        if need in units and units[need] not in _told(one)
+    ]
+    assert silent == []
 
 
 def test_a_length_is_called_length() -> None:

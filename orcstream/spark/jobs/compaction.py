@@ -63,7 +63,10 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """What a compaction did. Of each group it is said what became of it; lengths are in bytes."""
+    """What a compaction of the folder `url` did. Of each of `groups` it is said what became of it.
+
+    Lengths are in bytes. `is_continued` says that it finished a job that was killed.
+    """
 
     url: str
     groups: tuple[GroupResult, ...]

@@ -45,7 +45,10 @@ _LABEL: Final = "ingesting rows"
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What this run has written: files that were taken earlier are not counted. `length` in bytes."""
+    """What this run has written below `url`: files that were taken earlier are not counted.
+
+    `batch_count` batches with `row_count` rows became `file_count` files, of `length` bytes together.
+    """
 
     url: str
     batch_count: int

@@ -44,7 +44,10 @@ PIECE_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ProfileResult:
-    """All columns, in the order of the files' schemas; `length` in bytes."""
+    """All `columns`, in the order of the files' schemas.
+
+    `file_count` files have `row_count` rows, and `length` bytes together.
+    """
 
     file_count: int
     row_count: int

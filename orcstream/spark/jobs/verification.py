@@ -34,7 +34,11 @@ PIECE_BYTES: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One claim of a file that its values contradict; see `orcstream.Fault`. `known` is its `is_known`."""
+    """One claim of the file at `url` that its values contradict.
+
+    `stripe`, `row_group`, `column`, `kind`, `recorded` and `found` are those of `orcstream.Fault`, and
+    `known` is its `is_known`.
+    """
 
     url: str
     stripe: int | None
@@ -48,7 +52,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What was looked at, and what was found."""
+    """What was looked at, and what was found (`findings`).
+
+    `file_count` files with `row_count` rows in `stripe_count` stripes and `row_group_count` row groups;
+    `claim_count` statistics were compared.
+    """
 
     file_count: int
     row_count: int
@@ -82,10 +90,12 @@ def verify(
     """Decode every stripe of all files below `paths` and compare the statistics with the values.
 
     Files larger than `piece_bytes` are shared out by their stripes; of those, what the footer says of the
-    whole file is not compared. `report` is a folder that gets the findings as a table of ORC files, in place
-    of an earlier one; it is one of its own (`UsageError`). With `journal`, a folder, what was looked at is
-    recorded there: a job that was killed and is started again with it goes on, and files that are the same as
-    then, and read with the same key store, are not looked at again.
+    whole file is not compared. `storage_options` go to the stores, and `keys` is where keys are;
+    `progress` is called with what is being done, how much of it is done, and of how much. `report` is a
+    folder that gets the findings as a table of ORC files, in place of an earlier one; it is one of its
+    own (`UsageError`). With `journal`, a folder, what was looked at is recorded there: a job that was
+    killed and is started again with it goes on, and files that are the same as then, and read with the
+    same key store, are not looked at again.
 
     Raises what stores raise; what is wrong with files is in the answer.
     """
