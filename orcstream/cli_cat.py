@@ -37,8 +37,8 @@ from orcstream.schema import Kind
 
 __all__ = ["add_row_commands"]
 
-_MANY_HELP = f"""Several files, a folder (with / at its end, or local) or a pattern ('logs/day=*/*.orc') are read
-as one table: folders named column=value are columns of it.
+_MANY_HELP = f"""Several files, a folder (with / at its end, or local) or a pattern ('logs/day=*/*.orc') are
+read as one table: folders named column=value are columns of it.
 
 {WHERE_HELP}"""
 # Enough for each hand-over to be cheap, few enough for the output to flow.
