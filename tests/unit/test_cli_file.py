@@ -231,6 +231,7 @@ def test_the_exit_status_says_whose_fault_it_is(
         (["count", "--where", "s.x < 0"], "rows so far"),
         (["verify"], " rows"),
         (["inspect"], "looking at "),
+        (["cleanup", "--older-than", "1d"], "looking below "),
     ],
 )
 def test_what_takes_long_shows_progress(
