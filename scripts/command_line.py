@@ -139,13 +139,14 @@ def tables() -> dict[str, str]:
 
 
 def _spelled(action: argparse.Action) -> str:
-    metavar = "" if action.nargs == 0 else str(action.metavar or "|".join(map(str, action.choices or ())))
+    """As the help has it."""
+    taken = str(action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""))
     if not action.option_strings:
-        return f"`{metavar or action.dest}`{' …' if action.nargs == '+' else ''}"
-    spelled = ", ".join(
-        f"`{option} {metavar}`" if metavar else f"`{option}`" for option in action.option_strings
+        return f"`{taken or action.dest}`{' …' if action.nargs == '+' else ''}"
+    names = (
+        f"`{option}`" if action.nargs == 0 else f"`{option} {taken}`" for option in action.option_strings
     )
-    return spelled.replace("|", "\\|") + (" (needed)" if action.required else "")
+    return ", ".join(names) + (" (needed)" if action.required else "")
 
 
 def _help(action: argparse.Action) -> str:
