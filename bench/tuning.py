@@ -106,7 +106,8 @@ def _machine() -> Table:
     today = f"{datetime.datetime.now(datetime.UTC):%d %B %Y}"
     cores = f"{len(os.sched_getaffinity(0))} cores ({model[1] if model else platform.machine()})"
     python = f"Python {platform.python_version()}"
-    sentence = f"Measured on {today} with {cores}, {python}, {versions}."
+    load = f"load {os.getloadavg()[0]:.1f} when it began"
+    sentence = f"Measured on {today} with {cores}, {load}; {python}, {versions}."
     return Table("machine", (), [(sentence,)])
 
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,7 @@ async def _local(path: Path, rounds: int) -> list[Table]:
         await _settings(
             path, rounds, "timestamp-unit", "timestamp_unit", ["ns", "us", "s"], "ns", columns=["l_received"]
         ),
-        await _settings(
-            path, rounds, "dictionaries", "dictionaries", [False, True], default=False, columns=TEXTS
-        ),
+        await _dictionaries(path, rounds),
         await _columns(path, rounds),
     ]
 
@@ -66,6 +65,16 @@ async def _settings(
     actions = {str(value): partial(_scan, path, **read, **{option: value}) for value in values}
     shown = against(await in_turns(rounds, actions), str(default))
     return Table(name, (f"`{option}`", "time"), [(f"`{value!r}`", shown[str(value)]) for value in values])
+
+
+async def _dictionaries(path: Path, rounds: int) -> Table:
+    """Of a file that has them: those that pyarrow writes have none."""
+    with tempfile.TemporaryDirectory(dir=lineitem.DATA) as folder:
+        texts = Path(folder) / "texts.orc"
+        async with orcstream.open(path) as file, orcstream.create(texts) as out:
+            async for batch in file.batches(columns=TEXTS):
+                await out.write(batch)
+        return await _settings(texts, rounds, "dictionaries", "dictionaries", [False, True], default=False)
 
 
 async def _columns(path: Path, rounds: int) -> Table:
@@ -138,21 +147,8 @@ async def _distant(url: str, options: dict[str, Any], rounds: int) -> list[Table
     async with orcstream.open(url, storage_options=options) as kept:  # with the client
         return [
             await _io_options(url, options, rounds),
-            await _gaps(url, options, rounds),
             await _opening(url, options, rounds, kept.tail.to_bytes()),
         ]
-
-
-async def _measured(
-    url: str, options: dict[str, Any], rounds: int, choices: dict[str, Any], **read: Any
-) -> list[tuple[str, ...]]:
-    actions = {name: partial(_scan, url, options, io, **read) for name, io in choices.items()}
-    shown = against(await in_turns(rounds, actions), DEFAULT)
-    rows: list[tuple[str, ...]] = []
-    for name in choices:
-        stats = await actions[name]()
-        rows.append((name, shown[name], str(stats.request_count), f"{stats.bytes_read / 1e6:.1f} MB"))
-    return rows
 
 
 async def _io_options(url: str, options: dict[str, Any], rounds: int) -> Table:
@@ -166,21 +162,13 @@ async def _io_options(url: str, options: dict[str, Any], rounds: int) -> Table:
         "`adaptive=False`": {"adaptive": False},
         "`hedge=True`": {"hedge": True},
     }
-    rows = await _measured(url, options, rounds, choices)
+    actions = {name: partial(_scan, url, options, io) for name, io in choices.items()}
+    shown = against(await in_turns(rounds, actions), DEFAULT)
+    rows = []
+    for name in choices:
+        stats = await actions[name]()
+        rows.append((name, shown[name], str(stats.request_count), f"{stats.bytes_read / 1e6:.1f} MB"))
     return Table("io-options", ("`io_options`", "time", "requests", "bytes"), rows)
-
-
-async def _gaps(url: str, options: dict[str, Any], rounds: int) -> Table:
-    """Which gaps are read follows from what the store is taken to be."""
-    choices: dict[str, Any] = {
-        DEFAULT: None,
-        "`latency_s=0.001`": {"latency_s": 0.001},
-        "`latency_s=0.2`": {"latency_s": 0.2},
-        "`bandwidth=20 MB/s`": {"bandwidth": 20e6},
-        "`bandwidth=5 GB/s`": {"bandwidth": 5e9},
-    }
-    rows = await _measured(url, options, rounds, choices, columns=COLUMNS)
-    return Table("gaps", ("`io_options`, 3 columns", "time", "requests", "bytes"), rows)
 
 
 async def _opening(url: str, options: dict[str, Any], rounds: int, tail: bytes) -> Table:

@@ -36,7 +36,7 @@ def test_every_place_of_the_page_is_measured_by_name() -> None:
         (ROOT / "bench" / f"{name}.py").read_text() for name in ("tuning", "tuning_reading", "tuning_writing")
     )
     assert set(places) == set(
-        re.findall(r'(?:Table|_options|_settings)\(\s*(?:path, rounds, )?"([\w-]+)"', sources)
+        re.findall(r'(?:Table|_options|_settings)\(\s*(?:\w+, rounds, )?"([\w-]+)"', sources)
     )
 
 

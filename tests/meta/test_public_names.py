@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import functools
 import importlib
 import inspect
 import re
@@ -134,11 +135,20 @@ def _inherited(owner: type, member: str) -> str:
     return next((inspect.getdoc(getattr(one, member)) or "" for one in protocols if hasattr(one, member)), "")
 
 
-SHOWN = [one for module in MODULES for one in _shown(module)]
-BY_LAST: dict[str, list[Documented]] = {}
-for _one in SHOWN:
-    for _last in (_one.name.rpartition(".")[2], ".".join(_one.name.split(".")[-2:])):
-        BY_LAST.setdefault(_last, []).append(_one)
+# Not when tests are collected, by every worker: other libraries take seconds to import.
+@functools.cache
+def _all_shown() -> tuple[Documented, ...]:
+    return tuple(one for module in MODULES for one in _shown(module))
+
+
+@functools.cache
+def _by_last_names() -> dict[str, list[Documented]]:
+    """By their names within a class or module, and with those of the class or module."""
+    found: dict[str, list[Documented]] = {}
+    for one in _all_shown():
+        for last in (one.name.rpartition(".")[2], ".".join(one.name.split(".")[-2:])):
+            found.setdefault(last, []).append(one)
+    return found
 
 
 def _words(text: str) -> set[str]:
@@ -151,7 +161,7 @@ def _told(one: Documented, depth: int = 3) -> str:
     told = one.text
     if depth:
         for word in sorted(_words(told)):
-            for named in BY_LAST.get(word.removeprefix("orcstream."), []):
+            for named in _by_last_names().get(word.removeprefix("orcstream."), []):
                 if named is not one and inspect.isroutine(named.value):
                     told += _told(named, depth - 1)
     return told
@@ -162,7 +172,7 @@ def _says_nothing(one: Documented) -> bool:
 
 
 def test_help_explains_every_name() -> None:
-    assert [one.name for one in SHOWN if not one.text and not _says_nothing(one)] == []
+    assert [one.name for one in _all_shown() if not one.text and not _says_nothing(one)] == []
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -170,7 +180,7 @@ def test_docstrings_name_every_parameter(module: str) -> None:
     """And every field of a value."""
     missing = {
         one.name: sorted(set(one.needs) - _words(_told(one)))
-        for one in SHOWN
+        for one in _all_shown()
         if one.name.startswith(f"{module}.")
         and not isinstance(one.value, property)
         and not _says_nothing(one)
@@ -182,7 +192,7 @@ def test_docstrings_say_what_is_raised() -> None:
     """By the functions of the package, with which programs begin."""
     silent = [
         one.name
-        for one in SHOWN
+        for one in _all_shown()
         if inspect.isfunction(one.value)
         and one.name.count(".") == 1
         and not re.search(r"Raises|`\w*Error`|`KeyUnavailable`", one.text)
@@ -195,7 +205,7 @@ def test_docstrings_give_units() -> None:
     units = {"memory_limit": "bytes", "length": "bytes", "file_length": "bytes", "bandwidth": "bytes"}
     silent = [
         f"{one.name}: {need}"
-        for one in SHOWN
+        for one in _all_shown()
         if not isinstance(one.value, property)
         for need in one.needs
         if need in units and units[need] not in _told(one)
