@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from orcstream.errors import UsageError
+from orcstream.io.clients import CLOSING, close_clients
 
 __all__ = ["LoopThread", "the_loop"]
 
@@ -56,8 +57,10 @@ class LoopThread:
         # What is cancelled may begin something else.
         while (left := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < stop_s:
             for task in left:
-                task.cancel()
+                if task.get_name() != CLOSING:
+                    task.cancel()
             await asyncio.wait(left, timeout=max(0.0, stop_s - self._loop.time()))
+        await close_clients()  # of files that nobody closed
 
     def _begin(self, call: _Call[Any]) -> None:
         if not self._ending.is_set():  # else it is told when the loop has ended

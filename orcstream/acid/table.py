@@ -26,7 +26,6 @@ from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions
 from orcstream.acid.writing import TableTransaction
 from orcstream.batch import ReadResult
 from orcstream.errors import Unsupported, UsageError
-from orcstream.io.clients import keep_clients
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.acid_compaction import CompactionKind
 from orcstream.plan.write_ids import WriteIds
@@ -35,30 +34,14 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
-from orcstream.reader.supervisor import Supervisor
 from orcstream.reader.table_columns import with_partitions
+from orcstream.reader.table_life import TableLife
 from orcstream.reader.table_stream import TableStream
 from orcstream.schema import Schema, Type
 from orcstream.writer.creating import FileOptions
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 
 __all__ = ["AcidTable"]
-
-
-class TableLife:
-    """The tasks of an open table and of its views, and the connections that they keep."""
-
-    def __init__(self) -> None:
-        self.tasks = Supervisor()
-        self._clients = keep_clients()
-        self.is_ended = False
-
-    async def end(self) -> None:
-        """Stop all tasks and give the connections back; may be called again."""
-        if not self.is_ended:
-            self.is_ended = True
-            await self.tasks.end()
-            await self._clients.aclose()
 
 
 class AcidTable:

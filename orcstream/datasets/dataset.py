@@ -19,15 +19,14 @@ from orcstream.datasets.reading import FileUnit, Reading, schema_for
 from orcstream.datasets.splitting import DEFAULT_SPLIT_BYTES, Split
 from orcstream.errors import SourceChanged, UsageError, located
 from orcstream.expr import Expr
-from orcstream.io.clients import keep_clients
 from orcstream.plan.slices import slices
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.file import OrcFile
 from orcstream.reader.lanes import LanesPlan
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
-from orcstream.reader.supervisor import Supervisor
 from orcstream.reader.table_columns import AskedColumns, with_partitions
+from orcstream.reader.table_life import TableLife
 from orcstream.reader.table_stream import TableStream
 from orcstream.schema import Kind, Schema, Type
 
@@ -89,9 +88,7 @@ class OrcDataset:
         self._row = _without(file_schema.root, partition_columns.names)
         self._root = with_partitions(self._row, partition_columns)
         self._rows: dict[str, PartitionRow] = {}
-        self._tasks = Supervisor()
-        self._clients = keep_clients()
-        self._is_closed = False
+        self._life = TableLife()
 
     # --- facts
 
@@ -270,7 +267,7 @@ class OrcDataset:
     # --- what is read of which file
 
     def _asked(self, options: ReadOptions) -> AskedColumns:
-        if self._is_closed:
+        if self._life.is_ended:
             raise UsageError("the data set is closed", url=self._url)
         with located(url=self._url):
             return AskedColumns(
@@ -315,7 +312,7 @@ class OrcDataset:
             self,
             reading.schema,
             plan,
-            self._tasks,
+            self._life.tasks,
             self._url,
             batch_rows=options.batch_rows,
             limit=limit,
@@ -347,11 +344,9 @@ class OrcDataset:
 
     async def aclose(self) -> None:
         """Stop all streams and give the connections back; may be called again."""
-        if not self._is_closed:
-            self._is_closed = True
-            await self._tasks.end()
+        if not self._life.is_ended:
+            await self._life.end()
             await self._open_files.aclose()
-            await self._clients.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -41,9 +41,8 @@ def scan_orc(
     """A relation of ORC files, of which each query reads the columns and rows that it needs.
 
     It is of `connection`, or of DuckDB's default one. `url` and `options` are those of `orcstream.dataset`: a
-    file, a folder, a pattern or several of these. What they are is looked at once, here; a file that is
-    replaced afterwards is `SourceChanged`. `where` limits the relation to some rows, exactly: for questions
-    that DuckDB does not hand down itself (docs/integrations.md says which).
+    file, a folder, a pattern or several of these, which are listed once, here. `where` limits the relation to
+    some rows, exactly: for questions that DuckDB does not hand down itself (docs/integrations.md says which).
 
     `memory_limit` (in bytes) and `decode_threads` are those of `OrcDataset.batches`, for each pass over the
     files. Times are microseconds, as DuckDB's TIMESTAMP; with another `timestamp_unit`, it may hand down no

@@ -18,9 +18,20 @@ import anyio
 
 from orcstream.io.threads import until_over
 
-__all__ = ["Client", "Lease", "canonical_options", "keep_clients", "lease_client", "leased_clients"]
+__all__ = [
+    "CLOSING",
+    "Client",
+    "Lease",
+    "canonical_options",
+    "close_clients",
+    "keep_clients",
+    "lease_client",
+    "leased_clients",
+]
 
 CLOSE_TIMEOUT_S = 5.0
+# The name of tasks that close a client, which end by themselves and must not be cancelled with others.
+CLOSING = "orcstream client closes"
 
 
 class Client(Protocol):
@@ -120,6 +131,13 @@ def keep_clients() -> Lease[Client]:
     return Lease(_NO_CLIENT, give_back)
 
 
+async def close_clients() -> None:
+    """Close every client of the running loop, whoever uses it: the loop is about to end."""
+    clients = _running()
+    while clients.entries:
+        await _close(clients, next(iter(clients.entries)))
+
+
 def leased_clients() -> int:
     """How many clients the running loop has; 0 when everything was closed."""
     clients = _clients.get(asyncio.get_running_loop())
@@ -147,7 +165,7 @@ async def _close(clients: _Clients, key: Key) -> None:
     _forget_empty(clients)
     if entry.client is not None:
         # A task of its own: who waits for it may be cancelled again and again.
-        closing = asyncio.create_task(_aclose(entry.client))
+        closing = asyncio.create_task(_aclose(entry.client), name=CLOSING)
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:

@@ -9,6 +9,7 @@ Re-exports only; pyspark is imported when a name is first used.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["OrcStreamDataSource"]
 
 _HOMES = {"OrcStreamDataSource": "orcstream.spark.source"}
+
+for _name in ("pyspark", "pyarrow"):
+    if importlib.util.find_spec(_name) is None:
+        raise ImportError(f"orcstream.spark needs {_name}: pip install 'orcstream[spark]'")
 
 
 def __getattr__(name: str) -> object:

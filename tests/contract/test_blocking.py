@@ -429,6 +429,20 @@ def test_the_program_ends(tmp_path: Path, how: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+FORGOTTEN = {
+    "a file": "file = blocking.open(url)",
+    "a data set": "files = blocking.dataset(url); files.count()",
+    "a data set that is dropped": "blocking.dataset(url).count()",
+}
+
+
+@pytest.mark.parametrize("what", sorted(FORGOTTEN))
+def test_connections_that_nobody_closed_end_with_the_program(what: str, range_server: RangeServer) -> None:
+    start = "import sys, orcstream\nfrom orcstream import blocking\nurl = sys.argv[1]\n"
+    done = run(start + FORGOTTEN[what], range_server.serve("t.orc", DATA))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 INTERRUPTED = """
 import sys, time, orcstream
 from orcstream import blocking

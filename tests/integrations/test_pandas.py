@@ -15,6 +15,7 @@ from orcstream import UsageError, col
 from orcstream.integrations.pandas import read_orc
 from tests.golden.corpus_table import TABLE
 from tests.integrations.samples import as_orc, sample
+from tests.integrations.traffic import LARGE_DATA, PLAN, bytes_asked
 from tests.support.servers import RangeServer, range_server
 
 __all__ = ["range_server"]
@@ -25,7 +26,7 @@ BACKENDS: list[Any] = [None, "numpy_nullable", "pyarrow"]
 # --- as pandas -------------------------------------------------------------------------------------
 
 # Where ORC's C++ reader, by which pandas reads, answers something else. The corpus' own answers are ours.
-SECOND_OFF = "adds a second to some times after 1970"
+SECOND_OFF = "leaves a second in the first hours of 1970, east of Greenwich"
 NO_HYBRID = "takes days before 1582 of old writers for those of today's calendar"
 PAIMON = "paimon-cpp/append_"
 ZONES = "with_multiple_ts_precision_and_timezone"
@@ -108,14 +109,12 @@ def test_chunks_without_rows_or_columns() -> None:
 
 
 def test_leaving_early_stops_the_read(range_server: RangeServer) -> None:
-    table = pa.table({"id": range(400_000), "more": [row * 7919 % 400_009 for row in range(400_000)]})
-    data = as_orc(table, stripe_size=100_000, compression="uncompressed")
-    url = range_server.serve("t.orc", data)
-    with read_orc(url, chunksize=500, memory_limit=1 << 20) as chunks:
+    url = range_server.serve("t.orc", LARGE_DATA)
+    with read_orc(url, chunksize=500, memory_limit=300_000, **PLAN) as chunks:
         assert next(chunks)["id"].tolist() == list(range(500))
-    asked = len(range_server.requests)
-    read_orc(url, memory_limit=1 << 20)
-    assert asked * 2 < len(range_server.requests) - asked
+    some = bytes_asked(range_server)
+    read_orc(url, **PLAN)
+    assert some * 2 < bytes_asked(range_server)
     chunks.close()
     assert list(chunks) == []
 

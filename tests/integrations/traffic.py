@@ -18,7 +18,7 @@ LARGE = pa.table(
         "amount": pa.array([row * 0.37 for row in range(ROWS)]),
     }
 )
-LARGE_DATA = as_orc(LARGE, stripe_size=200_000, compression="uncompressed")
+LARGE_DATA = as_orc(LARGE, stripe_size=400_000, compression="uncompressed")
 # A request costs as much as a thousand bytes, so that what lies between is not worth reading.
 PLAN: dict[str, Any] = {"io_options": {"adaptive": False, "latency_s": 0.001, "bandwidth": 1e6}}
 

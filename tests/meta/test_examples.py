@@ -53,6 +53,5 @@ def test_notebook() -> None:
 
 def test_all_examples_are_listed() -> None:
     page = (ROOT / "docs" / "examples.md").read_text()
-    folder = ROOT / "examples"
-    names = [one.name for one in folder.iterdir() if one.is_file()]
+    names = [one.name for one in (ROOT / "examples").iterdir() if one.is_file()]
     assert [name for name in names if f"examples/{name})" not in page] == []
