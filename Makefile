@@ -98,8 +98,9 @@ lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# Without --quiet, which would keep warnings from being counted.
 docs: $(VENV)/.docs ## the site of the documentation, into build/site
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.created
 	$(PY) -m pip install --quiet --no-compile --group docs
