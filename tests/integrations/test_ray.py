@@ -144,13 +144,25 @@ SESSION = """
 import json, sys
 import ray
 from ray.data.expressions import col
-from orcstream.integrations.ray import read_orc
+from orcstream.integrations.ray import OrcDatasource, read_orc
 
+handed_down = []
+
+def noted(name):
+    apply = getattr(OrcDatasource, name)
+    def note(source, what):
+        handed_down.append([name, sorted(what) if isinstance(what, dict) else None])
+        return apply(source, what)
+    setattr(OrcDatasource, name, note)
+
+noted("apply_projection")
+noted("apply_predicate")
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
 data = read_orc(sys.argv[1], split_bytes=300_000, ray_options={"override_num_blocks": 4})
 answers = [data.count(), data.schema().names]
 few = data.filter(expr=(col("id") < 5) & (col("part") == 2)).select_columns(["id", "part"])
-answers += [few.take_all(), data.limit(3).select_columns(["id"]).take_all(), data.sum("amount")]
+answers += [few.take_all(), handed_down[:]]
+answers += [data.limit(3).select_columns(["id"]).take_all(), data.sum("amount")]
 ray.shutdown()
 print(json.dumps(answers))
 """
@@ -167,10 +179,13 @@ def session(folder: Path) -> Any:
 
 if ALL:
 
+    @pytest.mark.timeout(400)  # a session begins in half a minute where nothing else is going on
     def test_ray_does_the_same(session: list[Any]) -> None:
-        count, names, few, first, total = session
+        count, names, few, handed_down, first, total = session
         assert count == 3 * LARGE.num_rows
         assert names == [*LARGE.column_names, "part"]
         assert few == [{"id": row, "part": 2} for row in range(5)]
+        assert ["apply_predicate", None] in handed_down
+        assert ["apply_projection", ["id", "part"]] in handed_down
         assert first == [{"id": row} for row in range(3)]
         assert total == pytest.approx(3 * sum(LARGE["amount"].to_pylist()))
