@@ -28,8 +28,8 @@ from orcstream.integrations._options import DatasetOptions, Places, for_splits
 
 __all__ = ["OrcDatasource", "read_orc"]
 
-# The column that Ray's own readers make where it wants none, because blocks would forget how many rows they have.
-# Ray does not show it.
+# The column that Ray's own readers make where it wants none, since blocks forget how many rows they have
+# without any. Ray does not show it.
 _ROWS_ALONE: Final = "__bsp_stub"
 
 
