@@ -37,6 +37,8 @@ NGINX := $(if $(HAS_NGINX),,.cache/nginx/usr/sbin/nginx)
 # The browser, likewise.
 HAS_CHROMIUM := $(shell command -v chromium-headless-shell || command -v chromium || command -v google-chrome)
 CHROMIUM := $(if $(HAS_CHROMIUM),,.cache/chromium/usr/lib/chromium/chromium-headless-shell)
+# The shells that complete commands; bash runs these recipes.
+SHELLS := $(if $(shell command -v zsh),,.cache/zsh/bin/zsh) $(if $(shell command -v fish),,.cache/fish/usr/bin/fish)
 # It lives for seconds: a second compiler does not pay.
 MAVEN_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 MAVEN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
@@ -96,8 +98,9 @@ lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# Without --quiet, which would keep warnings from being counted.
 docs: $(VENV)/.docs ## the site of the documentation, into build/site
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.created
 	$(PY) -m pip install --quiet --no-compile --group docs
@@ -112,6 +115,7 @@ some-servers:
 	@$(MAKE) $(HIVE) || echo "Without Hive its tests do not run." >&2
 	@$(if $(NGINX),$(MAKE) $(NGINX),true) || echo "Without nginx its tests do not run." >&2
 	@$(if $(CHROMIUM),$(MAKE) $(CHROMIUM),true) || echo "Without Chromium its tests do not run." >&2
+	@$(if $(strip $(SHELLS)),$(MAKE) $(SHELLS),true) || echo "Without zsh and fish their tests do not run." >&2
 
 check: test ## the same as test
 
@@ -140,7 +144,7 @@ soak: venv $(VERSITYGW) $(TOXIPROXY) ## readers and writers on a store and a net
 
 # An S3 server and a network that fails (need Go), HDFS, its key server and Hive (need Maven), a web server and a browser
 # (need Debian, or to be on PATH).
-servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(HIVE) $(NGINX) $(CHROMIUM) ## the servers of tests and benchmarks, built or fetched into .cache
+servers: $(VERSITYGW) $(TOXIPROXY) $(HDFS) $(KMS) $(HIVE) $(NGINX) $(CHROMIUM) $(SHELLS) ## the servers of tests and benchmarks, built or fetched into .cache
 
 $(VERSITYGW):
 	@$(NEED_GO)
@@ -169,6 +173,12 @@ $(HDFS) $(KMS) $(HIVE) $(HADOOP_AWS):
 
 .cache/chromium/usr/lib/chromium/chromium-headless-shell:
 	bash scripts/fetch_debian.sh $(CURDIR)/.cache/chromium chromium-headless-shell
+
+.cache/zsh/bin/zsh:
+	bash scripts/fetch_debian.sh $(CURDIR)/.cache/zsh zsh
+
+.cache/fish/usr/bin/fish:
+	bash scripts/fetch_debian.sh $(CURDIR)/.cache/fish fish
 
 bench: venv $(VERSITYGW) ## measure against the figures of bench/README.md; ARGS="--quick local" for a part
 	@$(MAKE) $(HADOOP_AWS) || echo "Without hadoop-aws, Spark's own reader is not measured on S3." >&2

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
     from orcstream.reader.many import FileStream, open_many
-    from orcstream.reader.observing import DecodeSpan, ReadObserver, RequestSpan
+    from orcstream.reader.observing import DecodeSpan, ReadObserver, ReadTracer, RequestSpan, TracedRead
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
     from orcstream.reader.stream import BatchStream, ReadStatistics
     from orcstream.reader.table_stream import TableStream
@@ -95,6 +95,7 @@ __all__ = [
     "ReadObserver",
     "ReadResult",
     "ReadStatistics",
+    "ReadTracer",
     "RequestSpan",
     "RetriesExhausted",
     "Schema",
@@ -108,6 +109,7 @@ __all__ = [
     "Split",
     "TableStream",
     "Tail",
+    "TracedRead",
     "UnionValue",
     "Unsupported",
     "UsageError",
@@ -161,6 +163,7 @@ _HOMES = {
     "ReadObserver": "orcstream.reader.observing",
     "ReadResult": "orcstream.batch",
     "ReadStatistics": "orcstream.reader.stream",
+    "ReadTracer": "orcstream.reader.observing",
     "RequestSpan": "orcstream.reader.observing",
     "RetriesExhausted": "orcstream.errors",
     "Schema": "orcstream.schema",
@@ -174,6 +177,7 @@ _HOMES = {
     "Split": "orcstream.datasets.splitting",
     "TableStream": "orcstream.reader.table_stream",
     "Tail": "orcstream.plan.tail",
+    "TracedRead": "orcstream.reader.observing",
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",

@@ -38,7 +38,7 @@ from orcstream.reader import table_stream as reader_table_stream
 from orcstream.reader.explain import Explanation
 from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
-from orcstream.reader.observing import ReadObserver
+from orcstream.reader.observing import Observer
 from orcstream.reader.opening import Url
 from orcstream.reader.planning import Columns, Where
 from orcstream.schema import Schema
@@ -365,7 +365,7 @@ def read(
     default_timezone: str = "UTC",
     calendar: str = "auto",
     instants: bool = False,
-    observer: ReadObserver | None = None,
+    observer: Observer | None = None,
     **options: Unpack[ReadOptions],
 ) -> ReadResult:
     """Open, `OrcFile.read` with the other `options` (`columns`, `where`, `rows`, …), close.

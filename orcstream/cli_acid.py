@@ -7,15 +7,22 @@ read.
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orcstream import acid
-from orcstream.cli_arguments import byte_size, duration_s
+from orcstream._credentials import strip_credentials
+from orcstream.cli_arguments import add_memory_limit, add_storage_options, duration_s
+from orcstream.cli_keys import add_keys, opened_keys
+from orcstream.cli_output import add_json, aligned, report
+from orcstream.cli_parser import add_command
 from orcstream.cli_progress import Progress
-from orcstream.figures import bytes_text, counted, printable
+from orcstream.figures import bytes_text, counted
+
+# Imported when there is a table: `orcstream --help` is to be quick.
+if TYPE_CHECKING:
+    from orcstream import acid
 
 __all__ = ["ACID_HELP", "add_acid_options", "compaction_lines"]
 
@@ -34,93 +41,104 @@ _ALL = (1 << 63) - 1
 _HEADS = ("directory", "write ids", "state", "files", "bytes", "rows", "deletes")
 
 
-def add_acid_options(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
+def add_acid_options(command: argparse.ArgumentParser) -> None:
     """The commands on tables."""
     commands = command.add_subparsers(required=True, metavar="COMMAND")
 
-    show = _command(commands, "show", _show, "directories, write ids, rows and deletes", _SHOW_HELP)
+    purpose = "directories, write ids, rows and deletes"
+    show = add_command(commands, "show", _show, purpose, f"Prints {purpose}.", _SHOW_HELP)
     show.add_argument(
         "--write-ids", type=_write_ids, metavar="N", help="as of a write id, or Hive's text of visible ids"
     )
     show.add_argument("--no-count", action="store_true", help="open no file: no rows, no deletes")
-    _add_common(show, json_object)
+    _add_common(show)
 
-    compact = _command(commands, "compact", _compact, "few large directories in place of many", _COMPACT_HELP)
+    purpose = "few large directories in place of many"
+    compact = add_command(commands, "compact", _compact, purpose, f"Makes {purpose}.", _COMPACT_HELP)
     compact.add_argument("--kind", choices=("minor", "major"), default="minor")
     compact.add_argument(
         "--partition", action="append", metavar="PATH", help="only this one, such as country=DE; repeatable"
     )
-    compact.add_argument("--memory", type=byte_size, default=256 << 20, metavar="SIZE", help="default: 256m")
-    _add_common(compact, json_object)
+    add_memory_limit(compact, 256 << 20, "what it may take")
+    _add_common(compact)
 
-    clean = _command(commands, "clean", _clean, "remove directories that no reader can need", _CLEAN_HELP)
+    purpose = "directories that no reader can need, which are removed"
+    clean = add_command(commands, "clean", _clean, purpose, f"Prints {purpose}.", _CLEAN_HELP)
     clean.add_argument(
-        "--older-than", type=duration_s, default=3600, metavar="DURATION", help="default: 1h; such as 90s, 2d"
+        "--older-than", type=duration_s, default=3600, metavar="AGE", help="default: 1h; such as 90s, 2d"
     )
     clean.add_argument(
         "--give-up",
         type=duration_s,
-        metavar="DURATION",
+        metavar="AGE",
         help="before, abort transactions that showed no sign of life for so long",
     )
     clean.add_argument("--dry-run", action="store_true", help="only say what would go")
-    _add_common(clean, json_object)
+    _add_common(clean)
 
 
-def _command(commands: Any, name: str, main: Any, purpose: str, epilog: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(
-        name, help=purpose, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    command.set_defaults(main=main)
-    return command
-
-
-def _add_common(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
+def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("url", metavar="URL", help="the table's directory")
     command.add_argument(
         "--metastore", metavar="URL", help="of Hive, such as thrift://host:9083; with --table"
     )
     command.add_argument("--table", metavar="NAME", help="in the metastore, as database.table")
-    command.add_argument("--json", action="store_true", help="the result as one JSON object")
-    command.add_argument(
-        "--storage-options", type=json_object, metavar="JSON", help="what fsspec's file system takes"
-    )
+    add_storage_options(command)
+    add_keys(command)
+    add_json(command)
 
 
 def _write_ids(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() else text
 
 
-def _opened(options: argparse.Namespace, write_ids: int | str | None = None) -> Any:
-    return acid.open_table(
-        options.url,
-        write_ids=write_ids,
-        metastore=options.metastore,
-        table=options.table,
-        storage_options=options.storage_options,
-    )
+@asynccontextmanager
+async def _opened(
+    options: argparse.Namespace, write_ids: int | str | None = None
+) -> AsyncIterator[tuple[acid.AcidTable, Progress]]:
+    """The table, and the progress of what is done with it."""
+    from orcstream import acid
+
+    async with opened_keys(options.keys) as keys, Progress() as progress:
+        progress.text = lambda: f"listing {strip_credentials(options.url)}"
+        opening = acid.open_table(
+            options.url,
+            write_ids=write_ids,
+            metastore=options.metastore,
+            table=options.table,
+            storage_options=options.storage_options,
+            keys=keys,
+            require_keys=options.require_keys,
+        )
+        async with opening as table:
+            yield table, progress
 
 
 # --- show --------------------------------------------------------------------------------------------------
 
 
 async def _show(options: argparse.Namespace) -> None:
-    opening = _opened(options, options.write_ids)
-    async with Progress() as progress, opening as table:
+    async with _opened(options, options.write_ids) as (table, progress):
         progress.text = lambda: "looking into the table's files"
         found = await table.describe(count=not options.no_count)
         rows = None if options.no_count else await _row_count(table, progress)
-    if options.json:
-        print(json.dumps({**_facts(table, rows), "directories": [_record(one) for one in found]}))
-        return
-    print(f"{printable(table.url)}\nwrite ids  {_ids_text(table.write_ids)}")
-    print(f"schema     {printable(str(table.schema))}")
+    document = {**_facts(table, rows), "directories": [_record(one) for one in found]}
+    report(options, document, _shown(table, found, rows))
+
+
+def _shown(
+    table: acid.AcidTable, found: Iterable[acid.DirectoryDescription], rows: int | None
+) -> Iterator[str]:
+    yield table.url
+    yield f"write ids  {_ids_text(table.write_ids)}"
+    yield f"schema     {table.schema}"
     for path, some in _by_partition(found).items():
-        print(f"\n{printable(path) or 'directories'}")
-        for line in _aligned([_HEADS, *map(_cells, some)]):
-            print(f"  {line}")
+        yield ""
+        yield path or "directories"
+        yield from (f"  {line}" for line in aligned([_HEADS, *map(_cells, some)], 3))
     if rows is not None:
-        print(f"\n{counted(rows, 'row')}")
+        yield ""
+        yield counted(rows, "row")
 
 
 async def _row_count(table: acid.AcidTable, progress: Progress) -> int:
@@ -169,29 +187,15 @@ def _cells(one: acid.DirectoryDescription) -> tuple[str, ...]:
     first, last = one.first_write_id, one.last_write_id
     ids = f"to {last}" if first is None else str(first) if first == last else f"{first} to {last}"
     counts = ("" if count is None else f"{count:,}" for count in (one.row_count, one.delete_count))
-    name = printable(one.name) if one.name is not None else "(original files)"
+    name = one.name if one.name is not None else "(original files)"
     return (name, ids, one.state, str(one.file_count), bytes_text(one.size_bytes), *counts)
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Texts to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = 3
-    return [
-        "  ".join(
-            cell.ljust(width) if at < texts else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
 
 
 # --- compact and clean -------------------------------------------------------------------------------------
 
 
 async def _compact(options: argparse.Namespace) -> None:
-    opening = _opened(options)
-    async with Progress() as progress, opening as table:
+    async with _opened(options) as (table, progress):
         written = 0
 
         def tell(count: int) -> None:
@@ -200,13 +204,9 @@ async def _compact(options: argparse.Namespace) -> None:
 
         progress.text = lambda: f"{counted(written, 'row')} written"
         done = await table.compact(
-            options.kind, partitions=options.partition, memory_limit=options.memory, on_rows=tell
+            options.kind, partitions=options.partition, memory_limit=options.memory_limit, on_rows=tell
         )
-    if options.json:
-        print(json.dumps(asdict(done)))
-        return
-    for line in compaction_lines(done):
-        print(line)
+    report(options, asdict(done), compaction_lines(done))
 
 
 def compaction_lines(done: acid.Compaction) -> list[str]:
@@ -215,24 +215,27 @@ def compaction_lines(done: acid.Compaction) -> list[str]:
 
 
 def _compacted(one: acid.CompactedPartition) -> str:
-    made = ", ".join(map(printable, one.directories))
+    made = ", ".join(one.directories)
     deletes = f", {counted(one.delete_count, 'delete')}" if one.delete_count else ""
     return f"{made}: {counted(one.row_count, 'row')}{deletes}, in place of {len(one.replaces)}"
 
 
 async def _clean(options: argparse.Namespace) -> None:
-    async with _opened(options) as table:
+    dead: Sequence[int] = ()
+    async with _opened(options) as (table, progress):
         if options.give_up is not None and not options.dry_run:
             dead = await table.abort_dead(older_than_s=options.give_up)
-            if dead and not options.json:
-                print(f"given up: {', '.join(map(str, dead))}")
+        progress.text = lambda: "looking for what no reader needs"
         done = await table.clean(older_than_s=options.older_than, remove=not options.dry_run)
-    if options.json:
-        print(json.dumps(asdict(done)))
-        return
-    for path in (*done.directories, *done.files):
-        print(printable(path))
-    verb = "would be removed" if options.dry_run else "removed"
+    document = {**asdict(done), "removed": not options.dry_run, "given_up": list(dead)}
+    report(options, document, _cleaned(done, dead, dry_run=options.dry_run))
+
+
+def _cleaned(done: acid.Cleaned, dead: Sequence[int], *, dry_run: bool) -> Iterator[str]:
+    if dead:
+        yield f"given up: {', '.join(map(str, dead))}"
+    yield from (*done.directories, *done.files)
+    verb = "would be removed" if dry_run else "removed"
     count = counted(len(done.directories) + len(done.files), "place")
     kept = f"; {len(done.kept)} kept for readers" if done.kept else ""
-    print(f"{bytes_text(done.removed_bytes)} in {count} {verb}{kept}")
+    yield f"{bytes_text(done.removed_bytes)} in {count} {verb}{kept}"

@@ -2,13 +2,12 @@
 
 Knows the sources' formats by name, and `orcstream.create`. Must not know how rows lie in files (`cli_rows`,
 `cli_arrow`). Contract: the target appears whole or not at all, whatever goes wrong; rows flow, so that memory
-does not grow with the source; what was done is one line on standard error, where a terminal sees progress.
+does not grow with the source; what was done is one line.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import anyio.to_thread
 
 import orcstream
 from orcstream._credentials import strip_credentials
-from orcstream.cli_arguments import byte_size, pair
+from orcstream.cli_arguments import add_memory_limit, add_target_storage_options, byte_size, pair
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
@@ -33,13 +32,14 @@ from orcstream.cli_keys import (
     opened_keys,
     say_masked,
 )
+from orcstream.cli_output import report
 from orcstream.cli_progress import Progress
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.figures import bytes_text, counted
 from orcstream.io.keys import KeyProvider
 from orcstream.io.urls import protocol_of
 
-__all__ = ["CONVERT_HELP", "MASK_HELP", "add_convert_options", "add_mask_options", "convert"]
+__all__ = ["CONVERT_HELP", "MASK_HELP", "add_convert_options", "add_mask_options", "convert", "mask"]
 
 CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is
 that of its name: .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .orc; text with .gz, .bz2, .xz, .zst or .lz4
@@ -78,9 +78,7 @@ T = TypeVar("T")
 # --- what was asked for ------------------------------------------------------------------------------------
 
 
-def add_convert_options(
-    command: argparse.ArgumentParser, json_object: Callable[[str], Any], columns: Callable[[str], Any]
-) -> None:
+def add_convert_options(command: argparse.ArgumentParser) -> None:
     """The options of the command, but those that choose rows of ORC files."""
     command.add_argument("source", metavar="SOURCE", help="what to convert: a path, a URL, or -")
     _add_target(command)
@@ -94,17 +92,15 @@ def add_convert_options(
     source.add_argument(
         "--null", action="append", metavar="TEXT", help="what null is in place of the empty field; repeatable"
     )
-    _add_writing(command, json_object, columns, compression="zstd")
+    _add_writing(command, compression="zstd")
 
 
-def add_mask_options(
-    command: argparse.ArgumentParser, json_object: Callable[[str], Any], columns: Callable[[str], Any]
-) -> None:
+def add_mask_options(command: argparse.ArgumentParser) -> None:
     """The options of `orcstream mask`, which converts ORC files only."""
     command.add_argument("source", metavar="SOURCE", help="an ORC file: a path or a URL")
     _add_target(command)
     command.set_defaults(format="orc", **dict.fromkeys(_ONLY_CSV))
-    _add_writing(command, json_object, columns, compression=None)
+    _add_writing(command, compression=None)
 
 
 def _add_target(command: argparse.ArgumentParser) -> None:
@@ -113,12 +109,7 @@ def _add_target(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_writing(
-    command: argparse.ArgumentParser,
-    json_object: Callable[[str], Any],
-    columns: Callable[[str], Any],
-    compression: str | None,
-) -> None:
+def _add_writing(command: argparse.ArgumentParser, *, compression: str | None) -> None:
     target = command.add_argument_group("the file that is written")
     target.add_argument(
         "--compression",
@@ -143,20 +134,9 @@ def _add_writing(
         "--meta", action="append", type=pair, metavar="KEY=VALUE", help="user metadata; repeatable"
     )
     target.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
-    add_encryption(target, columns)
-    command.add_argument(
-        "--memory-limit",
-        type=byte_size,
-        default=_DEFAULT_MEMORY,
-        metavar="SIZE",
-        help="half for reading and half for writing (default: 512MB; the least is 32MB)",
-    )
-    command.add_argument(
-        "--target-storage-options",
-        type=json_object,
-        metavar="JSON",
-        help="where TARGET needs others than SOURCE",
-    )
+    add_encryption(target)
+    add_memory_limit(command, _DEFAULT_MEMORY, "at least 32MB, half for reading and half for writing")
+    add_target_storage_options(command)
 
 
 def _delimiter(text: str) -> str:
@@ -248,10 +228,25 @@ async def convert(options: argparse.Namespace) -> None:
     ):
         await _copy(reading, out, progress)
     result = out.result
-    sys.stderr.write(
+    document = {
+        "url": result.url,
+        "row_count": result.row_count,
+        "stripe_count": result.stripe_count,
+        "length": result.length,
+        "elapsed_s": round(progress.elapsed_s, 3),
+    }
+    text = (
         f"{result.url}: {counted(result.row_count, 'row')} in {counted(result.stripe_count, 'stripe')}, "
-        f"{counted(result.length, 'byte')}, {progress.elapsed_s:.1f} s\n"
+        f"{bytes_text(result.length)}, {progress.elapsed_s:.1f} s"
     )
+    report(options, document, [text])
+
+
+async def mask(options: argparse.Namespace) -> None:
+    """Convert an ORC file, some of whose columns have to be hidden."""
+    if not options.mask and not options.encrypt:
+        raise orcstream.UsageError("nothing would be masked: give --mask MASK:COLUMN")
+    await convert(options)
 
 
 async def _copy(reading: _Reading, out: orcstream.OrcWriter, progress: Progress) -> None:

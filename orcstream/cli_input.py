@@ -151,7 +151,7 @@ def _translated(error: Exception, url: str) -> Exception:
 
 def _damaged(shown: str, error: Exception) -> orcstream.OrcError:
     text = str(error) or type(error).__name__
-    return orcstream.OrcError(f"the compressed file is damaged or cut off: {text}", url=shown)
+    return orcstream.FormatError(f"the compressed file is damaged or cut off: {text}", url=shown)
 
 
 # --- where bytes come from ---------------------------------------------------------------------------------

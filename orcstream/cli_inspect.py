@@ -10,10 +10,9 @@ import sys
 
 from orcstream._credentials import strip_credentials
 from orcstream.cli_keys import opened_keys
+from orcstream.cli_output import add_json, write
 from orcstream.cli_progress import Progress
 from orcstream.figures import bytes_text
-from orcstream.inspect import inspect
-from orcstream.io import small_files
 
 __all__ = ["INSPECT_HELP", "add_inspect_options", "inspect_file"]
 
@@ -32,7 +31,7 @@ def add_inspect_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-o", "--output", metavar="PAGE", help="write a page for the browser: a path, or a URL"
     )
-    command.add_argument("--json", action="store_true", help="all of it, as one JSON object")
+    add_json(command)
     command.add_argument(
         "--run", action="store_true", help="read as asked, and show the time of each request"
     )
@@ -40,6 +39,9 @@ def add_inspect_options(command: argparse.ArgumentParser) -> None:
 
 async def inspect_file(options: argparse.Namespace) -> int:
     """The exit status: 1 where something could not be shown, which is named."""
+    from orcstream.inspect import inspect
+    from orcstream.io import small_files
+
     async with opened_keys(options.keys) as keys, Progress() as progress:
         progress.text = lambda: f"looking at {strip_credentials(options.url)}"
         found = await inspect(
@@ -58,8 +60,7 @@ async def inspect_file(options: argparse.Namespace) -> int:
         await small_files.put(options.output, page, overwrite=True, storage_options=None)
         said = f"{strip_credentials(options.output)}: a page of {bytes_text(len(page))}, for a browser"
     text = found.to_json() if options.json else said or found.to_text()
-    sys.stdout.buffer.write(f"{text}\n".encode())
-    sys.stdout.buffer.flush()
+    write([text])
     for problem in found.problems:
         sys.stderr.write(f"orcstream: {problem}\n")
     return 1 if found.problems else 0

@@ -14,15 +14,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 
 import orcstream
 from orcstream.cli_acid import compaction_lines
-from orcstream.cli_arguments import byte_size, pair
+from orcstream.cli_arguments import add_memory_limit, add_storage_options, byte_size, pair
+from orcstream.cli_output import add_json, report
+from orcstream.cli_parser import Parser, add_command
 from orcstream.cli_progress import Progress
-from orcstream.figures import bytes_text, counted, printable
+from orcstream.figures import bytes_text, counted
 
 __all__ = ["JOB_HELP", "add_job_options"]
 
@@ -36,17 +38,19 @@ the same arguments, and goes on.
   orcstream job compact-acid hdfs://namenode/warehouse/orders --kind major
   orcstream job verify s3://bucket/logs/ --report s3://bucket/reports/logs/
   orcstream job profile s3://bucket/logs/ --no-distinct"""
+# The exit status, and what is printed: a document, or lines.
+Done: TypeAlias = tuple[int, Any, Sequence[str]]
 # So many findings and columns are shown; the others are counted.
 _SHOWN = 20
 # Of a bound, so many characters.
 _LONGEST = 40
 
 
-def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str], Any]) -> None:
+def add_job_options(command: argparse.ArgumentParser) -> None:
     """The jobs, each with its own arguments."""
     jobs = command.add_subparsers(required=True, metavar="JOB")
 
-    ingest = jobs.add_parser("ingest", help="rows of CSV, JSON, Parquet or ORC files, into ORC files")
+    ingest = _job(jobs, "ingest", _ingest, "rows of CSV, JSON, Parquet or ORC files, into ORC files")
     ingest.add_argument("source", metavar="SOURCE", help="a folder, a file or a pattern, as Spark reads it")
     ingest.add_argument("target", metavar="TARGET", help="the folder of the ORC files")
     ingest.add_argument("--from", dest="format", metavar="FORMAT", help="csv, json, parquet, orc or text")
@@ -72,18 +76,18 @@ def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str
         "--batch-size", type=byte_size, default=16 << 30, metavar="SIZE", help="what is committed at a time"
     )
     ingest.add_argument("--checkpoint", metavar="FOLDER", help="what says which files were taken")
-    _add_common(ingest, _ingest, json_object)
+    _add_common(ingest)
 
-    compact = jobs.add_parser("compact", help="few large files in place of many small ones")
+    compact = _job(jobs, "compact", _compact, "few large files in place of many small ones")
     compact.add_argument("folder", metavar="FOLDER", help="a table, with the folders of its partitions")
     compact.add_argument(
         "--target-size", type=byte_size, default=256 << 20, metavar="SIZE", help="default: 256m"
     )
     compact.add_argument("--below", type=byte_size, metavar="SIZE", help="only smaller files: half of that")
     compact.add_argument("--how", choices=("auto", "copy", "rewrite"), default="auto")
-    _add_common(compact, _compact, json_object)
+    _add_common(compact)
 
-    table = jobs.add_parser("compact-acid", help="few large directories of a transactional table")
+    table = _job(jobs, "compact-acid", _compact_table, "few large directories of a transactional table")
     table.add_argument("url", metavar="URL", help="the table's directory")
     table.add_argument("--kind", choices=("minor", "major"), default="minor")
     table.add_argument(
@@ -91,19 +95,17 @@ def add_job_options(command: argparse.ArgumentParser, json_object: Callable[[str
     )
     table.add_argument("--metastore", metavar="URL", help="of a table that Hive shares: thrift://host:9083")
     table.add_argument("--table", metavar="NAME", help="its name there: database.table")
-    table.add_argument(
-        "--memory", type=byte_size, default=256 << 20, metavar="SIZE", help="of a task; default: 256m"
-    )
-    _add_common(table, _compact_table, json_object)
+    add_memory_limit(table, 256 << 20, "what a task may take")
+    _add_common(table)
 
-    verify = jobs.add_parser("verify", help="whether files can be read and are what they say")
+    verify = _job(jobs, "verify", _verify, "whether files can be read and are what they say")
     _add_looking(verify)
-    _add_common(verify, _verify, json_object)
+    _add_common(verify)
 
-    profile = jobs.add_parser("profile", help="what columns hold and cost, and which of them indexes prune")
+    profile = _job(jobs, "profile", _profile, "what columns hold and cost, and which of them indexes prune")
     _add_looking(profile)
     profile.add_argument("--no-distinct", action="store_true", help="metadata only: no row is read")
-    _add_common(profile, _profile, json_object)
+    _add_common(profile)
 
 
 def _add_looking(command: argparse.ArgumentParser) -> None:
@@ -112,19 +114,18 @@ def _add_looking(command: argparse.ArgumentParser) -> None:
     command.add_argument("--journal", metavar="FOLDER", help="what a job that was killed goes on from")
 
 
-def _add_common(
-    command: argparse.ArgumentParser, work: Callable[..., int], json_object: Callable[[str], Any]
-) -> None:
+def _job(jobs: Any, name: str, work: Callable[..., Done], purpose: str) -> Parser:
+    return add_command(jobs, name, partial(_run, work), purpose, f"On Spark: {purpose}.")
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--master", metavar="URL", help="of Spark, such as local[4] or yarn")
     command.add_argument(
         "--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="of Spark's session"
     )
-    command.add_argument("--json", action="store_true", help="the result as one JSON object")
     command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
-    command.add_argument(
-        "--storage-options", type=json_object, metavar="JSON", help="what fsspec's file system takes"
-    )
-    command.set_defaults(main=partial(_run, work))
+    add_storage_options(command)
+    add_json(command)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -134,18 +135,20 @@ def _names(text: str) -> tuple[str, ...]:
 # --- Spark -----------------------------------------------------------------------------------------
 
 
-async def _run(work: Callable[..., int], options: argparse.Namespace) -> int:
+async def _run(work: Callable[..., Done], options: argparse.Namespace) -> int:
     """One job, on a thread, with a line about its progress."""
     async with Progress() as progress:
 
         def tell(label: str, done: int, total: int) -> None:
             progress.text = lambda: f"{label}: {done:,} of {total:,}" if total else f"{label}: {done:,}"
 
-        def run() -> int:
+        def run() -> Done:
             with _session(options) as spark:
                 return work(spark, options, tell)
 
-        return await anyio.to_thread.run_sync(run)
+        status, document, lines = await anyio.to_thread.run_sync(run)
+    report(options, document, lines)
+    return status
 
 
 @contextmanager
@@ -186,16 +189,10 @@ def _cause(text: str) -> str:
     return (ours or lines or ["Spark failed"])[-1 if ours else 0]
 
 
-def _say(options: argparse.Namespace, result: Any, lines: Sequence[str]) -> None:
-    shown = [json.dumps(result, default=dict)] if options.json else map(printable, lines)
-    sys.stdout.buffer.write("".join(line + "\n" for line in shown).encode())
-    sys.stdout.buffer.flush()
-
-
 # --- jobs ------------------------------------------------------------------------------------------
 
 
-def _ingest(spark: Any, options: argparse.Namespace, progress: Any) -> int:
+def _ingest(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
     writing = dict(options.write_option)
@@ -220,15 +217,11 @@ def _ingest(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         progress=progress,
     )
     text = f"{counted(result.row_count, 'row')} in {counted(result.file_count, 'file')}"
-    _say(
-        options,
-        dataclasses.asdict(result),
-        [f"{result.url}: {text}, {bytes_text(result.length)}, {counted(result.batch_count, 'commit')}"],
-    )
-    return 0
+    line = f"{result.url}: {text}, {bytes_text(result.length)}, {counted(result.batch_count, 'commit')}"
+    return 0, dataclasses.asdict(result), [line]
 
 
-def _compact(spark: Any, options: argparse.Namespace, progress: Any) -> int:
+def _compact(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
     result = jobs.compact(
@@ -246,15 +239,11 @@ def _compact(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         text += ", of a job that had been killed"
     lines = [f"{result.url}: {text}"]
     lines += [f"  left as they are: {one.reason}" for one in result.left[:_SHOWN]]
-    _say(
-        options,
-        {"removed": result.removed_count, "made": result.made_count, **dataclasses.asdict(result)},
-        lines,
-    )
-    return 0
+    counts = {"removed": result.removed_count, "made": result.made_count}
+    return 0, {**counts, **dataclasses.asdict(result)}, lines
 
 
-def _compact_table(spark: Any, options: argparse.Namespace, progress: Any) -> int:
+def _compact_table(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
     result = jobs.compact_table(
@@ -264,16 +253,15 @@ def _compact_table(spark: Any, options: argparse.Namespace, progress: Any) -> in
         partitions=options.partition,
         metastore=options.metastore,
         table=options.table,
-        memory_limit=options.memory,
+        memory_limit=options.memory_limit,
         storage_options=options.storage_options,
         keys=options.keys,
         progress=progress,
     )
-    _say(options, dataclasses.asdict(result), compaction_lines(result))
-    return 0
+    return 0, dataclasses.asdict(result), compaction_lines(result)
 
 
-def _verify(spark: Any, options: argparse.Namespace, progress: Any) -> int:
+def _verify(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
     result = jobs.verify(spark, options.paths, **_looking(options), progress=progress)
@@ -295,11 +283,10 @@ def _verify(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         lines.append(f"  {one.url}{place}: {one.kind} {one.column}: {values}")
     if len(wrong) > _SHOWN:
         lines.append(f"  and {len(wrong) - _SHOWN:,} more; --report writes them all")
-    _say(options, {"sound": result.is_sound, **dataclasses.asdict(result)}, lines)
-    return 0 if result.is_sound else 1
+    return int(not result.is_sound), {"sound": result.is_sound, **dataclasses.asdict(result)}, lines
 
 
-def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> int:
+def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
     given = _looking(options)
@@ -319,8 +306,7 @@ def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> int:
         if one.point_share is not None:
             facts.append(f"a value leaves {one.point_share:.1%} of row groups")
         lines.append(f"  {', '.join(facts)}")
-    _say(options, dataclasses.asdict(result), lines)
-    return 0
+    return 0, dataclasses.asdict(result), lines
 
 
 def _short(text: str) -> str:

@@ -6,15 +6,16 @@ Knows the package's public names and how encrypted columns look as text. Must no
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 
 import orcstream
+from orcstream.cli_arguments import Options, column_names
+from orcstream.cli_output import aligned
 from orcstream.io.keys import KeyProvider, open_keys
 from orcstream.schema import Type, find_column
 
@@ -27,6 +28,7 @@ __all__ = [
     "check_hidden",
     "encryption",
     "hidden_columns",
+    "key_facts",
     "key_lines",
     "opened",
     "opened_keys",
@@ -43,7 +45,7 @@ KEYS_HELP = f"""{STORES_HELP}
 Columns whose key is refused are read as their masks left them, unless --require-keys."""
 
 
-def add_keys(command: argparse._ActionsContainer) -> None:
+def add_keys(command: Options) -> None:
     """The options that open encrypted columns."""
     command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
     command.add_argument(
@@ -55,7 +57,7 @@ def add_keys(command: argparse._ActionsContainer) -> None:
     )
 
 
-def add_rekeying(command: argparse._ActionsContainer) -> None:
+def add_rekeying(command: Options) -> None:
     """The options that give stripes other keys."""
     command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
     command.add_argument(
@@ -106,19 +108,19 @@ def opened(options: argparse.Namespace, url: str, keys: KeyProvider | None) -> A
     )
 
 
-def add_encryption(command: argparse._ActionsContainer, columns: Callable[[str], Any]) -> None:
-    """The options that encrypt and mask columns of what is written; `columns` parses their names."""
+def add_encryption(command: Options) -> None:
+    """The options that encrypt and mask columns of what is written."""
     command.add_argument(
         "--encrypt",
         action="append",
-        type=lambda text: _of_columns(text, columns),
+        type=_of_columns,
         metavar="KEY:COLUMN,COLUMN",
         help="columns to encrypt with a key of --keys; repeatable",
     )
     command.add_argument(
         "--mask",
         action="append",
-        type=lambda text: _of_columns(text, columns),
+        type=_of_columns,
         metavar="MASK:COLUMN,COLUMN",
         help="what stands for the values of columns that are encrypted, or for all of them: nullify, sha256, "
         "redact; repeatable",
@@ -130,14 +132,14 @@ def add_encryption(command: argparse._ActionsContainer, columns: Callable[[str],
     )
 
 
-def _of_columns(text: str, columns: Callable[[str], Any]) -> tuple[str, Any]:
+def _of_columns(text: str) -> tuple[str, Any]:
     """What stands before the first colon that is not between backquotes, and the columns behind it."""
     quoted = False
     for at, character in enumerate(text):
         if character == "`":
             quoted = not quoted
         elif character == ":" and not quoted and at:
-            found = columns(text[at + 1 :])
+            found = column_names(text[at + 1 :])
             if found:
                 return text[:at], found
             break
@@ -208,13 +210,19 @@ def say_masked(columns: Sequence[str]) -> None:
         sys.stderr.write(f"orcstream: masked, since their keys were not had: {', '.join(columns)}\n")
 
 
-def key_lines(file: orcstream.OrcFile, *, as_json: bool) -> list[str]:
+def key_facts(file: orcstream.OrcFile) -> dict[str, Any]:
     """What a file says of its encrypted columns, and which of them are open."""
-    columns = [_facts(column) for column in file.encrypted_columns]
     encryption = file.tail.footer.encryption
-    store = encryption.key_provider.name if encryption is not None else None
-    if as_json:
-        return [json.dumps({"url": file.url, "key_provider": store, "columns": columns}, ensure_ascii=False)]
+    return {
+        "url": file.url,
+        "key_provider": encryption.key_provider.name if encryption is not None else None,
+        "columns": [_facts(column) for column in file.encrypted_columns],
+    }
+
+
+def key_lines(found: Mapping[str, Any]) -> list[str]:
+    """The same as text."""
+    columns = found["columns"]
     if not columns:
         return ["no column is encrypted"]
     rows = [("column", "key", "version", "algorithm", "mask", "open")]
@@ -231,12 +239,9 @@ def key_lines(file: orcstream.OrcFile, *, as_json: bool) -> list[str]:
                     "yes" if is_open else "not needed" if facts["is_open"] else "no",
                 )
             )
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    lines = aligned(rows, len(rows[0]))
     lines += sorted({facts["refusal"] for facts in columns if facts["refusal"]})
-    return [f"keys are in: {store}", *lines]
+    return [f"keys are in: {found['key_provider']}", *lines]
 
 
 def _facts(column: orcstream.EncryptedColumn) -> dict[str, Any]:

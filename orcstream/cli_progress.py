@@ -20,10 +20,14 @@ _EVERY_S = 0.2
 
 
 class Progress:
-    """Shows what `text` answers as long as the block lasts, and takes the line away at its end."""
+    """Shows what `text` answers as long as the block lasts, and takes the line away at its end.
 
-    def __init__(self) -> None:
+    Nothing is to be printed to the terminal meanwhile; who does that says that it is not `shown`.
+    """
+
+    def __init__(self, *, shown: bool = True) -> None:
         self.text: Callable[[], str] = str
+        self._shown = shown
         self._begin_s = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
@@ -32,7 +36,7 @@ class Progress:
         return time.monotonic() - self._begin_s
 
     async def __aenter__(self) -> Self:
-        if sys.stderr.isatty():
+        if self._shown and sys.stderr.isatty():
             self._task = asyncio.create_task(self._show(), name="orcstream progress")
         return self
 

@@ -15,11 +15,12 @@ import datetime
 import json
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from orcstream.schema import Kind, Type
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["csv_format", "csv_row", "json_format", "json_row"]
 
@@ -60,6 +61,8 @@ def csv_row(texts: Iterable[str]) -> str:
 
 def _plain(type_: Type) -> Format:
     """Text without quotes."""
+    import numpy as np
+
     match type_.kind:
         case Kind.BOOLEAN:
             return lambda value: "true" if value else "false"

@@ -10,11 +10,12 @@ import datetime
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from orcstream.schema import Kind, Type
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["FLAT_TEXTS", "from_json", "from_text", "json_type", "quoted", "text_type"]
 
@@ -118,6 +119,8 @@ def _time(text: str, *, zoned: bool) -> datetime.datetime | np.datetime64:
         return value.replace(microsecond=int(digits[:6]))
     if value.year not in _NANO_YEARS:
         raise ValueError("nanoseconds reach from 1678 to 2261")
+    import numpy as np  # for the few times that need it
+
     naive = value.astimezone(datetime.UTC).replace(tzinfo=None) if zoned else value
     return np.datetime64(naive, "ns") + np.timedelta64(int(digits), "ns")
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import sys
 from typing import Any
 
 import orcstream
 from orcstream._credentials import strip_credentials
 from orcstream.cli_keys import add_keys, opened, opened_keys
+from orcstream.cli_output import add_json, report
 from orcstream.cli_progress import Progress
-from orcstream.figures import counted, printable
+from orcstream.figures import counted
 
 __all__ = ["VERIFY_HELP", "add_verify_options", "verify"]
 
@@ -30,21 +29,18 @@ def add_verify_options(command: argparse.ArgumentParser) -> None:
     """What `verify` takes besides storage options."""
     command.add_argument("urls", metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows")
     command.add_argument("--all", action="store_true", help="what does no harm, too, and every finding")
-    command.add_argument("--json", action="store_true", help="a JSON object for each file, in a line")
     add_keys(command)
+    add_json(command)
 
 
 async def verify(options: argparse.Namespace) -> int:
     """The exit status: 0 where all files are sound."""
-    status = 0
     async with opened_keys(options.keys) as keys, Progress() as progress:
-        for url in options.urls:
-            found = await _verified(options, url, keys, progress)
-            status = status if found["sound"] else 1
-            lines = [json.dumps(found)] if options.json else _lines(found, show_all=options.all)
-            sys.stdout.buffer.write("".join(line + "\n" for line in lines).encode())
-            sys.stdout.buffer.flush()
-    return status
+        found = [await _verified(options, url, keys, progress) for url in options.urls]
+    is_sound = all(one["sound"] for one in found)
+    lines = (line for one in found for line in _lines(one, show_all=options.all))
+    report(options, {"sound": is_sound, "files": found}, lines)
+    return 0 if is_sound else 1
 
 
 async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: Progress) -> dict[str, Any]:
@@ -67,7 +63,7 @@ async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: 
 
 def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     if "error" in found:
-        return [printable(f"{found['url']}: cannot be read: {found['error']}")]
+        return [f"{found['url']}: cannot be read: {found['error']}"]
     faults = [one for one in found["faults"] if show_all or not one["is_known"]]
     looked_at = ", ".join(
         counted(found[f"{name}_count"], words)
@@ -83,4 +79,4 @@ def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
     lines += [f"  {one['text']}" for one in shown]
     if len(faults) > len(shown):
         lines.append(f"  and {len(faults) - len(shown):,} more; --all shows them")
-    return [printable(line) for line in lines]
+    return lines

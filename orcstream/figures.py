@@ -10,8 +10,6 @@ import math
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
 from orcstream.column_statistics import ColumnStatistics
 
 __all__ = ["bytes_text", "counted", "known_statistics", "printable", "writer_name"]
@@ -57,10 +55,14 @@ def known_statistics(statistics: ColumnStatistics) -> dict[str, Any]:
 
 
 def _day(days: int) -> str:
+    import numpy as np  # not where a command only says what it takes
+
     return str(np.datetime64(days, "D"))
 
 
 def _nanoseconds(count: int) -> str:
+    import numpy as np
+
     try:
         return str(np.datetime64(count, "ns"))
     except OverflowError:  # outside 1677 to 2262

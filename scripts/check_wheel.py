@@ -27,6 +27,7 @@ NEEDED = (
     "orcstream/py.typed",
     "orcstream/codec/_rle_v2.pyi",
     "orcstream/inspect/style.css",
+    "orcstream/completions/_orcstream",
     "orcstream/acid/hive_metastore.thrift",
 )
 UNWANTED_FOLDERS = ("tests/", "bench/", "examples/", "scripts/", "docs/")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 PATTERNS = ("*.md", "docs/**/*", "bench/README.md", "examples/**/*")
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,7 +23,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         [
             *own,
             *(
-                File(str(path.relative_to(ROOT)), str(ROOT), config.site_dir, config.use_directory_urls)
+                File(
+                    str(path.relative_to(ROOT)),
+                    str(ROOT),
+                    config.site_dir,
+                    config.use_directory_urls,
+                    inclusion=InclusionLevel.INCLUDED,  # so that pages without a place are noticed
+                )
                 for path in found
                 if path.is_file() and "__pycache__" not in path.parts
             ),

@@ -46,7 +46,8 @@ def services() -> ModuleType:
         import thriftpy2
     except ImportError as error:
         raise Unsupported(
-            "asking a Hive metastore needs thriftpy2: pip install 'orcstream[hive]'", reason="no_thriftpy2"
+            "asking a Hive metastore needs thriftpy2: pip install 'orcstream[hive]'",
+            reason="missing_dependency",
         ) from error
     found: ModuleType = thriftpy2.load(str(_DEFINITION), module_name="orcstream_hive_metastore_thrift")
     return found

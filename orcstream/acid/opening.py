@@ -24,6 +24,7 @@ from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.write_ids import WriteIds
+from orcstream.reader.observing import Observer
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
 from orcstream.schema import Kind, Schema
@@ -51,6 +52,7 @@ def open_table(
     default_timezone: str = "UTC",
     calendar: str = "auto",
     instants: bool = False,
+    observer: Observer | None = None,
 ) -> OpeningTable:
     """Open a Hive transactional table: full ACID tables of both versions, and those that only take inserts.
 
@@ -82,6 +84,7 @@ def open_table(
         instants=instants,
         keys=keys,
         require_keys=require_keys,
+        observer=observer,
     )
     return OpeningTable(
         os.fspath(url),

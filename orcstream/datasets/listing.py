@@ -78,7 +78,7 @@ async def find_files(
 
 
 async def _below(url: str, options: Mapping[str, Any] | None, *, guess: bool) -> list[FoundFile]:
-    if _is_pattern(url):
+    if globs.is_pattern_url(url):
         return await _matching(url, options)
     if guess and url.lower().endswith(".orc") and kind_of(url) not in ("file", "local"):
         return [FoundFile(url, posixpath.basename(url))]
@@ -104,11 +104,6 @@ async def _matching(pattern: str, options: Mapping[str, Any] | None) -> list[Fou
     if not found:
         raise FileNotFoundError(f"nothing matches {strip_credentials(pattern)!r}")
     return found
-
-
-def _is_pattern(url: str) -> bool:
-    """On the web and behind a version of an object, these characters are no pattern."""
-    return globs.is_pattern(url) and not url.startswith(("http://", "https://")) and "?versionId=" not in url
 
 
 def _found(file: ListedFile, path: str) -> FoundFile:

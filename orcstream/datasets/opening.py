@@ -19,7 +19,7 @@ from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.reader.file import OrcFile
-from orcstream.reader.observing import ReadObserver
+from orcstream.reader.observing import Observer
 from orcstream.reader.opening import Opening, OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
 from orcstream.schema import Kind, Schema
@@ -42,7 +42,7 @@ def dataset(
     default_timezone: str = "UTC",
     calendar: str = "auto",
     instants: bool = False,
-    observer: ReadObserver | None = None,
+    observer: Observer | None = None,
 ) -> OpeningDataset:
     """Open many files as one table.
 

@@ -313,7 +313,8 @@ class _Recorder:
         return time.perf_counter() - self._start_s
 
     def on_request(self, span: RequestSpan) -> None:
-        self.requests.append(self._shifted(span))
+        if span.error is None:  # else the read fails, and says why
+            self.requests.append(self._shifted(span))
 
     def on_decode(self, span: DecodeSpan) -> None:
         self.decodes.append(self._shifted(span))

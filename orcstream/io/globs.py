@@ -10,13 +10,18 @@ from collections.abc import Iterator
 
 from orcstream.errors import UsageError
 
-__all__ = ["expanded", "is_hidden", "is_pattern", "name_matcher", "split_pattern"]
+__all__ = ["expanded", "is_hidden", "is_pattern", "is_pattern_url", "name_matcher", "split_pattern"]
 
 _SPECIAL = re.compile(r"[{}\[\]*?\\]")
 
 
 def is_pattern(path: str) -> bool:
     return _SPECIAL.search(path) is not None
+
+
+def is_pattern_url(url: str) -> bool:
+    """On the web and behind a version of an object, these characters are no pattern."""
+    return is_pattern(url) and not url.startswith(("http://", "https://")) and "?versionId=" not in url
 
 
 def expanded(pattern: str) -> list[str]:

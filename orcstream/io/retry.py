@@ -6,6 +6,7 @@ another attempt may help. Sleeping and chance come in as functions, so that test
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TypeVar
 
 import anyio
 
+from orcstream._credentials import strip_text
 from orcstream.errors import OrcError, RetriesExhausted, ShortRead
 from orcstream.io.byte_source import Transient
 from orcstream.io.options import IoOptions
@@ -20,6 +22,8 @@ from orcstream.io.options import IoOptions
 __all__ = ["RetryPolicy", "is_transient"]
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("orcstream.io")
 
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
@@ -80,6 +84,13 @@ class RetryPolicy:
                     times = "once" if failure_count == 0 else f"{failure_count + 1} times"
                     raise RetriesExhausted(f"a request failed {times}, at last: {reason}", url=url) from error
                 wait_s = self._wait_s(failure_count, error)
+                _logger.info(
+                    "%s: attempt %d failed, the next is in %.1f s: %s",
+                    url,
+                    failure_count + 1,
+                    wait_s,
+                    strip_text(str(error)) or "no answer in time",
+                )
             failure_count += 1
             if on_retry is not None:
                 on_retry()

@@ -30,7 +30,7 @@ from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.estimate import CostEstimate, SlowRequests
 from orcstream.io.retry import RetryPolicy
 
-__all__ = ["FetchScheduler", "FetchStatistics", "FetchTicket", "TaskStarter"]
+__all__ = ["FetchReport", "FetchScheduler", "FetchStatistics", "FetchTicket", "TaskStarter"]
 
 T = TypeVar("T")
 
@@ -67,18 +67,34 @@ class FetchStatistics:
     bandwidth: float
 
 
+@dataclass(frozen=True, slots=True)
+class FetchReport:
+    """A request that is over: `error` is what kept its bytes away, None where they are there."""
+
+    label: Any
+    range: ByteRange
+    start_s: float
+    stop_s: float
+    attempt_count: int
+    error: Exception | None = None
+
+
 class FetchTicket:
     """One range that was submitted. Its bytes live as long as the ticket."""
 
-    __slots__ = ("_buffer", "_done", "_error", "_owner", "_scope", "label", "on_bytes", "priority", "range")
+    __slots__ = (
+        *("_buffer", "_done", "_error", "_owner", "_scope"),
+        *("attempt_count", "label", "on_bytes", "priority", "range"),
+    )
 
     def __init__(
-        self, owner: FetchScheduler, range: ByteRange, priority: int, on_bytes: OnBytes | None, label: str
+        self, owner: FetchScheduler, range: ByteRange, priority: int, on_bytes: OnBytes | None, label: Any
     ) -> None:
         self.range = range
         self.priority = priority
         self.label = label
         self.on_bytes = on_bytes
+        self.attempt_count = 0
         self._owner = owner
         self._done = anyio.Event()
         self._buffer: RangeBuffer | None = None
@@ -117,9 +133,10 @@ class FetchTicket:
 
 
 class FetchScheduler:
-    """See the module. `on_finished(label, range, start_s, stop_s)` is told of each request that delivered.
+    """See the module. `on_finished` is told of each request that delivered or failed, not of cancelled ones.
 
-    A label is what the caller calls a request, and means nothing here.
+    A label is what the caller calls a request, and means nothing here. What `on_finished` raises is what the
+    request fails with.
     `estimate` carries on what another scheduler of the same source has measured.
     """
 
@@ -131,7 +148,7 @@ class FetchScheduler:
         retry: RetryPolicy,
         request_cap: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
-        on_finished: Callable[[str, ByteRange, float, float], None] | None = None,
+        on_finished: Callable[[FetchReport], None] | None = None,
         estimate: CostEstimate | None = None,
     ) -> None:
         self._source = source
@@ -185,7 +202,7 @@ class FetchScheduler:
         )
 
     def submit(
-        self, range: ByteRange, priority: int, on_bytes: OnBytes | None = None, label: str = ""
+        self, range: ByteRange, priority: int, on_bytes: OnBytes | None = None, label: Any = ""
     ) -> FetchTicket:
         """Queue a request; it starts as soon as a place is free, the lowest `priority` first.
 
@@ -203,19 +220,30 @@ class FetchScheduler:
         self._submit_count += 1
         return ticket
 
-    async def fetch_suffix(self, length: int, label: str = "") -> Suffix:
-        """The source's `fetch_suffix`, at once and in the caller's task, with retries and measured."""
+    async def fetch_suffix(self, length: int, label: Any = "") -> Suffix:
+        """The source's `fetch_suffix`, at once and in the caller's task, with retries and measured.
+
+        `on_finished` is not told where it fails: nobody knows then which range it was.
+        """
         if self._closed:
             raise UsageError("the scheduler is closed")
+        attempt_count = 0
+
+        def attempt() -> Awaitable[Suffix]:
+            nonlocal attempt_count
+            attempt_count += 1
+            return self._source.fetch_suffix(length)
+
         start_s = self._begin()
         try:
-            suffix = await self._attempts(length, lambda: self._source.fetch_suffix(length))
+            suffix = await self._attempts(length, attempt)
         finally:
             self._end()
         self._byte_count += len(suffix.data)
         if self._on_finished is not None:
             stop = suffix.file_length
-            self._on_finished(label, ByteRange(stop - len(suffix.data), stop), start_s, self._clock())
+            range_ = ByteRange(stop - len(suffix.data), stop)
+            self._on_finished(FetchReport(label, range_, start_s, self._clock(), attempt_count))
         return suffix
 
     def close(self) -> None:
@@ -260,20 +288,32 @@ class FetchScheduler:
                 buffer = await self._attempts(wanted.length, lambda: self._fetch(ticket))
             if buffer is not None:
                 self._byte_count += wanted.length
-                if self._on_finished is not None:
-                    self._on_finished(ticket.label, wanted, start_s, self._clock())
         except Exception as error:  # noqa: BLE001 - raised where someone waits for the ticket
             if isinstance(error, OrcError):
                 error.locate(url=self._source.url, file_offset=wanted.start)
-            buffer, failure = None, error
+            failure = error
         finally:
             ticket._scope = None
             self._running.discard(ticket)
             self._end()
-            ticket._finish(buffer, failure)
+            if buffer is not None or failure is not None:
+                failure = self._told(ticket, start_s, failure)
+            ticket._finish(buffer if failure is None else None, failure)
+
+    def _told(self, ticket: FetchTicket, start_s: float, failure: Exception | None) -> Exception | None:
+        """What the request fails with, after somebody was told that it is over."""
+        if self._on_finished is not None:
+            stop_s = self._clock()
+            report = FetchReport(ticket.label, ticket.range, start_s, stop_s, ticket.attempt_count, failure)
+            try:
+                self._on_finished(report)
+            except Exception as error:  # noqa: BLE001 - raised where someone waits for the ticket
+                return error
+        return failure
 
     async def _fetch(self, ticket: FetchTicket) -> RangeBuffer:
         """One attempt, measured by itself: failures and waits before it say nothing of the store's speed."""
+        ticket.attempt_count += 1
         wanted = ticket.range
         start_s, before_s = self._count_time(), self._request_s
         limit_s = self._slow.limit_s(wanted.length) if self._slow else None

@@ -25,6 +25,7 @@ from orcstream.io.options import IoOptions
 from orcstream.io.source import cost_of
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
+from orcstream.reader.observing import Observer
 from orcstream.reader.opening import Opening, OpenOptions, Url
 from orcstream.reader.supervisor import keep_alive
 
@@ -49,6 +50,7 @@ def open_many(
     default_timezone: str = "UTC",
     calendar: str = "auto",
     instants: bool = False,
+    observer: Observer | None = None,
 ) -> FileStream:
     """Open many files at once; each has to be closed by who takes it.
 
@@ -83,6 +85,7 @@ def open_many(
         instants=instants,
         keys=keys,
         require_keys=require_keys,
+        observer=observer,
     )
     return FileStream(_ManyOpens(urls, options, concurrency, ordered, tails or {}), on_error)
 

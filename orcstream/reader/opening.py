@@ -24,7 +24,7 @@ from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
-from orcstream.reader.observing import ReadObserver
+from orcstream.reader.observing import Observer, Watch, check_observer, watched
 from orcstream.reader.session import Session
 from orcstream.reader.stripes import FileTimes
 from orcstream.tails import known_tail, read_tail
@@ -37,7 +37,7 @@ Url: TypeAlias = str | os.PathLike[str] | BytesLike
 
 _CALENDARS = ("auto", "proleptic", "hybrid")
 
-_logger = logging.getLogger("orcstream")
+_logger = logging.getLogger("orcstream.reader")
 
 
 def open(  # noqa: A001  # the name users expect
@@ -54,7 +54,7 @@ def open(  # noqa: A001  # the name users expect
     default_timezone: str = "UTC",
     calendar: str = "auto",
     instants: bool = False,
-    observer: ReadObserver | None = None,
+    observer: Observer | None = None,
 ) -> Opening:
     """Open an ORC file.
 
@@ -87,7 +87,7 @@ def open(  # noqa: A001  # the name users expect
     any of this by a timeout of your own: a writer that was killed ends nothing.
 
     `observer` (`ReadObserver`) is told of each request of the file and its streams, and of each step of the
-    decoders, with the time it took.
+    decoders, with the time it took; a `ReadTracer` is told also which of them belong to one open or read.
 
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail` (for a key, too, that has the
     right name and length and is another one, where encrypted statistics show it), `Unsupported`,
@@ -124,7 +124,7 @@ class OpenOptions:
     times: FileTimes
     keys: KeyProvider | None = None
     required_keys: Sequence[str] | bool = False
-    observer: ReadObserver | None = None
+    observer: Observer | None = None
 
     @classmethod
     def of(
@@ -138,7 +138,7 @@ class OpenOptions:
         instants: bool = False,
         keys: KeyProvider | None = None,
         require_keys: Iterable[str] | bool = False,
-        observer: ReadObserver | None = None,
+        observer: Observer | None = None,
     ) -> OpenOptions:
         if calendar not in _CALENDARS:
             raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
@@ -148,6 +148,7 @@ class OpenOptions:
         times = FileTimes(timezone, default_timezone, calendar, instants=bool(instants))
         required = required_keys(require_keys)
         check_provider(keys, "keys")
+        check_observer(observer)
         return cls(storage_options, IoOptions.of(io_options), times, keys, required, observer)
 
 
@@ -166,11 +167,16 @@ class Opening(Pending[OrcFile]):
         self._poll_s = poll_s  # where the file is followed
 
     async def _make(self) -> OrcFile:
+        observer = self._options.observer
+        with watched(None if observer is None else Watch(observer, "open", _shown(self._url))) as watch:
+            return await self._open(watch)
+
+    async def _open(self, watch: Watch | None) -> OrcFile:
         growing = self._growing() if self._poll_s is not None else None
         source = growing or await self._open_source()
         session = Session(source, RetryPolicy.of(self._options.io_options), self._options.observer)
         try:
-            with located(url=source.url):
+            with session.opening(watch), located(url=source.url):
                 following = await self._following(session, growing)
                 tail, cached = following.seen if following is not None else await self._first_wave(session)
                 ring = KeyRing(self._options.keys, self._options.required_keys)
@@ -212,3 +218,8 @@ class Opening(Pending[OrcFile]):
             lambda: self._open_source(lengths_url),
             RetryPolicy.of(options),
         )
+
+
+def _shown(url: Url) -> str:
+    """As the source of it will be called."""
+    return strip_credentials(os.fspath(url)) if isinstance(url, str | os.PathLike) else "<bytes>"

@@ -154,6 +154,7 @@ class ReadPlanner:
             batch_bytes=shares.decoded_window_bytes,
         )
         output = _first_children(columns.decoded, columns.output_count)
+        watch = self._session.watch("read")
 
         def pipeline(root: Type, pruner: Pruner | None, *leads_to: Type) -> PipelineOptions:
             looks_first = bool(leads_to)
@@ -167,7 +168,7 @@ class ReadPlanner:
                 memory_limit=options.memory_limit // 2 if late else options.memory_limit,
                 hands_on=looks_first,
                 wave="predicate" if looks_first else "rest" if late else "data",
-                observer=self._session.observer,
+                observer=watch,
             )
 
         late_plan = None
@@ -177,7 +178,8 @@ class ReadPlanner:
             )
         return ReadingPlan(
             source=self._session.source,
-            scheduler=self._session.scheduler,
+            scheduler=lambda tasks: self._session.scheduler(tasks, watch),
+            watch=watch,
             schema=schema,
             works=lambda statistics: self._works(rows, pruner, pruned, statistics),
             statistics_range=self._statistics_range(pruner),

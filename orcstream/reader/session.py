@@ -7,7 +7,9 @@ one.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from weakref import WeakSet
 
 import anyio
@@ -16,8 +18,8 @@ from orcstream._buffer import release_retained
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
-from orcstream.io.scheduler import FetchScheduler, TaskStarter
-from orcstream.reader.observing import ReadObserver, RequestSpan
+from orcstream.io.scheduler import FetchReport, FetchScheduler, TaskStarter
+from orcstream.reader.observing import Observer, RequestSpan, Watch, watched
 from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["Session"]
@@ -36,15 +38,18 @@ def _trim() -> None:
 class Session:
     """The source of one open file and its tasks."""
 
-    def __init__(self, source: ByteSource, retry: RetryPolicy, observer: ReadObserver | None = None) -> None:
+    def __init__(self, source: ByteSource, retry: RetryPolicy, observer: Observer | None = None) -> None:
         self.source = source
         self.retry = retry
-        self.observer = observer
+        self._observer = observer
+        self._opening: Watch | None = None
         self.suffix_count = 0
         self.closing = anyio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks = Supervisor()
-        self._scheduler = self.scheduler(self.tasks)
+        # Its requests belong to one operation or another, and so are labelled with it.
+        told = None if observer is None else _tell_of_label
+        self._scheduler = FetchScheduler(source, self.tasks, retry=retry, on_finished=told)
         self._closed = False
         self._closer: asyncio.Task[None] | None = None
         _open_sessions.add(self)
@@ -54,33 +59,54 @@ class Session:
         """Takes tasks until the session is closed."""
         return self._tasks
 
-    def scheduler(self, tasks: TaskStarter) -> FetchScheduler:
-        """Sends requests of this file, each told to its observer."""
-        observer = self.observer
+    # --- requests ----------------------------------------------------------------------------------
 
-        def finished(wave: str, range_: ByteRange, start_s: float, stop_s: float) -> None:
-            assert observer is not None
-            observer.on_request(RequestSpan(wave, range_, start_s, stop_s))
+    def watch(self, operation: str) -> Watch | None:
+        """For the observer of the file, where there is one."""
+        return None if self._observer is None else Watch(self._observer, operation, self.source.url)
 
-        return FetchScheduler(
-            self.source, tasks, retry=self.retry, on_finished=None if observer is None else finished
-        )
+    @contextmanager
+    def opening(self, watch: Watch | None) -> Iterator[None]:
+        """All requests within the block are those of opening the file, which is watched."""
+        self._opening = watch
+        yield
+        self._opening = None
+
+    def scheduler(self, tasks: TaskStarter, watch: Watch | None) -> FetchScheduler:
+        """Sends requests of one read of this file."""
+        told = None if watch is None else partial(_tell, watch)
+        return FetchScheduler(self.source, tasks, retry=self.retry, on_finished=told)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         self.suffix_count += 1
-        return await self._scheduler.fetch_suffix(length, "tail")
+        with self._operation() as watch:
+            return await self._scheduler.fetch_suffix(length, ("tail", watch))
 
     async def fetch(self, ranges: list[ByteRange], wave: str = "tail") -> list[RangeBuffer]:
         """Some ranges, concurrently."""
-        tickets = [self._scheduler.submit(range_, 0, label=wave) for range_ in ranges]
-        try:
-            return [
-                RangeBuffer(range_, await ticket.wait())
-                for range_, ticket in zip(ranges, tickets, strict=True)
-            ]
-        finally:
-            for ticket in tickets:
-                ticket.cancel()
+        if not ranges:
+            return []
+        with self._operation() as watch:
+            tickets = [self._scheduler.submit(range_, 0, label=(wave, watch)) for range_ in ranges]
+            try:
+                return [
+                    RangeBuffer(range_, await ticket.wait())
+                    for range_, ticket in zip(ranges, tickets, strict=True)
+                ]
+            finally:
+                for ticket in tickets:
+                    ticket.cancel()
+
+    @contextmanager
+    def _operation(self) -> Iterator[Watch | None]:
+        """That which is under way; else what is asked of the file is one by itself."""
+        if self._opening is not None:
+            yield self._opening
+            return
+        with watched(self.watch("metadata")) as watch:
+            yield watch
+
+    # --- life time ---------------------------------------------------------------------------------
 
     @property
     def is_closed(self) -> bool:
@@ -116,3 +142,21 @@ class Session:
             _open_sessions.discard(self)
             if not _open_sessions:
                 self._loop.call_later(IDLE_S, _trim)
+
+
+def _tell(watch: Watch, report: FetchReport, wave: str | None = None) -> None:
+    watch.on_request(
+        RequestSpan(
+            wave or report.label,
+            report.range,
+            report.start_s,
+            report.stop_s,
+            report.attempt_count,
+            report.error,
+        )
+    )
+
+
+def _tell_of_label(report: FetchReport) -> None:
+    wave, watch = report.label
+    _tell(watch, report, wave)

@@ -27,6 +27,7 @@ from orcstream.io.threads import run_in_thread
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan, LateReading
+from orcstream.reader.observing import Watch
 from orcstream.reader.pipeline import Pipeline, PipelineOptions
 from orcstream.reader.pruning import PrunedRows
 from orcstream.reader.shaping import Shaped, Shaper
@@ -86,7 +87,8 @@ class ReadingPlan:
 
     `works` answers the stripes to read, given the bytes of `statistics_range` where that is not None: the
     statistics of stripes, which did not come with the tail and may spare reading some; it `takes_long` where
-    there are many of them. `late` is there where the columns of the predicate come first.
+    there are many of them. `late` is there where the columns of the predicate come first, `watch` where
+    somebody watches.
     """
 
     source: ByteSource
@@ -100,6 +102,7 @@ class ReadingPlan:
     pruned: PrunedRows
     decode_threads: int
     late: LatePlan | None = None
+    watch: Watch | None = None
 
 
 @dataclass(slots=True)
@@ -127,6 +130,7 @@ class Reading:
         self._late = LateReading(plan.late, self._pipeline, plan.pruned) if plan.late is not None else None
         self._group: anyio.abc.TaskGroup | None = None
         self._shaping: _Shaping | None = None
+        self._error: Exception | None = None
         self.row_count = self.batch_count = 0
 
     # --- tasks -------------------------------------------------------------------------------------
@@ -134,6 +138,7 @@ class Reading:
     async def run(self) -> None:
         """Fetch and decode until stopped; for the file's supervisor."""
         if self._scope.cancel_called:
+            self._end_watch()
             return  # nobody waits for it
         self._has_begun = True
         try:
@@ -143,14 +148,20 @@ class Reading:
                     self._scheduler = self.plan.scheduler(tasks)
                     await self._run(tasks, self._scheduler)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-            self._pipeline.fail(_first_of(error))
+            self._error = _first_of(error)
+            self._pipeline.fail(self._error)
         finally:
             if self._scheduler is not None:
                 self._scheduler.close()
             self._stop_pipelines()
             if self._shaping is not None:
                 self._shaping.done.set()  # a loop that ends may not have begun with it
+            self._end_watch()
             self._finished.set()
+
+    def _end_watch(self) -> None:
+        if self.plan.watch is not None:
+            self.plan.watch.end(self.statistics(), self._error)
 
     async def _run(self, tasks: anyio.abc.TaskGroup, scheduler: FetchScheduler) -> None:
         works = await self._works(scheduler)
@@ -180,6 +191,8 @@ class Reading:
             except RuntimeError:  # the group has ended
                 raise UsageError("the file is closed") from None
             self._started = True
+            if self.plan.watch is not None:
+                self.plan.watch.begin()
 
     async def next(self) -> Batch | None:
         """The next batch, or None at the end. Of a step that is cancelled, the next one misses no row."""
@@ -232,6 +245,7 @@ class Reading:
 
     def fail(self, error: Exception) -> None:
         """The rows end with this error: nothing more is fetched, and every later step raises it."""
+        self._error = self._error or error
         self._pipeline.fail(error)
         self.stop()
 

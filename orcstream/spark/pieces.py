@@ -30,7 +30,7 @@ from orcstream.spark.shaping import FileForm, Shape, form_of
 
 __all__ = ["Faults", "PieceReader", "ReadPlan"]
 
-_logger = logging.getLogger("orcstream")
+_logger = logging.getLogger("orcstream.spark")
 # The file being read, and the next.
 _OPEN_AT_ONCE = 2
 

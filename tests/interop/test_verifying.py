@@ -281,5 +281,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ]
     assert "  stripe 0, row group 3, n: maximum is 998, the values say 999" in lines
     assert cli.main(["verify", "--json", str(bad)]) == 1
-    (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+    printed = json.loads(capsys.readouterr().out)
+    (found,) = printed["files"]
+    assert printed["sound"] is False
     assert (found["sound"], found["row_count"], found["faults"][0]["column"]) == (False, 1000, "n")

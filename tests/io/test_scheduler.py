@@ -14,7 +14,7 @@ from orcstream.io.byte_source import ByteSource, Transient
 from orcstream.io.memory import BytesSource
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy, is_transient
-from orcstream.io.scheduler import FetchScheduler, FetchTicket
+from orcstream.io.scheduler import FetchReport, FetchScheduler, FetchTicket
 from tests.support.faulty import Fault, FaultySource, GatedSource, LatencySource
 from tests.support.recording import RecordingSource
 
@@ -46,7 +46,7 @@ def make(
     *,
     cap: int = 2,
     retry: RetryPolicy | None = None,
-    on_finished: Callable[[str, ByteRange, float, float], None] | None = None,
+    on_finished: Callable[[FetchReport], None] | None = None,
 ) -> FetchScheduler:
     retry = retry or Waits().policy()
     return FetchScheduler(source, group, request_cap=cap, retry=retry, on_finished=on_finished)
@@ -342,7 +342,7 @@ async def test_statistics_measure_time_by_the_clock_that_was_given() -> None:
         await anyio.lowlevel.checkpoint()
 
     source = LatencySource(memory(), latency_s=2.0, bandwidth=100.0, sleep=sleep)
-    finished: list[tuple[str, ByteRange, float, float]] = []
+    finished: list[FetchReport] = []
     async with anyio.create_task_group() as group:
         scheduler = FetchScheduler(
             source,
@@ -350,14 +350,14 @@ async def test_statistics_measure_time_by_the_clock_that_was_given() -> None:
             retry=Waits().policy(),
             request_cap=1,
             clock=lambda: now[0],
-            on_finished=lambda *event: finished.append(event),
+            on_finished=finished.append,
         )
         await scheduler.fetch_suffix(100, "end")
         now[0] += 7  # nobody asks for anything
         await scheduler.submit(part(1), 0, label="part").wait()
     assert finished == [
-        ("end", ByteRange(len(DATA) - 100, len(DATA)), 0.0, 3.0),
-        ("part", part(1), 10.0, 13.0),
+        FetchReport("end", ByteRange(len(DATA) - 100, len(DATA)), 0.0, 3.0, 1),
+        FetchReport("part", part(1), 10.0, 13.0, 1),
     ]
     statistics = scheduler.statistics()
     assert statistics.busy_s == pytest.approx(6.0)
@@ -374,6 +374,48 @@ async def test_fetch_suffix_is_retried_too() -> None:
         suffix = await scheduler.fetch_suffix(10)
     assert bytes(suffix.data) == DATA[-10:]
     assert scheduler.statistics().retry_count == 1
+
+
+async def test_who_watches_hears_of_failures_and_not_of_what_was_cancelled() -> None:
+    heard: list[FetchReport] = []
+    busy, gone = Transient("busy"), FileNotFoundError("gone")
+    async with anyio.create_task_group() as group:
+        source = FaultySource(memory(), [busy, gone])
+        scheduler = make(source, group, cap=1, on_finished=heard.append)
+        failing, passing, cancelled = (scheduler.submit(part(number), number) for number in range(3))
+        cancelled.cancel()
+        with pytest.raises(FileNotFoundError):
+            await failing.wait()
+        assert await passing.wait() == bytes_of(part(1))
+    assert [(one.range, one.attempt_count, one.error) for one in heard] == [
+        (part(0), 2, gone),
+        (part(1), 1, None),
+    ]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_what_who_watches_raises_is_what_the_request_fails_with(fails: bool) -> None:
+    def watch(_: FetchReport) -> None:
+        raise ArithmeticError
+
+    async with anyio.create_task_group() as group:
+        source = FaultySource(memory(), [FileNotFoundError()] if fails else [])
+        ticket = make(source, group, on_finished=watch).submit(part(0), 0)
+        with pytest.raises(ArithmeticError):
+            await ticket.wait()
+
+
+async def test_attempts_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "orcstream")
+    failures = [Transient("busy: https://me:hunter2@host/a?token=hunter3"), TimeoutError()]
+    async with anyio.create_task_group() as group:
+        source = FaultySource(memory(), failures)
+        await make(source, group).submit(part(0), 0).wait()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert {record.name for record in caplog.records} == {"orcstream.io"}
+    assert first.startswith("memory://t.orc: attempt 1 failed, the next is in 0.1 s: busy: https://host/a")
+    assert second.endswith("attempt 2 failed, the next is in 0.2 s: no answer in time")
+    assert "hunter" not in caplog.text
 
 
 def test_retry_policy_of_options() -> None:

@@ -61,3 +61,12 @@ def test_local_files_leave_the_heavy_libraries_alone(tmp_path: Path) -> None:
     loaded = _loaded(f"orcstream.blocking.read({path!r}).to_pylist()")
     assert "orcstream.reader" in loaded
     assert not loaded & {"orcstream.writer", *ON_FIRST_USE, *NEVER}
+
+
+def test_the_command_line_says_what_it_takes_without_what_carries_it_out() -> None:
+    loaded = _loaded("import orcstream.cli; orcstream.cli.make_parser().format_help()")
+    assert "orcstream.cli_acid" in loaded
+    working = {
+        f"orcstream.{name}" for name in ("acid", "codec", "datasets", "inspect", "reader", "writer", "spark")
+    }
+    assert not loaded & {"numpy", *working, *ON_FIRST_USE, *NEVER}

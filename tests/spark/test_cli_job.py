@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import orcstream
 from orcstream import cli_job
 from orcstream.cli import main
+from orcstream.cli_output import report
 from orcstream.spark import jobs
 from tests.spark.test_jobs import data_files, ids, lines
 
@@ -90,7 +91,7 @@ def test_calls_that_have_to_be_changed(arguments: list[str], capsys: pytest.Capt
     with pytest.raises(SystemExit) as error:
         main(arguments)
     assert error.value.code == 2
-    assert "usage: " in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("orcstream: ")
 
 
 def test_without_spark(tmp_path: Path) -> None:
@@ -115,7 +116,10 @@ def test_texts_of_files_give_a_terminal_no_orders(
     result = jobs.VerifyResult(1, 1, 1, 1, 1, (finding,))
     monkeypatch.setattr(jobs, "verify", lambda *_, **__: result)
     for as_json in (False, True):
-        assert cli_job._verify(None, argparse.Namespace(**LOOKING, json=as_json), None) == 1
+        options = argparse.Namespace(**LOOKING, json=as_json)
+        status, document, lines = cli_job._verify(None, options, None)
+        assert status == 1
+        report(options, document, lines)
         printed = capsysbinary.readouterr().out.decode()
         if as_json:
             assert json.loads(printed)["findings"][0]["recorded"] == "\x7f"
@@ -131,7 +135,9 @@ def test_long_bounds_are_cut(monkeypatch: pytest.MonkeyPatch, capsysbinary: Any)
     monkeypatch.setattr(jobs, "profile", lambda *_, **__: jobs.ProfileResult(1, 1, 1, (column,)))
     for as_json in (False, True):
         options = argparse.Namespace(**LOOKING, json=as_json, no_distinct=True)
-        assert cli_job._profile(None, options, None) == 0
+        status, document, lines = cli_job._profile(None, options, None)
+        assert status == 0
+        report(options, document, lines)
         printed = capsysbinary.readouterr().out.decode()
         assert ("x" * 1000 in printed) == as_json
         assert as_json or f"short to {'x' * 39}…" in printed

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from orcstream import acid, col
+from orcstream import acid, cli_progress, col
 from orcstream.cli import main
 from tests.support.acid_tables import SCHEMA, rows_of
+from tests.unit.test_cli_merge import Terminal
 
 
 async def _make(url: str) -> None:
@@ -78,6 +79,17 @@ def test_compact_and_clean(capfd: pytest.CaptureFixture[str], table: str) -> Non
 def test_what_is_no_table(capfd: pytest.CaptureFixture[str], table: str, tmp_path: Path) -> None:
     assert "no partition 'part=7'" in run(capfd, "compact", table, "--partition", "part=7", status=2)
     assert "is no list of write ids" in run(capfd, "show", table, "--write-ids", "x", status=2)
-    assert run(capfd, "show", str(tmp_path / "nothing"), status=1).startswith("orcstream: ")
+    assert run(capfd, "show", str(tmp_path / "nothing"), status=4).startswith("orcstream: ")
     (tmp_path / "empty").mkdir()
     assert "no files that say its columns" in run(capfd, "show", str(tmp_path / "empty"), status=2)
+
+
+def test_what_takes_long_shows_progress(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_progress, "_AFTER_S", 0.0)
+    monkeypatch.setattr(cli_progress, "_EVERY_S", 0.0)
+    for command, shown_text in (("show", " so far"), ("compact", " written"), ("clean", "listing ")):
+        terminal = Terminal()
+        monkeypatch.setattr("sys.stderr", terminal)
+        assert main(["acid", command, table]) == 0
+        assert shown_text in terminal.getvalue()
+        assert terminal.getvalue().endswith("\r\x1b[K")
