@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 try:
     import pyarrow as pa
@@ -27,6 +27,10 @@ from orcstream.integrations._arrow_scans import ArrowScan
 from orcstream.integrations._options import DatasetOptions, Places, for_splits
 
 __all__ = ["OrcDatasource", "read_orc"]
+
+# The column that Ray's own readers make where it wants none, since blocks forget how many rows they have
+# without any. Ray does not show it.
+_ROWS_ALONE: Final = "__bsp_stub"
 
 
 def read_orc(
@@ -146,7 +150,7 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
             ReadTask(
                 functools.partial(_blocks, some, scan, self._options),
                 self._metadata(some),
-                schema=scan.schema,
+                schema=scan.schema if scan.schema.names else _rows_alone(0).schema,
                 per_task_row_limit=per_task_row_limit,
             )
             for some in _shares(splits, parallelism)
@@ -196,6 +200,10 @@ def _blocks(
         with orcstream.blocking.dataset(splits, **options) as rows:
             for batch in scan.batches(rows):
                 is_empty = False
-                yield pa.Table.from_batches([batch])
+                yield pa.Table.from_batches([batch]) if scan.schema.names else _rows_alone(batch.num_rows)
     if is_empty:
-        yield scan.schema.empty_table()
+        yield scan.schema.empty_table() if scan.schema.names else _rows_alone(0)
+
+
+def _rows_alone(count: int) -> pa.Table:
+    return pa.table({_ROWS_ALONE: pa.nulls(count)})
