@@ -16,7 +16,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-mkdir -p own/lists/partial own/cache/archives/partial unpacked
+mkdir -p unpacked
 
 # What an installation would add, downloaded; the arguments are options of apt-get.
 download() {
@@ -29,11 +29,17 @@ download() {
 }
 
 # The system's lists of packages may be empty or out of date, and only root may renew them: then lists of our own.
-own=(-o "Dir::State::Lists=$work/own/lists" -o "Dir::Cache=$work/own/cache" -o APT::Sandbox::User=)
-if ! download -o APT::Sandbox::User= 2>/dev/null; then
+# They stay beside the folder, for the next package.
+lists=$(dirname "$folder")/apt
+mkdir -p "$lists/lists/partial" "$lists/cache/archives/partial"
+own=(-o "Dir::State::Lists=$lists/lists" -o "Dir::Cache=$lists/cache" -o APT::Sandbox::User=)
+exec 9>"$lists/lock" # packages are fetched side by side
+flock 9
+if ! download -o APT::Sandbox::User= 2>/dev/null && ! download "${own[@]}" 2>/dev/null; then
     apt-get --quiet=2 "${own[@]}" update
     download "${own[@]}"
 fi
+flock -u 9
 for archive in ./*.deb; do
     dpkg-deb --extract "$archive" unpacked
 done
