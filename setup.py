@@ -19,6 +19,11 @@ CORES = os.cpu_count() or 1
 # Else without what debuggers want, which takes a quarter of the time.
 ARGS = ["-O1", "-g", "-fsanitize=address", "-fno-omit-frame-pointer"] if SANITIZE else ["-O3", "-g0"]
 
+PATHS = sorted(glob("orcstream/**/*.pyx", recursive=True))
+# What Cython makes of memoryviews: generated once, not in each kernel, where it was half of what is compiled.
+SHARED = "orcstream._cyutility"
+SOURCES = {path[:-4].replace(os.sep, "."): path for path in PATHS} | {SHARED: "orcstream/_cyutility.c"}
+
 
 class BuildKernels(build_ext):  # type: ignore[misc]  # setuptools has no types
     """As setuptools does; on Windows with clang, because Microsoft's compiler has no integers of 128 bits."""
@@ -44,12 +49,12 @@ class BuildKernels(build_ext):  # type: ignore[misc]  # setuptools has no types
 
 extensions = [
     Extension(
-        path[:-4].replace(os.sep, "."),
+        name,
         [path],
         extra_compile_args=ARGS,
         extra_link_args=["-fsanitize=address"] if SANITIZE else [],
     )
-    for path in sorted(glob("orcstream/**/*.pyx", recursive=True))
+    for name, path in SOURCES.items()
 ]
 
 # Guarded, since cythonize may start processes that import this file.
@@ -60,6 +65,7 @@ if __name__ == "__main__":
         ext_modules=cythonize(
             extensions,
             nthreads=CORES,
+            shared_utility_qualified_name=SHARED,
             compiler_directives={
                 "language_level": "3",
                 "boundscheck": SANITIZE,

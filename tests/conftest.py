@@ -27,7 +27,7 @@ hypothesis.settings.register_profile(
     derandomize=True,
     phases=_PHASES,
     print_blob=True,
-    max_examples=share(50, 5),
+    max_examples=share(50, 7),
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )

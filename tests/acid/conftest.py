@@ -9,7 +9,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.acid import log
 from tests.support.acid_logs import MEMORY
+from tests.support.disks import unhurried_disk
 from tests.support.hive_tables import HiveTable, kept_tables
+
+__all__ = ["unhurried_disk"]
 
 
 @pytest.fixture(autouse=True)

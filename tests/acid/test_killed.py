@@ -14,6 +14,7 @@ from orcstream.acid import cleaning, compacting, delta_files, log
 from orcstream.acid.log import TransactionLog
 from orcstream.io import append_sink, records, sink
 from tests.support.acid_tables import SCHEMA, rows_of
+from tests.support.effort import STEP
 
 OLD = dict.fromkeys(range(20), "old")
 SECOND = {**OLD, 20: "second"}
@@ -132,7 +133,7 @@ async def test_killed_at_each_step(work: Any, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(log, "_LOOK_AGAIN_S", 0)
     killer = Killer(monkeypatch)
     await make(str(tmp_path / "made"))
-    for steps in range(200):
+    for steps in range(0, 200, STEP):
         url = str(tmp_path / f"table{steps}")
         shutil.copytree(tmp_path / "made", url)
         is_done = await _after_killing(url, steps, killer, work)

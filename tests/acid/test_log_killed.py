@@ -15,6 +15,7 @@ from orcstream.acid.transactions import Work
 from orcstream.errors import CommitUnknown
 from orcstream.io import records, sink
 from tests.support.acid_logs import MEMORY, TABLE, delta, write
+from tests.support.effort import STEP
 
 
 class Killed(BaseException):
@@ -81,7 +82,7 @@ async def check_after(url: str, told: list[str]) -> None:
 async def test_killed_at_each_step(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(logs, "_CHECKPOINT_EVERY", 2)
     killer = Killer(monkeypatch)
-    for steps in range(100):
+    for steps in range(0, 100, STEP):
         table = f"{url}-{steps}"
         await create_log(table, TABLE)
         told: list[str] = []

@@ -11,6 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from orcstream.reader.file import OrcFile
+from tests.support.effort import STEP
 from tests.support.read_sources import (
     Leftovers,
     ProbeSource,
@@ -92,7 +93,7 @@ async def test_by_the_task_after_every_turn_of_the_loop() -> None:
         finished = await ended_before(task, turn)
         await left.check(file_closed=turn > 0)  # a task that never ran has opened nothing
         assert rows == ROWS[: len(rows)]
-        turn += 1 if turn < 60 else 7
+        turn += STEP if turn < 60 else 7
     assert rows == ROWS
     assert turn > 20
 

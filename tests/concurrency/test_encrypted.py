@@ -27,6 +27,7 @@ from orcstream.reader import opening
 from orcstream.reader.file import OrcFile
 from orcstream.writer import merge as merging
 from tests.support import seeds
+from tests.support.effort import STEP
 from tests.support.encrypting import SECRETS, CountedKeys, ProbeKeys, written
 from tests.support.read_sources import Leftovers, ProbeSource, cost_of, ended_before, opened, probe
 from tests.support.reference.encryption import Locked
@@ -73,7 +74,7 @@ async def turns_of(attempt: Callable[[int], Awaitable[bool]], least: int) -> Non
     """Cancel at later and later turns, until it is too late; there must be some."""
     turn = 0
     while not await attempt(turn):
-        turn += 1 if turn < 80 else 7
+        turn += STEP if turn < 80 else 7
     assert turn >= least
 
 

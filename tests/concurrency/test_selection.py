@@ -12,6 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from orcstream.errors import ColumnNotFound, SourceChanged, SourceError, UsageError
+from tests.support.effort import STEP
 from tests.support.faulty import FaultySource
 from tests.support.read_sources import (
     Leftovers,
@@ -128,7 +129,7 @@ async def test_cancelled_after_every_turn_of_the_loop(way: str) -> None:
         await left.check(file_closed=turn > 0)
         del task
         await assert_nothing_held(held)
-        turn += 1 if turn < 30 else 11
+        turn += STEP if turn < 30 else 11
     assert WANTED[way](rows)
     assert turn > 20
 

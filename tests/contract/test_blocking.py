@@ -110,46 +110,6 @@ def test_every_member_is_written_down_for_editors(name: str) -> None:
     assert members_of(getattr(orcstream, name)) <= members_of(getattr(blocking, name))
 
 
-def test_type_checkers_see_options_that_are_misspelt(tmp_path: Path) -> None:
-    right = [
-        'blocking.open("a", storage_options={}).read(columns=["a"])',
-        'blocking.read("a", columns=["a"], tail=b"")',
-        'blocking.write("a", data=[], compression="zstd")',
-        'blocking.create("a", "struct<a:int>", overwrite=False).write([])',
-        'blocking.ingest("a-{number}", max_rows=3, compression="zstd").files[0].url',
-        'blocking.merge(["a"], "b", keys=None).length',
-        'blocking.open("a").take([1], columns=["a"]).num_rows',
-    ]
-    wrong = [
-        'blocking.open("a", storageoptions={})',
-        'blocking.open("a").read(column=["a"])',
-        'blocking.open("a").raed()',
-        'blocking.read("a", column=["a"])',
-        'blocking.write("a", data=[], compresion="zstd")',
-        'blocking.create("a", "struct<a:int>", overwrit=False)',
-        'blocking.ingest("a-{number}", max_row=3)',
-        'blocking.merge(["a"], "b", key=None)',
-        'orcstream.ingest("a-{number}", compresion="zstd")',
-    ]
-    program = tmp_path / "program.py"
-    program.write_text("\n".join(["import orcstream", "from orcstream import blocking", *right, *wrong, ""]))
-    # Other packages have no say in this, and would take most of the time.
-    command = ["--strict", "--no-site-packages", "--ignore-missing-imports", "--follow-imports=silent"]
-    run = subprocess.run(
-        [sys.executable, "-m", "mypy", *command, "--cache-dir", str(tmp_path / "cache"), str(program)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "MYPYPATH": str(Path(orcstream.__file__).parents[1])},
-    )
-    lines = {
-        int(line.split(":")[1]) for line in run.stdout.splitlines() if line.startswith(str(program.name))
-    }
-    first = 3 + len(right)
-    assert lines == set(range(first, first + len(wrong))), run.stdout + run.stderr
-
-
 def test_a_loop_that_waits_may_ingest(tmp_path: Path) -> None:
     with blocking.ingest(str(tmp_path / "{number}.orc"), "struct<a:int>", max_rows=10) as out:
         for number in range(25):

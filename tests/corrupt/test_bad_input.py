@@ -14,7 +14,7 @@ import pytest
 from tests.support import hostile, seeds
 from tests.support.effort import share
 
-FLIPS = share(250, 5)
+FLIPS = share(250)
 GROWTH_BYTES = 600 << 20
 
 

@@ -294,7 +294,7 @@ def check(known: Known, predicate: Predicate) -> None:
                 row += count
 
 
-def check_many(known: Known, seed: int, count: int = share(60, 2)) -> None:
+def check_many(known: Known, seed: int, count: int = share(60, 4)) -> None:
     rng = random.Random(seed)
     for _ in range(count):
         check(known, random_predicate(known, rng))

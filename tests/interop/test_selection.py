@@ -175,7 +175,7 @@ def fits(path: Path) -> bool:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("name", some(test_corpus.READABLE))
+@pytest.mark.parametrize("name", some(test_corpus.READABLE, 5))
 def test_of_the_corpus(corpus_folder: Path, name: str) -> None:
     path = corpus_folder / name
     if fits(path):

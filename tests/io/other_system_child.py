@@ -24,6 +24,7 @@ MISSING_CALLS = """
     fchmod fchown fdatasync fork getuid lockf posix_fadvise posix_fallocate pread preadv pwrite pwritev
     sched_getaffinity O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK
 """.split()
+OTHERS = ("orcstream.integrations", "orcstream.spark")
 MISSING_MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
 
 
@@ -57,18 +58,18 @@ def _refusing(call: Callable[..., None]) -> Callable[..., None]:
 
 
 def import_all() -> int:
-    """Every module, but those of Spark, which is another program's."""
+    """Every module, but those for other libraries, which are what these need."""
     import orcstream
 
     names = [one.name for one in pkgutil.walk_packages(orcstream.__path__, "orcstream.", onerror=_raise)]
-    chosen = [name for name in names if not name.startswith(("orcstream.spark", "orcstream.__main__"))]
+    chosen = [name for name in names if not name.startswith((*OTHERS, "orcstream.__main__"))]
     for name in chosen:
         importlib.import_module(name)
     return len(chosen)
 
 
 def _raise(name: str) -> None:
-    if not name.startswith("orcstream.spark"):
+    if not name.startswith(OTHERS):
         raise ImportError(name)
 
 

@@ -30,6 +30,7 @@ from orcstream.spark.jobs.distributing import SparkTasks
 from tests.spark.killer import Killed, Killer
 from tests.support.acid_history import History, Options
 from tests.support.acid_logs import keep_history
+from tests.support.effort import STEP
 from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
@@ -262,7 +263,7 @@ def test_killed_at_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ki
     source = make(tmp_path / "source", partitions=False)
     before = rows_of(source)
     killer = Killer(monkeypatch)
-    for steps in range(100):
+    for steps in range(0, 100, STEP):
         url = str(copytree(source, tmp_path / f"table{steps}"))
         killer.left = steps
         try:

@@ -25,6 +25,7 @@ from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
 from orcstream.spark.target import Folder
 from tests.spark.killer import Killed, Killer
+from tests.support.effort import STEP
 from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
@@ -201,7 +202,7 @@ def test_it_goes_on_wherever_it_dies(tmp_path: Path, killer: Killer, how: Any) -
         assert ids_of(visible(folder)) == list(range(40)), steps
         assert len(visible(folder)) == 2
         assert left_behind(folder) == []
-        steps += 1
+        steps += STEP
     assert steps > 10
 
 

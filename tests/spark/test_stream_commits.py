@@ -28,6 +28,7 @@ from orcstream.spark.options import Options
 from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write_options import write_plan
 from tests.spark.killer import Killed, Killer
+from tests.support.effort import STEP
 from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
@@ -115,7 +116,7 @@ def test_a_batch_is_committed_once_wherever_the_driver_dies(tmp_path: Path, kill
         commit(plan, 1)
         assert ids_of(data_files(folder)) == list(range(20)), steps
         assert temporaries(folder) == []
-        steps += 1
+        steps += STEP
     assert steps > 7
 
 
@@ -134,7 +135,7 @@ def test_a_compaction_goes_on_wherever_the_driver_dies(tmp_path: Path, killer: K
         assert ids_of(data_files(folder)) == list(range(30)), steps
         assert temporaries(folder) == []
         assert len([one for one in data_files(folder) if "compact" in one.name]) == 1
-        steps += 1
+        steps += STEP
     assert steps > 12
 
 
@@ -216,7 +217,7 @@ def test_complete_batches_replace_what_was_there(tmp_path: Path, killer: Killer)
         assert ids_of(data_files(folder))
         commit(plan, 1)
         assert ids_of(data_files(folder)) == list(range(10, 20)), steps
-        steps += 1
+        steps += STEP
 
 
 def test_a_record_that_names_other_files_is_refused(tmp_path: Path, killer: Killer) -> None:

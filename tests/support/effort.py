@@ -6,18 +6,22 @@ is written down case by case runs whole, but for combinations that are marked `s
 
 from __future__ import annotations
 
+import itertools
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-__all__ = ["ALL", "STEP", "is_in_sample", "share", "some"]
+__all__ = ["ALL", "DENSE_TURNS", "STEP", "is_in_sample", "pairs", "share", "some"]
 
 A = TypeVar("A")
+B = TypeVar("B")
 
 ALL: Final = os.environ.get("ORCSTREAM_TEST_ALL") == "1"
 # Of the places along a program at which it is broken off, each so many-th.
 STEP: Final = 1 if ALL else 3
+# Of the turns of the event loop at which calls to a store are cancelled, so many are tried one by one.
+DENSE_TURNS: Final = 25 if ALL else 8
 
 
 def share(count: int, part: int = 10) -> int:
@@ -33,3 +37,10 @@ def is_in_sample(name: str, part: int = 4) -> bool:
 def some(items: Sequence[A], part: int = 3) -> Sequence[A]:
     """Each so many of them."""
     return items if ALL else items[::part]
+
+
+def pairs(first: Iterable[A], second: Sequence[B]) -> list[tuple[A, B]]:
+    """Each of the first with each of the second; in `make test` with one of them, the next one each time."""
+    if ALL:
+        return list(itertools.product(first, second))
+    return list(zip(first, itertools.cycle(second), strict=False))

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.columnwise import Conversion
+from tests.support.java_server import HASTE
 from tests.support.reference.types import T
 from tests.support.reference.values import NANOS
 
@@ -84,7 +85,8 @@ def _compiled() -> Path:
     assert javac is not None, missing()
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as build:
-        command = [javac, "-nowarn", "-proc:none", "-cp", f"{_jars()}/*", "-d", f"{build}/out"]
+        haste = [f"-J{option}" for option in HASTE]
+        command = [javac, *haste, "-nowarn", "-proc:none", "-cp", f"{_jars()}/*", "-d", f"{build}/out"]
         command += map(str, SOURCES)
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         try:
@@ -107,8 +109,7 @@ def _gateway(charset: str = "UTF-8") -> Any:
         classpath=f"{_compiled()}{os.pathsep}{_jars()}/*",
         javaopts=[
             "-Xmx1g",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *HASTE,
             "-Duser.timezone=UTC",
             f"-Dfile.encoding={charset}",
             "-Dlog4j2.level=ERROR",

@@ -17,10 +17,17 @@ from pathlib import Path
 
 from tests.support.needs import CACHE, not_here
 
-__all__ = ["missing_jars", "start_java_server"]
+__all__ = ["HASTE", "missing_jars", "start_java_server"]
 
 START_TIMEOUT_S = 180
-JAVA = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+# They live for minutes: a second compiler does not pay, nor does looking at each class that is loaded.
+HASTE = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+JAVA = ("java", "-Xmx512m", *HASTE, "-Djava.net.preferIPv4Stack=true")
 
 
 def missing_jars(name: str) -> str | None:

@@ -18,7 +18,7 @@ import pytest
 import orcstream
 from orcstream.reader import planning
 from tests.support import compare, reading
-from tests.support.effort import share
+from tests.support.effort import ALL
 from tests.support.predicates import Node, Predicates, as_tuples, build, columns_of, matching
 from tests.support.reference.types import T
 
@@ -84,7 +84,7 @@ async def check(path: Path, type_: T, seed: int, **options: Any) -> None:
         await check_takes(file, type_, full, rng)
         asking = Predicates(type_, full, seed)
         if asking.possible:
-            for _ in range(share(4, 2)):
+            for _ in range(4 if ALL else 2):
                 await check_predicate(file, type_, full, asking.draw(), rng)
 
 
@@ -150,7 +150,7 @@ def some_range(count: int, rng: random.Random) -> range:
 async def check_ranges(file: Any, type_: T, full: list[Any], rng: random.Random) -> None:
     count = len(full)
     edges = [range(count), range(count, count), range(max(0, count - 1), count), range(min(1, count))]
-    for rows in [*edges, *(some_range(count, rng) for _ in range(share(6, 2)))]:
+    for rows in [*edges, *(some_range(count, rng) for _ in range(6 if ALL else 1))]:
         names = some_columns(type_, rng)
         found = await rows_of(
             file.batches(rows=rows, columns=[(name,) for name in names], **some_options(rng, len(rows))),

@@ -21,6 +21,7 @@ from fsspec.spec import AbstractFileSystem
 from orcstream import testing
 from orcstream.io.byte_sink import ByteSink, Prepared
 from orcstream.io.sink import commit, discard, open_sink
+from tests.support.effort import DENSE_TURNS
 from tests.support.hdfs import start_hdfs
 from tests.support.s3_proxy import S3_KINDS, start_s3
 from tests.support.servers import MotoServer, start_moto
@@ -92,7 +93,7 @@ class DescribedSinkStore(testing.SinkStore):
         self.part_bytes = store.part_bytes
         self.tells_age = not store.is_undated
         self.commits_at_once = not store.sink_options.get("allow_non_atomic", False)
-        self.dense_turns = 25 if store.part_bytes < 10_000 else 4
+        self.dense_turns = DENSE_TURNS if store.part_bytes < 10_000 else 4
 
     def url_of(self, name: str) -> str:
         return self._store.url_of(name)

@@ -17,6 +17,7 @@ from fsspec.implementations.cached import SimpleCacheFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.testing import SourceStore
+from tests.support.effort import DENSE_TURNS
 from tests.support.filesystems import FILES
 from tests.support.hdfs import USER, HdfsServer, start_hdfs
 from tests.support.nginx import AWKWARD, Nginx, start_nginx
@@ -262,4 +263,6 @@ SOURCE_STORES: dict[str, Maker] = {
 
 def make_source_store(request: pytest.FixtureRequest, folder: Path) -> SourceStore:
     """The store that the test's parameter names."""
-    return SOURCE_STORES[request.param](request, folder)
+    store = SOURCE_STORES[request.param](request, folder)
+    store.dense_turns = min(store.dense_turns, DENSE_TURNS)
+    return store

@@ -19,6 +19,7 @@ from orcstream.codec import encoders, encryption, sealing, variants
 from orcstream.codec.encoder import EncodedColumn, EncodedStream
 from orcstream.codec.structure import StreamKind
 from tests.support import compare, writing
+from tests.support.effort import pairs
 from tests.support.encrypting import SECRETS, written
 from tests.support.leaks import clear_parts, leaks, traces_of_file, traces_of_values
 from tests.support.reference.encryption import Locked
@@ -232,8 +233,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
-@pytest.mark.parametrize("compression", ["none", "zlib"])
-@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize(("broken", "compression"), pairs(BROKEN, ["none", "zlib"]))
 def test_a_broken_rule_is_found(broken: str, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = traces(compression=compression)
     BROKEN[broken](monkeypatch)
