@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "integrations.md"
 # The parts of the page, by the extras that they need.
-PARTS = {"pandas": "pandas", "duckdb": "DuckDB", "dask": "dask", "ray": "Ray Data"}
+PARTS = {"polars": "polars", "pandas": "pandas", "duckdb": "DuckDB", "dask": "dask", "ray": "Ray Data"}
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
