@@ -339,7 +339,7 @@ CASES = {"java": java_case, "pyarrow": pyarrow_case, "pyorc": pyorc_case, "ours"
 
 
 @pytest.mark.parametrize("writer", CASES)
-@hypothesis.settings(max_examples=hypothesis.settings().max_examples // 8)
+@hypothesis.settings(max_examples=max(1, hypothesis.settings().max_examples // 6))
 @hypothesis.given(seed=SEEDS)
 def test_odd_files(tmp_path_factory: pytest.TempPathFactory, writer: str, seed: int) -> None:
     CASES[writer](tmp_path_factory.mktemp("odd"), seed)
