@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
@@ -50,13 +51,13 @@ async def warnings_of(path: Path, do: Do, **options: Any) -> list[warnings.Warni
         warnings.simplefilter("always")
         out = await orcstream.create(path, SCHEMA, **options)
         await do(out)
-        gone = weakref.ref(out)
+        gone = threading.Event()
+        reference = weakref.ref(out, lambda _: gone.set())
         del out
+        gc.collect()
         # A worker thread may hold what it did last, for a moment after it has answered.
-        with anyio.move_on_after(10):
-            while gc.collect() >= 0 and gone() is not None:
-                await anyio.sleep(0.01)
-    assert gone() is None  # the warning keeps nothing alive
+        await anyio.to_thread.run_sync(gone.wait, 10)
+    assert reference() is None  # the warning keeps nothing alive
     return caught
 
 
