@@ -117,7 +117,7 @@ def joined() -> st.SearchStrategy[pl.Expr]:
 
 
 @settings(
-    max_examples=share(1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=share(1000, 25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(predicate=joined())
 def test_the_rows_are_those_of_polars(predicate: pl.Expr, folder: Path, table: pa.Table) -> None:

@@ -66,14 +66,15 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(source: str, suffix: str, modules: frozenset[str] = frozenset()) -> list[Import]:
+@functools.cache
+def imports_of(source: str, suffix: str, modules: frozenset[str] = frozenset()) -> tuple[Import, ...]:
     """Every import in a source text, wherever in it; `modules` are the project's, to tell them from names.
 
     Relative imports come as they are written, dots first.
     """
     if suffix in (".pyx", ".pxd"):
-        return list(_cython_imports(source))
-    return list(_python_imports(ast.parse(source), modules))
+        return tuple(_cython_imports(source))
+    return tuple(_python_imports(ast.parse(source), modules))
 
 
 def _python_imports(tree: ast.Module, modules: frozenset[str]) -> Iterator[Import]:
