@@ -299,13 +299,15 @@ async def test_another_server_stands_in(fault: Any) -> None:
         broken.fail(fault)
         sound.keys["pii"] = [MASTER]
         place = f"kms://http@127.0.0.2;127.0.0.1:{broken.port}/kms"
-        for _ in range(6):  # the first server is drawn
+        tries = 0
+        while tries < 3 or (not broken.asked and tries < 100):  # the first server is drawn
+            tries += 1
             async with HadoopKeyProvider(place, user="me", timeout_s=0.3, retries=0) as provider:
                 await provider.current_key("pii")
                 before = len(broken.asked)
                 await provider.current_key("pii")
                 assert len(broken.asked) == before
-        assert len(sound.asked) == 12 and broken.asked
+        assert len(sound.asked) == 2 * tries and broken.asked
 
 
 async def test_a_refusal_is_not_taken_to_another_server() -> None:
