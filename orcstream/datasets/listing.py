@@ -88,26 +88,33 @@ async def _below(url: str, options: Mapping[str, Any] | None, *, guess: bool) ->
         if error.reason != "no_listing":
             raise
         return [FoundFile(url, posixpath.basename(url))]
-    return [_found(file, file.path) for file in listed if _is_wanted(file)]
+    return [_found(file) for file in listed if _is_wanted(file)]
 
 
 async def _matching(pattern: str, options: Mapping[str, Any] | None) -> list[FoundFile]:
-    found: list[FoundFile] = []
+    shapes: dict[str, list[list[re.Pattern[str]]]] = {}  # by the folder that is listed
     for one in globs.expanded(pattern):
         root, parts = globs.split_pattern(one)
-        matchers = [globs.name_matcher(part) for part in parts]
-        for file in await list_files(root, storage_options=options):
-            names = file.path.split("/")
-            matched = all(m.fullmatch(name) for m, name in zip(matchers, names, strict=False))
-            if matched and len(names) >= len(matchers) and _is_wanted(file):
-                found.append(_found(file, file.path))
+        shapes.setdefault(root, []).append([globs.name_matcher(part) for part in parts])
+    found: list[FoundFile] = []
+    for root, several in shapes.items():
+        listed = [file for file in await list_files(root, storage_options=options) if _is_wanted(file)]
+        found += [_found(file) for file in listed if any(_fits(file, matchers) for matchers in several)]
     if not found:
         raise FileNotFoundError(f"nothing matches {strip_credentials(pattern)!r}")
     return found
 
 
-def _found(file: ListedFile, path: str) -> FoundFile:
-    return FoundFile(file.url, path, file.length, file.modified_s)
+def _fits(file: ListedFile, matchers: Sequence[re.Pattern[str]]) -> bool:
+    """Whether a pattern matches a file, or a folder that it is below."""
+    names = file.path.split("/")
+    if len(names) < len(matchers):
+        return False
+    return all(m.fullmatch(name) for m, name in zip(matchers, names, strict=False))
+
+
+def _found(file: ListedFile) -> FoundFile:
+    return FoundFile(file.url, file.path, file.length, file.modified_s)
 
 
 def _is_wanted(file: ListedFile) -> bool:

@@ -39,7 +39,8 @@ class OpenFiles:
 
     def each(self, files: Sequence[FoundFile]) -> FileStream:
         """All of them, in their order, opened side by side; whoever takes one closes it."""
-        return open_each([file.url for file in files], self._options)
+        known = {} if self._kept is None else {self._kept[0]: self._kept[1].tail}
+        return open_each([file.url for file in files], self._options, known)
 
     def at_once(self, file: FoundFile) -> int:
         """How many may be open at a time, in the store of this one."""

@@ -90,9 +90,9 @@ def open_many(
     return FileStream(_ManyOpens(urls, options, concurrency, ordered, tails or {}), on_error)
 
 
-def open_each(urls: Iterable[Url], options: OpenOptions) -> FileStream:
+def open_each(urls: Iterable[Url], options: OpenOptions, tails: Mapping[Any, Tail]) -> FileStream:
     """`open_many` in the order of the URLs, with options that are checked already."""
-    return FileStream(_ManyOpens(urls, options, None, True, {}), None)
+    return FileStream(_ManyOpens(urls, options, None, True, tails), None)
 
 
 class _ManyOpens:

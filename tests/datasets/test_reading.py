@@ -386,12 +386,24 @@ async def test_each_file_costs_one_request_and_others_none(
         assert ordered(found) == ordered(reference)
         assert len(proxy.asked) == 17  # the one that the columns were taken from is open
         proxy.asked.clear()
+        assert await files.count() == 18 * ROWS
+        assert len(proxy.asked) == 17
+        proxy.asked.clear()
         french = await files.read(columns=["id"], where=col("country") == "FR")
         assert french.num_rows == 6 * ROWS
         assert {"FR" in asked.path for asked in proxy.asked} == {True} and len(proxy.asked) <= 6
         proxy.asked.clear()
         assert await files.count(col("day") == datetime.date(2024, 6, 1)) == 6 * ROWS
         assert len(proxy.asked) <= 6
+
+
+async def test_a_folder_is_listed_once(distant: tuple[str, dict[str, Any], S3Proxy]) -> None:
+    url, options, proxy = distant
+    pattern = f"{url}/country=DE/day=2024-05-01/part-{{0,1}}*.orc"
+    async with orcstream.dataset(pattern, storage_options=options) as files:
+        assert len(files.files) == 2
+    listings = [asked.path for asked in proxy.asked if "part-" not in asked.path]
+    assert len(listings) == 1, listings
 
 
 async def test_one_file_is_not_listed(distant: tuple[str, dict[str, Any], S3Proxy]) -> None:
