@@ -378,6 +378,25 @@ def work():
 threading.Thread(target=work).start()
 begun.wait()
 """,
+    "with a group that begins tasks": """
+import anyio, threading
+from orcstream.blocking_loop import the_loop
+begun = threading.Event()
+async def begin():
+    async with anyio.create_task_group() as group:
+        while True:
+            for _ in range(10):
+                group.start_soon(anyio.sleep, 0)
+            await anyio.sleep(0)
+            begun.set()
+def work():
+    try:
+        the_loop().run(begin)
+    except orcstream.UsageError as error:
+        assert "cancelled" in str(error)
+threading.Thread(target=work).start()
+begun.wait()
+""",
 }
 
 
