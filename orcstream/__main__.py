@@ -1,19 +1,37 @@
-"""`python -m orcstream` and the command `orcstream`: the command line, and Ctrl-C while it is imported."""
+"""`python -m orcstream` and the command `orcstream`: the command line, Ctrl-C while it is imported, its end."""
 
+import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 _SIGINT_STATUS = 130
 
 
-def main() -> int:
-    """Run the command line; answers the exit status."""
+def main() -> NoReturn:
+    """Run the command line and end the program with its exit status."""
     try:
         from orcstream.cli import main as run
 
-        return run()
+        status = run()
     except KeyboardInterrupt:
-        return _SIGINT_STATUS
+        status = _SIGINT_STATUS
+    end(status)
+
+
+def end(status: int) -> NoReturn:
+    """End the program: at once where it has failed or was interrupted.
+
+    All that is ours has been given back then, but threads of libraries may be in a read that waits for bytes:
+    the interpreter would wait for them too, and pyarrow's abort it if bytes come while it ends.
+    """
+    if status == 0:
+        sys.exit()
+    with suppress(OSError, ValueError, KeyboardInterrupt):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -312,11 +312,11 @@ async def _reading_other(
     source = await _on_thread(partial(open_input, options.source, storage_options))
     progress.text = lambda: _done((source.bytes_read, source.total_bytes), progress)
     with _closed(source):
-        rows = await _on_thread(partial(_text_rows, source, options, format_), source.stop)
+        rows = await _on_thread(partial(_text_rows, source, options, format_))
         yield _Reading(
             rows.schema,
             "zstd",
-            lambda: _on_thread(lambda: next(rows.batches, None), source.stop),
+            lambda: _on_thread(lambda: next(rows.batches, None)),
             lambda: (source.bytes_read, source.total_bytes),
             {},
             source.shown,
@@ -383,11 +383,6 @@ def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows
     return rows or json_rows(source, options.schema, discretion)
 
 
-async def _on_thread(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
+async def _on_thread(work: Callable[[], T]) -> T:
     """The answer of something that blocks. Who is cancelled does not wait for bytes that never come."""
-    try:
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-    except BaseException:
-        if stop is not None:
-            stop()
-        raise
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -2,7 +2,7 @@
 
 Knows fsspec and the compressions that endings name. Must not know what the bytes mean. Contract: bytes come
 forward, in order and all of them; a compressed file that ends early is an error and never a shorter file, and
-several compressed parts after one another are one. `stop` ends a read that another thread waits in.
+several compressed parts after one another are one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import io
 import lzma
 import os
 import re
-import select
 import sys
 import zlib
 from collections.abc import Callable, Mapping
@@ -99,10 +98,6 @@ class Input(io.RawIOBase):
             raise _damaged(self.shown, error) from error
         return data
 
-    def stop(self) -> None:
-        """Whoever waits for bytes, on another thread, fails instead."""
-        self._raw.stop()
-
     def close(self) -> None:
         if not self.closed:
             with suppress(Exception):
@@ -178,9 +173,6 @@ class _Raw(io.RawIOBase):
     def _next(self, size: int) -> bytes:
         raise NotImplementedError
 
-    def stop(self) -> None:
-        """Nothing to do where every read ends by itself."""
-
 
 class _Stored(_Raw):
     """A file of fsspec."""
@@ -206,21 +198,14 @@ class _Stored(_Raw):
 
 
 class _StandardInput(_Raw):
-    """Standard input, whose end nobody knows: a read waits for a pipe of our own as well."""
+    """Standard input, whose end nobody knows."""
 
     def __init__(self) -> None:
         super().__init__("standard input")
         self._descriptor = sys.__stdin__.fileno() if sys.__stdin__ is not None else 0
-        self._woken, self._wake = os.pipe()
 
     def _next(self, size: int) -> bytes:
-        ready, _, _ = select.select([self._descriptor, self._woken], [], [])
-        if self._woken in ready:
-            raise orcstream.SourceError("reading was stopped", url=self.shown)
         return os.read(self._descriptor, size)
-
-    def stop(self) -> None:
-        os.write(self._wake, b".")
 
 
 # --- compressions ------------------------------------------------------------------------------------------

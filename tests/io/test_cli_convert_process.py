@@ -31,6 +31,7 @@ __all__ = ["moto_server"]
 CONVERT = [sys.executable, "-m", "orcstream", "convert"]
 WITHOUT = [sys.executable, "-m", "tests.support.without_pyarrow", "convert"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+IN_STRIPES = ["--from", "csv", "--memory-limit", "32MB", "--stripe-bytes", "64KB"]
 # What is read ahead to decide on types, and some more.
 MUCH = 3 << 20
 
@@ -57,25 +58,22 @@ def test_standard_input(tmp_path: Path, command: list[str]) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", [CONVERT, WITHOUT])
-@pytest.mark.parametrize("count", [10, 900_000])
-def test_an_interrupt_leaves_nothing(tmp_path: Path, command: list[str], count: int) -> None:
-    """While it waits for bytes: for the first ones, or with stripes written already."""
-    options = ["--from", "csv", "--memory-limit", "32MB", "--stripe-bytes", "64KB"]
-    random = np.random.default_rng(5).integers(0, 1 << 62, count).tolist()
-    with _begin([*command, "-", "out.orc", *options], tmp_path) as process:
+@pytest.mark.parametrize(
+    ("command", "count", "pause_s"),
+    [
+        (CONVERT, 10, 0.0),
+        (WITHOUT, 10, 0.0),
+        (CONVERT, 900_000, 0.0),
+        (CONVERT, 900_000, 0.2),
+        (WITHOUT, 900_000, 0.0),
+    ],
+)
+def test_an_interrupt_leaves_nothing(tmp_path: Path, command: list[str], count: int, pause_s: float) -> None:
+    """While it waits for bytes, for the first ones or with stripes written already, and while it writes."""
+    with _begin([*command, "-", "out.orc", *IN_STRIPES], tmp_path) as process:
         assert process.stdin
         assert process.stderr
-        process.stdin.write(b"n\n" + b"".join(b"%d\n" % n for n in random))
-        process.stdin.flush()
-        deadline_s = time.monotonic() + 60
-        while count > 10 and not list(tmp_path.iterdir()) and time.monotonic() < deadline_s:
-            time.sleep(0.02)
-        assert len(list(tmp_path.iterdir())) == (count > 10)
-        if count > 10:
-            time.sleep(0.2)
-        else:
-            _wait_until_read(process.stdin.fileno())
+        _feed(process, tmp_path, count, pause_s)
         begin_s = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
@@ -84,6 +82,36 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, command: list[str], count: 
         with suppress(BrokenPipeError):
             process.stdin.close()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [CONVERT, WITHOUT])
+def test_a_failure_does_not_wait_for_the_rest(tmp_path: Path, command: list[str]) -> None:
+    """Of an input whose end does not come."""
+    with _begin([*command, "-", "out.orc", *IN_STRIPES], tmp_path) as process:
+        assert process.stdin
+        assert process.stderr
+        _feed(process, tmp_path, 900_000, 0.0)
+        with suppress(BrokenPipeError):
+            process.stdin.write(b"".join(b"%d\n" % n for n in range(300_000)) + b"no number\n" * 300_000)
+        assert process.wait(20) == 2
+        assert re.fullmatch(rb"orcstream: .*no number.*\n", process.stderr.read())
+    assert list(tmp_path.iterdir()) == []
+
+
+def _feed(process: subprocess.Popen[bytes], folder: Path, count: int, pause_s: float) -> None:
+    """Write rows until the program waits for the first ones, or stripes of them are being written."""
+    assert process.stdin
+    random = np.random.default_rng(5).integers(0, 1 << 62, count).tolist()
+    process.stdin.write(b"n\n" + b"".join(b"%d\n" % n for n in random))
+    process.stdin.flush()
+    if count > 10:
+        deadline_s = time.monotonic() + 60
+        while not list(folder.iterdir()) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        time.sleep(pause_s)
+    else:
+        _wait_until_read(process.stdin.fileno())
+    assert len(list(folder.iterdir())) == (count > 10)
 
 
 def _wait_until_read(pipe: int) -> None:

@@ -7,8 +7,9 @@ import sys
 if __name__ == "__main__":
     sys.modules["pyarrow"] = None  # type: ignore[assignment]  # the import fails then
 
+    from orcstream.__main__ import end
     from orcstream.cli import main
 
     status = main()
     assert not any(name.startswith("pyarrow.") for name in sys.modules)
-    sys.exit(status)
+    end(status)
