@@ -1,4 +1,4 @@
-"""`python -m orcstream` and the command `orcstream`: the command line, Ctrl-C while it is imported, its end."""
+"""`python -m orcstream` and the command `orcstream`: the command line, Ctrl-C while it is imported, and exits."""
 
 import os
 import sys
