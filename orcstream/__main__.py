@@ -1,4 +1,4 @@
-"""`python -m orcstream` and the command `orcstream`: the command line, Ctrl-C while it is imported, and exits."""
+"""`python -m orcstream` and the command `orcstream`: the command line, Ctrl-C before it, and how it ends."""
 
 import os
 import sys
