@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE_STATUS, f"orcstream: {message}\n")
 
     def parse_known_args(
-        self, args: Sequence[str] | None = None, namespace: Any = None
+        self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """What a command does not know is its own mistake, and its own options are near it."""
         found, unknown = super().parse_known_args(args, namespace)

@@ -70,7 +70,7 @@ def run_random(seconds: float, path: Path, found: list[bytes], encrypted: list[b
 
 
 def run_atheris(seconds: float, path: Path, found: list[bytes]) -> None:
-    import atheris  # type: ignore[import-not-found]  # not for every platform
+    import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # not for every platform
 
     folder = path.parent / "corpus"
     folder.mkdir()

@@ -129,10 +129,10 @@ async def test_files_end_with_their_age(tmp_path: Path) -> None:
             await out.write([{"d": "b", "n": 2}])
             await out.write(pa.Table.from_pylist([{"d": "a", "n": 3}]))
             await asyncio.sleep(0.05)
-            assert out.files == ()
+            assert not out.files
             clock.move(39)
             await asyncio.sleep(0.05)
-            assert out.files == ()
+            assert not out.files
             clock.move(2)
             await until(lambda: len(out.files) >= 1)
             await asyncio.sleep(0.05)

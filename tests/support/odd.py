@@ -74,7 +74,7 @@ def draw_table(rng: random.Random, shape: Shape, count: int) -> Table:
     count = min(count, 1 + MOST_VALUES // len(type_.flatten()))
     cells = _Columns(rng, shape)
     columns = [cells.column(child, count) for child in type_.children]
-    rows = list(zip(*columns, strict=True)) if columns else [()] * count
+    rows: list[tuple[object, ...]] = list(zip(*columns, strict=True)) if columns else [()] * count
     return Table(type_, rows, rng.randrange(2**32))
 
 
