@@ -55,7 +55,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-venv: $(VENV)/.kernels ## the virtual environment, with everything the tests need and the kernels built
+venv: $(VENV)/.groups $(VENV)/.kernels ## the virtual environment, with everything the tests need and the kernels built
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -64,17 +64,25 @@ $(VENV)/.created:
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-# What the package itself needs comes along, since mypy reads it too, beside the kernels' build. Not compiled to
-# bytecode: little of it is ever imported, and that is compiled then.
-$(VENV)/.groups: pyproject.toml $(VENV)/.created
-	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
-		> $(VENV)/.needs
-	$(PY) -m pip install --quiet --no-compile --requirement $(VENV)/.needs --group build --group test --group lint
+$(VENV)/.building: pyproject.toml $(VENV)/.created
+	$(PY) -m pip install --quiet --no-compile --group build
 	@touch $@
 
-# The editable install builds the kernels in place; later changes of kernels need only build_ext.
-$(VENV)/.installed: pyproject.toml setup.py $(VENV)/.groups
-	$(PY) -m pip install --quiet --no-build-isolation --editable .
+# What the package itself needs comes along, since mypy reads it too. Not compiled to bytecode: little of it is
+# ever imported, and that is compiled then. The Spark wheel that pip makes of what PyPI has is 450 MB of archives,
+# which are not compressed again.
+$(VENV)/.groups: pyproject.toml $(VENV)/.building
+	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+		> $(VENV)/.needs
+	@printf '[bdist_wheel]\ncompression = stored\n' > $(VENV)/.wheels
+	DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/.wheels \
+		$(PY) -m pip install --quiet --no-compile --requirement $(VENV)/.needs --group test --group lint
+	@touch $@
+
+# The editable install builds the kernels in place; later changes of kernels need only build_ext. It needs nothing
+# of what is installed beside it.
+$(VENV)/.installed: pyproject.toml setup.py $(VENV)/.building
+	$(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
@@ -82,21 +90,21 @@ $(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
 		echo "$(PY) setup.py --quiet build_ext --inplace"; $(PY) setup.py --quiet build_ext --inplace; }
 	@touch $@
 
-# Servers are fetched and built while packages are installed. pytest runs last, so its closing line is the last line
+# Servers are fetched, packages installed and kernels built side by side. pytest runs last, so its closing line is the last line
 # printed. Files in their order: those of few and long tests would come last otherwise, when there is nothing left to
 # run beside them.
 test: ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
-	@$(MAKE) --jobs=2 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
+	@$(MAKE) --jobs=3 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# It needs no kernels: beside them, mypy has a core to itself.
+# It needs no kernels, which are built beside it.
 lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --num-workers 2
 
 # Without --quiet, which would keep warnings from being counted.
 docs: $(VENV)/.docs ## the site of the documentation, into build/site
