@@ -97,7 +97,7 @@ test: ## lint, types and all tests
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
-	@$(MAKE) --jobs=3 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
+	@$(MAKE) --jobs=4 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # It needs no kernels, which are built beside it.
