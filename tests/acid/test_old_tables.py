@@ -55,7 +55,7 @@ def are_in_order(path: Path) -> bool:
 @pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
 @given(st.integers(0, 1 << 30), st.sampled_from(KINDS))
 @example(504, "minor")  # statements of one write id that Hive 2 brought together
-@settings(max_examples=share(30, 5), deadline=None)
+@settings(max_examples=share(30), deadline=None)
 async def test_histories_are_compacted(options: Options, seed: int, kind: Kind) -> None:
     """What was read before is read after it, at each snapshot that is still there."""
     with tempfile.TemporaryDirectory() as name:

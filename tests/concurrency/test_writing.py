@@ -30,7 +30,7 @@ from orcstream.io.byte_sink import Prepared
 from orcstream.io.part_sink import PartSink
 from orcstream.io.sink import commit, discard
 from orcstream.writer.outlets import WholeFile
-from tests.support.effort import STEP, some
+from tests.support.effort import STEP, share, some
 from tests.support.s3_proxy import Fault, S3Proxy, s3_proxies
 from tests.support.servers import MotoServer, start_moto
 from tests.support.sink_stores import SinkStore, local_store, memory_store, s3_store
@@ -305,7 +305,7 @@ async def test_s3_fails_at_every_request(
 ) -> None:
     server, proxy = s3_proxies
     store = s3_store(server, tmp_path.name, proxy.endpoint)
-    for number in itertools.count():
+    for number in itertools.count(step=STEP):
         store.put(NAME, EARLIER)
         proxy.asked.clear()
         gone = threading.Event()
@@ -339,7 +339,7 @@ async def test_s3_cancelled_at_some_awaits(tmp_path: Path) -> None:
     """Of moto alone: versitygw may finish a part that the client hung up on after its upload was aborted."""
     store = s3_store(start_moto(), tmp_path.name)
     total = await stepped(write_big(store))
-    for number in range(0, total, max(1, total // 15)):
+    for number in range(0, total, max(1, total // share(15, 2))):
         store.put(NAME, EARLIER)
         with watched():
             task = asyncio.create_task(stepped(write_big(store), number, lambda: task.cancel()))  # noqa: B023

@@ -148,6 +148,7 @@ async def faulty_sink(store: SinkStore, plan: Plan) -> tuple[PartSink, FaultySto
     return sink, faulty
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     "error", [Transient("gone"), SinkError("no"), PermissionError("no"), RuntimeError("?")], ids=repr

@@ -61,6 +61,7 @@ def _fails(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     return printed.err
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("name", "text", "schema"), CASES, ids=range(len(CASES)))
 def test_what_is_hidden_is_not_in_errors(

@@ -20,7 +20,7 @@ from orcstream.errors import CorruptStripe, CorruptTail, FormatError, KeyUnavail
 from orcstream.expr import Expr, col
 from orcstream.io.keys import InMemoryKeyProvider, KeyProvider
 from tests.support import hostile, java_orc, seeds
-from tests.support.effort import share
+from tests.support.effort import pairs, share
 from tests.support.encrypting import SECRETS, CountedKeys, written
 from tests.support.reference.encryption import FILE_STATISTICS, STRIPE_STATISTICS, Stream
 from tests.support.relocking import harmed, relocked
@@ -381,8 +381,7 @@ WHERE_OF_LIES = (col("who.ssn") == "3") & (col("pay") >= 0)
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("how", BOTH)
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize(("name", "how"), pairs(LIES, BOTH))
 async def test_lies(tmp_path: Path, name: str, how: str) -> None:
     hooks, wanted, text = LIES[name]
     path = tmp_path / f"{name}.orc"

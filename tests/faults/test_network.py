@@ -103,6 +103,7 @@ def reads() -> list[tuple[dict[str, Any], pa.Table]]:
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", READING, ids=str)
 async def test_reading(hop: tuple[Place, Link], fault: Fault) -> None:
     place, link = hop
@@ -178,6 +179,7 @@ async def write_and_commit(out: orcstream.OrcWriter) -> None:
     await out.commit()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", WRITING, ids=str)
 async def test_writing(target: tuple[Place, Link], fault: Fault) -> None:
     place, link = target

@@ -21,6 +21,7 @@ import orcstream
 from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError, SourceChanged, SourceError
 from orcstream.io.clients import leased_clients
 from tests.support.certificates import certificate
+from tests.support.effort import pairs
 from tests.support.faults import FILE, TABLE, healing, nothing_leased, rows_of, whole
 from tests.support.http_server import Handler, serving
 from tests.support.s3_proxy import Asked, Refusal, S3Proxy, s3_proxies
@@ -139,8 +140,7 @@ def unwell() -> Iterator[Unwell]:
             server.released.set()
 
 
-@pytest.mark.parametrize("kind", ["http", "s3"])
-@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize(("fault", "kind"), pairs(PASSING, ["http", "s3"]))
 async def test_a_fault_that_passes(unwell: Unwell, kind: str, fault: str) -> None:
     how: dict[str, Any] = {
         "storage_options": unwell.options(kind),
@@ -159,8 +159,7 @@ async def test_a_fault_that_passes(unwell: Unwell, kind: str, fault: str) -> Non
     assert (7.0 in met.asked_s) == ("Retry-After" in fault)
 
 
-@pytest.mark.parametrize("kind", ["http", "s3"])
-@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize(("fault", "kind"), pairs(PASSING, ["http", "s3"]))
 async def test_a_fault_that_stays(unwell: Unwell, kind: str, fault: str) -> None:
     how: dict[str, Any] = {
         "storage_options": unwell.options(kind),

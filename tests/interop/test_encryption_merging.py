@@ -21,6 +21,7 @@ from orcstream.plan.messages import parse_footer
 from orcstream.writer import merge as merging
 from tests.interop import judging
 from tests.support import compare, encrypted_columns, java_orc, strategies
+from tests.support.effort import pairs
 from tests.support.encrypted_columns import PII, TOP, Root
 from tests.support.java_orc import Key
 from tests.support.merging import tail_of
@@ -84,15 +85,14 @@ MODES: list[tuple[str, dict[str, Any], tuple[Key, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "keys"), [m[1:] for m in MODES], ids=[m[0] for m in MODES])
-@pytest.mark.parametrize("piece_bytes", [8 << 20, 777])
+@pytest.mark.parametrize(("mode", "piece_bytes"), pairs(MODES, [777, 8 << 20]))
 def test_rows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    options: Mapping[str, Any],
-    keys: tuple[Key, ...],
+    mode: tuple[str, Mapping[str, Any], tuple[Key, ...]],
     piece_bytes: int,
 ) -> None:
+    _, options, keys = mode
     files = written(tmp_path)
     if piece_bytes < 1000:  # streams are cut anywhere, within blocks of the cipher too
         monkeypatch.setattr(merging, "PIECE_BYTES", piece_bytes)

@@ -25,6 +25,7 @@ from orcstream.codec.filter import RowFilter
 from orcstream.codec.gather import compact
 from orcstream.expr import Expr, col
 from orcstream.expr_binding import bind
+from tests.support.effort import pairs
 
 ROWS = 30_000
 word, number, flag = pc.field("word"), pc.field("id"), pc.field("flag")
@@ -72,11 +73,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     return path, table()
 
 
-@pytest.mark.parametrize("dictionaries", [False, True])
-@pytest.mark.parametrize(("ours", "theirs"), QUESTIONS, ids=[repr(ours)[:50] for ours, _ in QUESTIONS])
+@pytest.mark.parametrize(
+    ("question", "dictionaries"), pairs(QUESTIONS, [False, True]), ids=lambda given: repr(given)[:50]
+)
 async def test_rows_of_a_file(
-    written: tuple[Path, pa.Table], ours: Expr, theirs: pc.Expression, dictionaries: bool
+    written: tuple[Path, pa.Table], question: tuple[Expr, pc.Expression], dictionaries: bool
 ) -> None:
+    ours, theirs = question
     path, everything = written
     options: dict[str, Any] = {"dictionaries": dictionaries, "batch_rows": 4000}
     async with orcstream.open(str(path)) as file:

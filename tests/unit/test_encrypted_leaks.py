@@ -122,7 +122,7 @@ def _paths() -> list[str]:
 @pytest.mark.parametrize(
     ("compression", "threshold", "version"),
     [
-        *((compression, threshold, "0.12") for compression in COMPRESSIONS for threshold in (0, 1)),
+        *((*both, "0.12") for both in pairs(COMPRESSIONS, (0, 1))),
         ("none", 1, "0.11"),
         ("zlib", 0, "UNSTABLE-PRE-2.0"),
     ],
