@@ -10,6 +10,9 @@ _SIGINT_STATUS = 130
 
 def main() -> NoReturn:
     """Run the command line and end the program with its exit status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed; what is opened next must not get its number
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123
     try:
         from orcstream.cli import main as run
 

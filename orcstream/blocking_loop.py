@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 # How long Ctrl-C waits for what it has cancelled, and the end of the program for everything.
 STOP_TIMEOUT_S = 5.0
+# They end with the loop, which must not wait for them.
+_ANYIO_WORKER = "AnyIO worker thread"
 
 
 class LoopThread:
@@ -39,7 +41,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="orcstream loop", daemon=True)
         self._thread.start()
         # Worker threads of the loop are no daemons, and the interpreter waits for those before it runs exit
-        # handlers; a thread like them, which waits for the main thread alone, is in time to end them.
+        # handlers; a thread like them, which waits for all others, is in time to end them.
         threading.Thread(target=self._end_with_program, name="orcstream end").start()
 
     def _run(self) -> None:
@@ -66,7 +68,7 @@ class LoopThread:
             call.begin()
 
     def _end_with_program(self) -> None:
-        threading.main_thread().join()
+        _wait_for_callers()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(2 * STOP_TIMEOUT_S)
@@ -123,6 +125,20 @@ class _Call(Generic[T]):
             self._future.set_exception(error)
         else:
             self._future.set_result(result)
+
+
+def _wait_for_callers() -> None:
+    """Until the main thread has ended, and those that the interpreter then waits for: they may still call."""
+    main = threading.main_thread()
+    main.join()
+    mine = (main, threading.current_thread())
+    while others := [
+        one
+        for one in threading.enumerate()
+        if not one.daemon and one not in mine and one.name != _ANYIO_WORKER
+    ]:
+        for thread in others:
+            thread.join()
 
 
 async def _cancel_tasks(timeout_s: float, *, of_groups: bool) -> None:

@@ -32,6 +32,7 @@ from orcstream.cli_arguments import (
     add_url,
     add_where_and_rows,
     duration_s,
+    given_url,
 )
 from orcstream.cli_cat import add_row_commands
 from orcstream.cli_completion import COMPLETION_HELP, add_completion_options, print_completion
@@ -51,7 +52,7 @@ from orcstream.cli_output import add_json, report
 from orcstream.cli_parser import USAGE_STATUS, Parser, add_command
 from orcstream.cli_progress import Progress
 from orcstream.cli_verify import VERIFY_HELP, add_verify_options, verify
-from orcstream.figures import bytes_text, counted
+from orcstream.figures import bytes_text, counted, printable
 
 __all__ = ["main", "make_parser"]
 
@@ -107,8 +108,8 @@ pattern."""
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; answers the exit status."""
-    options = make_parser().parse_args(arguments)
     try:
+        options = make_parser().parse_args(arguments)
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _warn
@@ -121,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _SIGINT_STATUS
     except tuple(kind for kind, _ in _STATUS) as error:
-        print("orcstream:", " ".join(str(error).split()), file=sys.stderr)
+        print("orcstream:", printable(" ".join(str(error).split())), file=sys.stderr)
         return _status_of(error)
     return status or 0
 
@@ -134,7 +135,7 @@ def _status_of(error: Exception) -> int:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Without the place in the code, which says nothing to who sits before a terminal."""
-    print("orcstream:", message, file=sys.stderr)
+    print("orcstream:", printable(str(message)), file=sys.stderr)
 
 
 # --- what was asked for ------------------------------------------------------------------------------------
@@ -259,8 +260,12 @@ def _add_merge(commands: Any) -> None:
         "Joins files of the same schema, compression and writer into one, without decoding them.",
         _MERGE_HELP,
     )
-    merge.add_argument("target", metavar="TARGET", help="what to write: a path, or a URL that can be written")
-    merge.add_argument("urls", metavar="URL", nargs="+", help="what to join, in the order of the rows")
+    merge.add_argument(
+        "target", type=given_url, metavar="TARGET", help="what to write: a path, or a URL that can be written"
+    )
+    merge.add_argument(
+        "urls", type=given_url, metavar="URL", nargs="+", help="what to join, in the order of the rows"
+    )
     merge.add_argument(
         "--skip-incompatible", action="store_true", help="leave out files that do not go with the first"
     )
@@ -358,7 +363,7 @@ async def _merge(options: argparse.Namespace) -> None:
                 progress=show,
             )
     for skipped in result.skipped:
-        sys.stderr.write(f"orcstream: skipped {skipped.shown}: {skipped.message}\n")
+        sys.stderr.write(f"orcstream: skipped {printable(f'{skipped.shown}: {skipped.message}')}\n")
     document = {
         "url": result.url,
         "row_count": result.row_count,

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
-from orcstream.cli_arguments import add_memory_limit, add_storage_options, duration_s
+from orcstream.cli_arguments import add_memory_limit, add_storage_options, duration_s, given_url
 from orcstream.cli_keys import add_keys, opened_keys
 from orcstream.cli_output import add_json, aligned, report
 from orcstream.cli_parser import add_command
@@ -78,7 +78,7 @@ def add_acid_options(command: argparse.ArgumentParser) -> None:
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("url", metavar="URL", help="the table's directory")
+    command.add_argument("url", type=given_url, metavar="URL", help="the table's directory")
     command.add_argument(
         "--metastore", metavar="URL", help="of Hive, such as thrift://host:9083; with --table"
     )

@@ -30,6 +30,7 @@ __all__ = [
     "byte_size",
     "column_names",
     "duration_s",
+    "given_url",
     "json_object",
     "pair",
     "row_count",
@@ -57,8 +58,15 @@ _COUNT_DIGITS = 18
 # --- options -----------------------------------------------------------------------------------------------
 
 
+def given_url(text: str) -> str:
+    """A path or a URL, and not the nothing that a variable of a shell left, which is the folder one is in."""
+    if not text:
+        raise argparse.ArgumentTypeError("the empty text is no path and no URL")
+    return text
+
+
 def add_url(command: Options) -> None:
-    command.add_argument("url", metavar="URL", help="a path, or any URL that fsspec knows")
+    command.add_argument("url", type=given_url, metavar="URL", help="a path, or any URL that fsspec knows")
     add_storage_options(command)
 
 

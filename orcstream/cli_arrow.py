@@ -150,15 +150,15 @@ class _CsvErrors:
             _too_long(self._shown, error)
         if "UTF8" in text or "utf-8" in text:
             problem = "the text is not UTF-8"
-            raise orcstream.OrcError(self._told(f"{problem}: {text}", problem), url=self._shown) from error
+            raise orcstream.FormatError(self._told(f"{problem}: {text}", problem), url=self._shown) from error
         if found := _CSV_ROW.fullmatch(text):
             problem = f"{self._about_column(int(found['column']), found['what'])}; {ADVICE}"
             raise orcstream.SchemaMismatch(problem, url=self._shown, row=self._row(found["row"])) from error
         if found := _CSV_RECORD.fullmatch(text):
             width = _CSV_WIDTH.match(found["what"])
             problem = self._told(found["what"], width[0] if width else "this is no CSV")
-            raise orcstream.OrcError(problem, url=self._shown, row=self._row(found["row"])) from error
-        raise orcstream.OrcError(self._told(text, "this is no CSV"), url=self._shown) from error
+            raise orcstream.FormatError(problem, url=self._shown, row=self._row(found["row"])) from error
+        raise orcstream.FormatError(self._told(text, "this is no CSV"), url=self._shown) from error
 
     def _about_column(self, index: int, what: str) -> str:
         name = self.names[index] if index < len(self.names) else None
@@ -173,7 +173,7 @@ class _CsvErrors:
 
 def _too_long(shown: str, error: Exception) -> NoReturn:
     text = "a row is longer than the blocks that are read; give a larger --memory-limit"
-    raise orcstream.OrcError(text, url=shown) from error
+    raise orcstream.UsageError(text, url=shown) from error
 
 
 def _csv_type(guessed: Any) -> Any:
@@ -205,7 +205,10 @@ def arrow_json_rows(
     failed = _JsonErrors(source.shown, discretion)
     if schema is None:
         probe = failed.guard(lambda: json.open_json(io.BytesIO(head), read))
-        given = pa.schema([pa.field(field.name, _json_type(field.type)) for field in probe.schema])
+        try:
+            given = pa.schema([pa.field(field.name, _json_type(field.type)) for field in probe.schema])
+        except RecursionError as error:
+            raise orcstream.FormatError("the values are nested too deep", url=source.shown) from error
         parse = json.ParseOptions(explicit_schema=given, unexpected_field_behavior="error")
         decided: Any = given
     else:
@@ -245,7 +248,7 @@ class _JsonErrors:
             row = self.first_row + int(found[2])
             if "changed from" not in text:
                 problem = self._told(f"this is no JSON: {found[1]}", "this is no JSON")
-                raise orcstream.OrcError(problem, url=self._shown, row=row) from error
+                raise orcstream.FormatError(problem, url=self._shown, row=row) from error
             raise orcstream.SchemaMismatch(f"{found[1]}; {ADVICE}", url=self._shown, row=row) from error
         if "unexpected field" in text:
             problem = f"a row after row {self.first_row} has a field that the first rows lack; {ADVICE}"
@@ -255,7 +258,7 @@ class _JsonErrors:
             problem = self._told(text, "a value does not fit the schema")
             raise orcstream.SchemaMismatch(f"{where}: {problem}; {ADVICE}", url=self._shown) from error
         problem = self._told(text, "this is no JSON")
-        raise orcstream.OrcError(f"{where}: {problem}", url=self._shown) from error
+        raise orcstream.FormatError(f"{where}: {problem}", url=self._shown) from error
 
 
 def _json_type(guessed: Any) -> Any:
@@ -283,7 +286,7 @@ def parquet_rows(file: Any, schema: Schema | None, shown: str, memory_bytes: int
         try:
             return call()
         except pa.ArrowException as error:
-            raise orcstream.OrcError(f"no Parquet that pyarrow reads: {error}", url=shown) from error
+            raise orcstream.FormatError(f"no Parquet that pyarrow reads: {error}", url=shown) from error
 
     # What lies on disk is read as it is needed; elsewhere a row group's bytes are asked for side by side.
     found = guard(

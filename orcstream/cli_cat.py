@@ -22,6 +22,7 @@ from orcstream.cli_arguments import (
     add_storage_options,
     add_unit,
     add_where_and_rows,
+    given_url,
     row_count,
     selection,
 )
@@ -66,7 +67,9 @@ def add_row_commands(commands: Any) -> None:
 
 def _reading(commands: Any, name: str, main: Any, purpose: str) -> Parser:
     command = add_command(commands, name, main, purpose, f"Prints {purpose}.", _MANY_HELP)
-    command.add_argument("urls", metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows")
+    command.add_argument(
+        "urls", type=given_url, metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows"
+    )
     add_storage_options(command)
     add_where_and_rows(command)
     add_schema(command)
@@ -90,7 +93,7 @@ def _is_table(urls: list[str]) -> bool:
 @asynccontextmanager
 async def _dataset(options: argparse.Namespace, keys: KeyProvider | None) -> AsyncIterator[Any]:
     for name in _OF_A_FILE:
-        if getattr(options, name):
+        if getattr(options, name) not in (None, False):
             raise orcstream.UsageError(
                 f"--{name.replace('_', '-')} is for one file, not for a table of several"
             )
@@ -121,11 +124,11 @@ async def _rows(options: argparse.Namespace, keys: KeyProvider | None) -> AsyncI
         ):
             yield stream
         return
-    async with (
-        opened(options, options.urls[0], keys) as file,
-        file.batches(row_numbers=options.row_numbers, **selection(options), **reading) as stream,
-    ):
-        yield stream
+    async with opened(options, options.urls[0], keys) as file:
+        if not options.columns and file.schema.root.kind is not Kind.STRUCT:
+            reading["columns"] = None  # there are none to choose from
+        async with file.batches(row_numbers=options.row_numbers, **selection(options), **reading) as stream:
+            yield stream
 
 
 # --- count -------------------------------------------------------------------------------------------------
@@ -135,9 +138,9 @@ async def _count(options: argparse.Namespace) -> None:
     count = 0
     async with opened_keys(options.keys) as keys, Progress() as progress:
         progress.text = lambda: f"{counted(count, 'row')} so far"
-        if _is_table(options.urls):
+        if _is_table(options.urls) and options.where is None:
             async with _dataset(options, keys) as files:
-                count = await files.count(options.where)
+                count = await files.count()
         else:
             async with _rows(options, keys) as stream:
                 async for batch in stream:

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 import orcstream
 from orcstream._credentials import strip_credentials
-from orcstream.cli_arguments import add_memory_limit, add_target_storage_options, byte_size, pair
+from orcstream.cli_arguments import add_memory_limit, add_target_storage_options, byte_size, given_url, pair
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
@@ -80,7 +80,9 @@ T = TypeVar("T")
 
 def add_convert_options(command: argparse.ArgumentParser) -> None:
     """The options of the command, but those that choose rows of ORC files."""
-    command.add_argument("source", metavar="SOURCE", help="what to convert: a path, a URL, or -")
+    command.add_argument(
+        "source", type=given_url, metavar="SOURCE", help="what to convert: a path, a URL, or -"
+    )
     _add_target(command)
     command.add_argument("--from", dest="format", choices=sorted(_FORMATS), help="the format of SOURCE")
     source = command.add_argument_group("CSV")
@@ -97,7 +99,7 @@ def add_convert_options(command: argparse.ArgumentParser) -> None:
 
 def add_mask_options(command: argparse.ArgumentParser) -> None:
     """The options of `orcstream mask`, which converts ORC files only."""
-    command.add_argument("source", metavar="SOURCE", help="an ORC file: a path or a URL")
+    command.add_argument("source", type=given_url, metavar="SOURCE", help="an ORC file: a path or a URL")
     _add_target(command)
     command.set_defaults(format="orc", **dict.fromkeys(_ONLY_CSV))
     _add_writing(command, compression=None)
@@ -105,7 +107,7 @@ def add_mask_options(command: argparse.ArgumentParser) -> None:
 
 def _add_target(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "target", metavar="TARGET", help="the ORC file: a path, or a URL that can be written"
+        "target", type=given_url, metavar="TARGET", help="the ORC file: a path, or a URL that can be written"
     )
 
 

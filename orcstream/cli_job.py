@@ -20,7 +20,7 @@ import anyio
 
 import orcstream
 from orcstream.cli_acid import compaction_lines
-from orcstream.cli_arguments import add_memory_limit, add_storage_options, byte_size, pair
+from orcstream.cli_arguments import add_memory_limit, add_storage_options, byte_size, given_url, pair
 from orcstream.cli_output import add_json, report
 from orcstream.cli_parser import Parser, add_command
 from orcstream.cli_progress import Progress
@@ -51,8 +51,10 @@ def add_job_options(command: argparse.ArgumentParser) -> None:
     jobs = command.add_subparsers(required=True, metavar="JOB")
 
     ingest = _job(jobs, "ingest", _ingest, "rows of CSV, JSON, Parquet or ORC files, into ORC files")
-    ingest.add_argument("source", metavar="SOURCE", help="a folder, a file or a pattern, as Spark reads it")
-    ingest.add_argument("target", metavar="TARGET", help="the folder of the ORC files")
+    ingest.add_argument(
+        "source", type=given_url, metavar="SOURCE", help="a folder, a file or a pattern, as Spark reads it"
+    )
+    ingest.add_argument("target", type=given_url, metavar="TARGET", help="the folder of the ORC files")
     ingest.add_argument("--from", dest="format", metavar="FORMAT", help="csv, json, parquet, orc or text")
     ingest.add_argument("--schema", metavar="TEXT", help="as Spark writes it: 'id bigint, text string'")
     ingest.add_argument(
@@ -88,7 +90,7 @@ def add_job_options(command: argparse.ArgumentParser) -> None:
     _add_common(compact)
 
     table = _job(jobs, "compact-acid", _compact_table, "few large directories of a transactional table")
-    table.add_argument("url", metavar="URL", help="the table's directory")
+    table.add_argument("url", type=given_url, metavar="URL", help="the table's directory")
     table.add_argument("--kind", choices=("minor", "major"), default="minor")
     table.add_argument(
         "--partition", action="append", metavar="PATH", help="only this one, such as country=DE; repeatable"

@@ -16,6 +16,7 @@ import anyio
 import orcstream
 from orcstream.cli_arguments import Options, column_names
 from orcstream.cli_output import aligned
+from orcstream.figures import printable
 from orcstream.io.keys import KeyProvider, open_keys
 from orcstream.schema import Type, find_column
 
@@ -207,7 +208,8 @@ def _type_at(schema: orcstream.Schema, path: str | tuple[str, ...]) -> Type:
 def say_masked(columns: Sequence[str]) -> None:
     """A note for people that what they see is not what was encrypted."""
     if columns:
-        sys.stderr.write(f"orcstream: masked, since their keys were not had: {', '.join(columns)}\n")
+        names = printable(", ".join(columns))
+        sys.stderr.write(f"orcstream: masked, since their keys were not had: {names}\n")
 
 
 def key_facts(file: orcstream.OrcFile) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def _guarded(rows: Iterator[T], shown: str, discretion: Discretion) -> Iterator[
         yield from rows
     except UnicodeDecodeError as error:
         text = "the text is not UTF-8"
-        raise orcstream.OrcError(discretion.told(f"{text}: {error}", text), url=shown) from error
+        raise orcstream.FormatError(discretion.told(f"{text}: {error}", text), url=shown) from error
 
 
 # --- CSV ---------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def _records(source: Input, options: CsvOptions) -> Iterator[_Sized[list[str | N
                 continue  # an empty line, which is a record where there is one column
             yield _with_nulls(record or [""], text, nulls, options.delimiter), len(text)
     except csv.Error as error:
-        raise orcstream.OrcError(f"record {number + 1} is no CSV: {error}", url=source.shown) from error
+        raise orcstream.FormatError(f"record {number + 1} is no CSV: {error}", url=source.shown) from error
 
 
 def _with_nulls(record: list[str], text: str, nulls: frozenset[str], delimiter: str) -> list[str | None]:
@@ -191,7 +191,7 @@ def _columns(
 
 def _wrong_width(record: list[Any], names: list[str], shown: str, row: int | None) -> None:
     text = f"the number of fields is {len(record)}, and that of columns {len(names)}"
-    raise orcstream.OrcError(text, url=shown, row=row)
+    raise orcstream.FormatError(text, url=shown, row=row)
 
 
 def _converted(
@@ -282,7 +282,7 @@ def _of_lines(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> 
         try:
             value = decoder.decode(line)
         except (ValueError, RecursionError) as error:
-            raise orcstream.OrcError(f"line {number} is no JSON: {error}", url=shown) from error
+            raise orcstream.FormatError(f"line {number} is no JSON: {error}", url=shown) from error
         yield _object(value, f"line {number}", shown), len(line)
 
 
@@ -296,11 +296,11 @@ def _of_array(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> 
         if data.startswith("]", place):
             data, place = _skipped(text, data, place + 1, space)
             if place < len(data):
-                raise orcstream.OrcError("something follows the array", url=shown)
+                raise orcstream.FormatError("something follows the array", url=shown)
             return
         if count:
             if not data.startswith(",", place):
-                raise orcstream.OrcError(f"item {count} is not followed by a comma or ]", url=shown)
+                raise orcstream.FormatError(f"item {count} is not followed by a comma or ]", url=shown)
             data, place = _skipped(text, data, place + 1, space)
         step = _READ_CHARACTERS
         while True:
@@ -308,11 +308,11 @@ def _of_array(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> 
                 value, end = decoder.raw_decode(data, place)
                 break
             except RecursionError as error:
-                raise orcstream.OrcError(f"item {count + 1} is nested too deep", url=shown) from error
+                raise orcstream.FormatError(f"item {count + 1} is nested too deep", url=shown) from error
             except ValueError as error:
                 more = text.read(step)
                 if not more:
-                    raise orcstream.OrcError(f"item {count + 1} is no JSON: {error}", url=shown) from error
+                    raise orcstream.FormatError(f"item {count + 1} is no JSON: {error}", url=shown) from error
                 data, place, step = data[place:] + more, 0, step * 2
         count += 1
         yield _object(value, f"item {count}", shown), end - place
@@ -336,5 +336,5 @@ def _sure(text: io.TextIOWrapper, data: str, place: int) -> str:
 
 def _object(value: Any, where: str, shown: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise orcstream.OrcError(f"{where} is no object", url=shown)
+        raise orcstream.FormatError(f"{where} is no object", url=shown)
     return value

@@ -14,6 +14,7 @@ import base64
 import datetime
 import json
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["csv_format", "csv_row", "json_format", "json_row"]
 
 Format = Callable[[Any], str]
+
+# What JSON leaves and a terminal may take for an order: DEL, C1, and marks that turn the line around.
+_ORDERS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 _NESTED = (Kind.STRUCT, Kind.LIST, Kind.MAP, Kind.UNION)
 
@@ -107,7 +111,7 @@ def _time(value: datetime.datetime | np.datetime64) -> str:
 
 
 def _json_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return _ORDERS.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def _csv_field(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orcstream
 from orcstream._credentials import strip_credentials
+from orcstream.cli_arguments import given_url
 from orcstream.cli_keys import add_keys, opened, opened_keys
 from orcstream.cli_output import add_json, report
 from orcstream.cli_progress import Progress
@@ -27,19 +28,31 @@ _SHOWN = 20
 
 def add_verify_options(command: argparse.ArgumentParser) -> None:
     """What `verify` takes besides storage options."""
-    command.add_argument("urls", metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows")
+    command.add_argument(
+        "urls", type=given_url, metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows"
+    )
     command.add_argument("--all", action="store_true", help="what does no harm, too, and every finding")
     add_keys(command)
     add_json(command)
 
 
 async def verify(options: argparse.Namespace) -> int:
-    """The exit status: 0 where all files are sound."""
+    """The exit status: 0 where all files are sound. Raises why files cannot be read, if that is all."""
+    found: list[dict[str, Any]] = []
+    unknown: list[Exception] = []
     async with opened_keys(options.keys) as keys, Progress() as progress:
-        found = [await _verified(options, url, keys, progress) for url in options.urls]
+        for url in options.urls:
+            try:
+                found.append(await _verified(options, url, keys, progress))
+            except (orcstream.OrcError, OSError) as error:
+                text = error.message if isinstance(error, orcstream.OrcError) else str(error)
+                found.append({"url": strip_credentials(url), "sound": False, "error": text})
+                unknown.append(error)
     is_sound = all(one["sound"] for one in found)
     lines = (line for one in found for line in _lines(one, show_all=options.all))
     report(options, {"sound": is_sound, "files": found}, lines)
+    if unknown and len(unknown) == sum(not one["sound"] for one in found):
+        raise unknown[0]  # of the store, or of how this was called
     return 0 if is_sound else 1
 
 

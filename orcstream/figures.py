@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -63,7 +64,8 @@ def _day(days: int) -> str:
 def _nanoseconds(count: int) -> str:
     import numpy as np
 
-    try:
+    with suppress(OverflowError):  # outside 1677 to 2262
         return str(np.datetime64(count, "ns"))
-    except OverflowError:  # outside 1677 to 2262
-        return str(np.datetime64(count // 1000, "us"))
+    with suppress(OverflowError):
+        return str(np.datetime64(count // 10**3, "us"))
+    return str(np.datetime64(count // 10**6, "ms"))  # as statistics have them

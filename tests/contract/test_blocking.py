@@ -357,7 +357,7 @@ def work():
             blocking.read(path)
     except orcstream.UsageError as error:
         assert "ending" in str(error) or "cancelled" in str(error)
-threading.Thread(target=work).start()
+threading.Thread(target=work, daemon=True).start()
 blocking.read(path)
 """,
     "with a task that begins others": """
@@ -375,7 +375,7 @@ def work():
         the_loop().run(begin)
     except orcstream.UsageError as error:
         assert "cancelled" in str(error)
-threading.Thread(target=work).start()
+threading.Thread(target=work, daemon=True).start()
 begun.wait()
 """,
     "with a group that begins tasks": """
@@ -394,10 +394,31 @@ def work():
         the_loop().run(begin)
     except orcstream.UsageError as error:
         assert "cancelled" in str(error)
-threading.Thread(target=work).start()
+threading.Thread(target=work, daemon=True).start()
 begun.wait()
 """,
 }
+
+
+AFTER_ITS_LAST_LINE = """
+import threading, time
+def work():
+    with blocking.create(sys.argv[2], "struct<n:int>") as out:
+        for number in range(5):
+            out.write([{"n": number}])
+            time.sleep(0.05)
+    assert blocking.read(sys.argv[2]).num_rows == 5
+    print("written")
+threading.Thread(target=work).start()
+"""
+
+
+@pytest.mark.parametrize("first", ["", "blocking.read(path)"], ids=["first used there", "used before"])
+def test_threads_end_their_work_after_the_main_one(tmp_path: Path, first: str) -> None:
+    (tmp_path / "t.orc").write_bytes(DATA)
+    start = "import sys, orcstream\nfrom orcstream import blocking\npath = sys.argv[1]\n"
+    done = run(start + first + AFTER_ITS_LAST_LINE, str(tmp_path / "t.orc"), str(tmp_path / "out.orc"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "written\n", "")
 
 
 @pytest.mark.parametrize("how", sorted(END))
