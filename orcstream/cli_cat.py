@@ -138,9 +138,9 @@ async def _count(options: argparse.Namespace) -> None:
     count = 0
     async with opened_keys(options.keys) as keys, Progress() as progress:
         progress.text = lambda: f"{counted(count, 'row')} so far"
-        if _is_table(options.urls) and options.where is None:
+        if _is_table(options.urls):
             async with _dataset(options, keys) as files:
-                count = await files.count()
+                count = await files.count(options.where, memory_limit=options.memory_limit)
         else:
             async with _rows(options, keys) as stream:
                 async for batch in stream:

@@ -192,12 +192,20 @@ class OrcDataset:
         async with stream:
             return ReadResult(stream.batch_schema, [batch async for batch in stream])
 
-    async def count(self, where: Where = None, *, case_sensitive: bool = True) -> int:
+    async def count(
+        self,
+        where: Where = None,
+        *,
+        case_sensitive: bool = True,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
+    ) -> int:
         """How many rows there are, or match. Where folders decide, only the tails of files are read.
 
-        `where` and `case_sensitive` are those of `batches`. Raises what `batches` raises.
+        `where`, `case_sensitive` and `memory_limit` are those of `batches`. Raises what `batches` raises.
         """
-        options = ReadOptions(columns=[], where=where, case_sensitive=case_sensitive)
+        options = ReadOptions(
+            columns=[], where=where, case_sensitive=case_sensitive, memory_limit=memory_limit
+        )
         asked = self._asked(options)
         chosen = list(self._chosen(asked))
         whole = [one.part for one in chosen if one.where is None]
