@@ -180,7 +180,8 @@ class TablePlanner:
         """The stripes that may have rows that match."""
         case_sensitive = self._options.case_sensitive
         moved = prefixed(where, self._row_schema.root, file.prefix, case_sensitive=case_sensitive)
-        return await file.orc.matching_stripes(moved, schema=self._schema_for(file))
+        unit = self._options.timestamp_unit
+        return await file.orc.matching_stripes(moved, schema=self._schema_for(file), timestamp_unit=unit)
 
     def _schema_for(self, file: EventFile) -> str | None:
         """What a file is read as, where it is not what it is."""

@@ -223,36 +223,49 @@ class OrcDataset:
         return found
 
     async def splits(
-        self, where: Where = None, *, split_bytes: int = DEFAULT_SPLIT_BYTES, case_sensitive: bool = True
+        self,
+        where: Where = None,
+        *,
+        split_bytes: int = DEFAULT_SPLIT_BYTES,
+        timestamp_unit: str = "ns",
+        case_sensitive: bool = True,
     ) -> tuple[Split, ...]:
         """The rows shared out, for tasks that each read some: about `split_bytes` of one file in each.
 
         Stripes stay whole unless one is larger than that. Those that cannot match, by their statistics or
         their folders, are in no split; of the others all rows are, so that `where` has to be asked again.
-        Reads the tails of all files that are left, several at a time. `where` and `case_sensitive` are
-        those of `batches`.
+        Reads the tails of all files that are left, several at a time. `where`, `timestamp_unit` and
+        `case_sensitive` are those of `batches`, with which the splits are to be read.
         """
         if type(split_bytes) is not int or split_bytes < 1:
             raise UsageError(f"split_bytes must be at least 1, not {split_bytes!r}")
-        asked = self._asked(ReadOptions(columns=[], where=where, case_sensitive=case_sensitive))
+        options = ReadOptions(
+            columns=[], where=where, timestamp_unit=timestamp_unit, case_sensitive=case_sensitive
+        )
+        asked = self._asked(options)
         chosen = list(self._chosen(asked))
         found: list[Split] = []
         coming = iter(chosen)
         async with self._open_files.each([one.part.found for one in chosen]) as files:
             async for file in files:
                 async with file:
-                    found += await self._split(file, next(coming), split_bytes, case_sensitive=case_sensitive)
+                    found += await self._split(file, next(coming), split_bytes, options)
         return tuple(found)
 
     async def _split(
-        self, file: OrcFile, chosen: _Chosen, split_bytes: int, *, case_sensitive: bool
+        self, file: OrcFile, chosen: _Chosen, split_bytes: int, options: ReadOptions
     ) -> list[Split]:
         part, tail = chosen.part, file.tail
         _check_same(file, part.split)
         stripes: Sequence[int] = range(len(file.stripes))
         if chosen.where is not None:
             schema = schema_for(file, self._file_schema)
-            stripes = await file.matching_stripes(chosen.where, schema=schema, case_sensitive=case_sensitive)
+            stripes = await file.matching_stripes(
+                chosen.where,
+                schema=schema,
+                timestamp_unit=options.timestamp_unit,
+                case_sensitive=options.case_sensitive,
+            )
         within = range(file.row_count) if part.split is None else part.split.rows
         cut = slices([file.stripes[one] for one in stripes], split_bytes, tail.footer.row_index_stride)
         rows = [(range(max(one.start, within.start), min(one.stop, within.stop)), one.weight) for one in cut]
@@ -334,7 +347,11 @@ class OrcDataset:
 
         async def opened() -> OrcFile:
             file = await files.open(found)
-            _check_same(file, split)
+            try:
+                _check_same(file, split)
+            except BaseException:
+                await files.close(file)
+                raise
             return file
 
         rows = None if split is None else split.rows

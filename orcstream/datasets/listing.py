@@ -13,7 +13,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from orcstream._credentials import strip_credentials
@@ -65,7 +65,11 @@ async def find_files(
         raise UsageError("which files? a path, a pattern, a folder, or some of these")
     matcher = None if pattern is None else globs.name_matcher(pattern)
     found = await side_by_side(urls, lambda url: _below(url, storage_options, guess=guess))
-    files = {file.url: file for some in found for file in some}
+    files: dict[str, FoundFile] = {}
+    for file in (file for some in found for file in some):
+        known = files.setdefault(_same(file.url), file)
+        if file.path.count("/") > known.path.count("/"):  # more of its folders' values are known
+            files[_same(file.url)] = file
     wanted = [
         file
         for file in files.values()
@@ -75,6 +79,13 @@ async def find_files(
         shown = ", ".join(strip_credentials(url) for url in urls)
         raise FileNotFoundError(f"there are no files in {shown}" + (f" like {pattern}" if pattern else ""))
     return [_partitioned(file, hive=hive) for file in wanted]
+
+
+def _same(url: str) -> str:
+    """One text for all ways to write a local path."""
+    if kind_of(url) not in ("file", "local"):
+        return url
+    return os.path.abspath(url.partition("://")[2] if "://" in url else url)  # noqa: PTH100 - links stay
 
 
 async def _below(url: str, options: Mapping[str, Any] | None, *, guess: bool) -> list[FoundFile]:
@@ -96,13 +107,34 @@ async def _matching(pattern: str, options: Mapping[str, Any] | None) -> list[Fou
     for one in globs.expanded(pattern):
         root, parts = globs.split_pattern(one)
         shapes.setdefault(root, []).append([globs.name_matcher(part) for part in parts])
+    base, _ = globs.split_pattern(pattern)
     found: list[FoundFile] = []
     for root, several in shapes.items():
-        listed = [file for file in await list_files(root, storage_options=options) if _is_wanted(file)]
-        found += [_found(file) for file in listed if any(_fits(file, matchers) for matchers in several)]
+        try:
+            listed = await list_files(root, storage_options=options)
+        except FileNotFoundError:  # another alternative may be there
+            continue
+        above = _between(base, root)
+        found += [
+            replace(_found(file), path=_joined(above, file.path))
+            for file in listed
+            if _is_wanted(file) and any(_fits(file, matchers) for matchers in several)
+        ]
     if not found:
         raise FileNotFoundError(f"nothing matches {strip_credentials(pattern)!r}")
     return found
+
+
+def _between(base: str, root: str) -> str:
+    """The folders of an alternative, below the one that its pattern begins with."""
+    if root == base:
+        return ""
+    return root if base == "." else root[len(base) :].lstrip("/")
+
+
+def _joined(above: str, path: str) -> str:
+    """`path` below `above`, which may be the file itself."""
+    return above if posixpath.basename(above) == path else posixpath.join(above, path)
 
 
 def _fits(file: ListedFile, matchers: Sequence[re.Pattern[str]]) -> bool:

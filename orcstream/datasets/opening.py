@@ -112,7 +112,8 @@ class OpeningDataset(Pending[OrcDataset]):
         if splits is not None:
             return self._of_splits(splits)
         places = cast("Places", self._url)
-        found = await self._found(places, guess=True)
+        # With a schema no file is opened here, and nothing would find a folder that is named like a file.
+        found = await self._found(places, guess=self._asked.schema is None)
         if self._asked.schema is not None:
             return self._dataset(found, self._asked.schema, None)
         newest = max(found, key=lambda file: (file.modified_s or 0.0, file.path))

@@ -57,7 +57,7 @@ def read_orc(
     with orcstream.blocking.dataset(url, **options) as files:
         with files.batches(columns=columns, where=where, **reading) as stream:
             arrow = pa.schema(stream)
-        splits = files.splits(where=where, split_bytes=split_bytes)
+        splits = files.splits(where=where, split_bytes=split_bytes, timestamp_unit=timestamp_unit)
     meta = frame_of(arrow.empty_table(), dtype_backend)
     if not splits:
         return dd.from_pandas(meta, npartitions=1)

@@ -86,7 +86,7 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
                 pass  # reads nothing, and sees what cannot be asked
             with files.batches(**self._reading) as stream:
                 self._schema = pa.schema(stream)
-            self._splits = files.splits(where=where, split_bytes=split_bytes)
+            self._splits = files.splits(where=where, split_bytes=split_bytes, timestamp_unit=timestamp_unit)
         self.names = self._schema.names if columns is None else list(columns)
         self.predicate: Any = None
 
@@ -145,7 +145,11 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         splits = self._splits
         if self.predicate is not None and splits:
             with orcstream.blocking.dataset(splits, **self._options) as files:
-                splits = files.splits(where=scan.where, split_bytes=self._split_bytes)
+                splits = files.splits(
+                    where=scan.where,
+                    split_bytes=self._split_bytes,
+                    timestamp_unit=self._reading["timestamp_unit"],
+                )
         return [
             ReadTask(
                 functools.partial(_blocks, some, scan, self._options),

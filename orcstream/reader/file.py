@@ -421,16 +421,26 @@ class OrcFile:
             return await run_in_thread(lambda: file.stripe_statistics(memoryview(held)))
 
     async def matching_stripes(
-        self, where: Where, *, schema: object = None, case_sensitive: bool = True
+        self,
+        where: Where,
+        *,
+        schema: object = None,
+        timestamp_unit: str = "ns",
+        case_sensitive: bool = True,
     ) -> tuple[int, ...]:
         """The numbers of the stripes that may have matches, by the statistics of file and stripes.
 
-        The arguments are those of `batches`. Takes one request where the stripes' statistics did not come
-        with the tail. Raises what `batches` raises for them, and `SourceError`.
+        The arguments are those of `batches`, with which the stripes are to be read: times are compared as
+        they are delivered, cut to `timestamp_unit`. Takes one request where the stripes' statistics did not
+        come with the tail. Raises what `batches` raises for them, and `SourceError`.
         """
         self._check_open()
         options = ReadOptions(
-            columns=[], where=where, schema=schema, timestamp_unit="us", case_sensitive=case_sensitive
+            columns=[],
+            where=where,
+            schema=schema,
+            timestamp_unit=timestamp_unit,
+            case_sensitive=case_sensitive,
         )
         plan = self._planner.plan(options)
         wanted = plan.statistics_range

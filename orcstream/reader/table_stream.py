@@ -132,7 +132,7 @@ class TableStream:
             self._crumb_bytes += _bytes_of(batch)
             if found is not None:
                 return found
-            if self._crumb_bytes > self._most_crumb_bytes:
+            if self._crumb_rows >= wanted or self._crumb_bytes > self._most_crumb_bytes:
                 return self._swept()
 
     def _swept(self) -> Batch | None:

@@ -33,6 +33,8 @@ __all__ = ["Faults", "PieceReader", "ReadPlan"]
 _logger = logging.getLogger("orcstream.spark")
 # The file being read, and the next.
 _OPEN_AT_ONCE = 2
+# Of Spark's own times.
+_TIMESTAMP_UNIT = "us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,10 @@ class PieceReader:
             if where is None:
                 return range(len(file.stripes))
             return await file.matching_stripes(
-                where, schema=form.schema, case_sensitive=self._plan.case_sensitive
+                where,
+                schema=form.schema,
+                timestamp_unit=_TIMESTAMP_UNIT,
+                case_sensitive=self._plan.case_sensitive,
             )
 
     # --- reading -----------------------------------------------------------------------------------
@@ -186,7 +191,7 @@ class PieceReader:
             rows=None if piece.rows is None else range(*piece.rows),
             batch_rows=plan.batch_rows,
             memory_limit=plan.memory_limit,
-            timestamp_unit="us",
+            timestamp_unit=_TIMESTAMP_UNIT,
             case_sensitive=plan.case_sensitive,
         )
         with stream:
