@@ -23,7 +23,7 @@ from orcstream.codec.column import Field, Vector, VectorOptions, field_of, nulls
 from orcstream.codec.filter import RowFilter
 from orcstream.codec.gather import copied
 from orcstream.codec.python_values import vector_of
-from orcstream.errors import SchemaMismatch
+from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.expr import Condition
 from orcstream.expr_binding import bind
 from orcstream.schema import INTEGERS, TEXTS, Kind, Schema, Type
@@ -34,6 +34,10 @@ NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _INT = range(-(1 << 31), 1 << 31)
+_LONG = range(-(1 << 63), 1 << 63)
+# Python's own times end with microseconds.
+_FRACTION = re.compile(r"(.*:[0-9]{2})\.([0-9]{1,9})(\D.*)?", re.ASCII)
+_NS_PER: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -42,7 +46,12 @@ def partition_texts(path: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for folder in path.split("/") if path else ():
         name, _, text = folder.partition("=")
-        found[unquote(name)] = None if text == NULL_FOLDER else unquote(text)
+        try:
+            found[unquote(name, errors="strict")] = (
+                None if text == NULL_FOLDER else unquote(text, errors="strict")
+            )
+        except UnicodeDecodeError:
+            raise SchemaMismatch(f"the name of the folder {folder!r} is no UTF-8") from None
     return found
 
 
@@ -96,15 +105,30 @@ class PartitionRow:
     columns: PartitionColumns
     values: Mapping[str, Any]
 
-    def holds(self, condition: Condition, *, case_sensitive: bool) -> bool:
-        """Whether a condition on these columns is true."""
+    def holds(self, condition: Condition, *, case_sensitive: bool, timestamp_unit: str) -> bool:
+        """Whether a condition on these columns is true. Times are cut to the unit, as they are delivered."""
         root = _struct(self.columns)
-        predicate = bind(condition, root, case_sensitive=case_sensitive, timestamp_unit="ns")
-        vectors = [self.vector(field, 1) for field in field_of("", root, VectorOptions()).children]
+        unit = self._fitting(timestamp_unit)
+        predicate = bind(condition, root, case_sensitive=case_sensitive, timestamp_unit=unit)
+        vectors = [self.vector(field, 1) for field in field_of("", root, VectorOptions(unit)).children]
         return bool(memoryview(RowFilter(predicate, root).evaluate(vectors, 1))[0])
 
+    def _fitting(self, unit: str) -> str:
+        """The unit, or the next coarser one in which all times are 64 bits."""
+        times = [
+            self.values[name]
+            for name, type_ in zip(self.columns.names, self.columns.types, strict=True)
+            if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT) and self.values[name] is not None
+        ]
+        units = list(_NS_PER)
+        coarser = units[units.index(unit) :]
+        return next(one for one in coarser if all(time // _NS_PER[one] in _LONG for time in times))
+
     def vector(self, field: Field, count: int) -> Vector:
-        """The value of one column for `count` rows."""
+        """The value of one column for `count` rows.
+
+        Raises `Unsupported` for a time that does not fit 64 bits of the field's unit.
+        """
         value = self.values[field.name]
         if value is None:
             return nulls_of(field, count)
@@ -118,7 +142,14 @@ class PartitionRow:
 def _single(value: Any, field: Field) -> Vector:
     if field.format.startswith("ts"):
         unit = {"s": "s", "m": "ms", "u": "us", "n": "ns"}[field.format[2]]
-        number: Any = np.array([value], f"M8[{unit}]").view(np.int64)
+        count = value // _NS_PER[unit]
+        if count not in _LONG:
+            raise Unsupported(
+                f"a folder names a time for {field.name} that does not fit 64 bits of {unit}; "
+                'read with a coarser timestamp_unit=, such as "us"',
+                reason="timestamp_out_of_range",
+            )
+        number: Any = np.array([count], np.int64)
         return Vector(1, (None, number), 0)
     return vector_of([value], field, (field.name,))[1]
 
@@ -155,7 +186,7 @@ def _parsed(text: str, type_: Type) -> Any:
     if kind in INTEGERS:
         return int(text)
     if kind in TEXTS:
-        return text
+        return text.ljust(type_.max_length or 0) if kind is Kind.CHAR else text
     match kind:
         case Kind.DATE:
             return datetime.date.fromisoformat(text)
@@ -166,5 +197,20 @@ def _parsed(text: str, type_: Type) -> Any:
         case Kind.FLOAT | Kind.DOUBLE:
             return float(text)
         case Kind.TIMESTAMP | Kind.TIMESTAMP_INSTANT:
-            return datetime.datetime.fromisoformat(text)
+            return _nanoseconds(text, with_zone=kind is Kind.TIMESTAMP_INSTANT)
     raise ValueError(kind)
+
+
+def _nanoseconds(text: str, *, with_zone: bool) -> int:
+    """Since 1970, of any size. An instant without a zone is of UTC; a wall clock has none."""
+    fraction = 0
+    if found := _FRACTION.fullmatch(text):
+        text = found[1] + (found[3] or "")
+        fraction = int(found[2].ljust(9, "0"))
+    time = datetime.datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=datetime.UTC)
+    elif not with_zone:
+        raise ValueError(text)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return (time - epoch) // datetime.timedelta(microseconds=1) * 1000 + fraction

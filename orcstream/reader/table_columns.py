@@ -45,16 +45,16 @@ class AskedColumns:
         self.projected = Schema(root).select(columns, options.case_sensitive)
         self.of_rows = self._of_rows(row, columns)
         self._where = None if where is None else as_expr(where)
+        self._unit = options.timestamp_unit
         if self._where is not None:
-            unit = options.timestamp_unit
-            bind(self._where, root, case_sensitive=self._case_sensitive, timestamp_unit=unit)
+            bind(self._where, root, case_sensitive=self._case_sensitive, timestamp_unit=self._unit)
 
     def narrowed(self, row: PartitionRow) -> Expr | bool:
         """What is left to be asked of the rows of a partition; true or false where its values decide."""
         if self._where is None:
             return True
         case_sensitive = self._case_sensitive
-        holds = partial(row.holds, case_sensitive=case_sensitive)
+        holds = partial(row.holds, case_sensitive=case_sensitive, timestamp_unit=self._unit)
         return narrowed(self._where, self._root, row.values, holds, case_sensitive=case_sensitive)
 
     def _of_rows(self, row: Type, columns: Columns | None) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ import pytest
 import orcstream
 from orcstream import col
 from orcstream.acid import open_table
-from orcstream.errors import SourceChanged
+from orcstream.errors import SchemaMismatch, SourceChanged, Unsupported
 from orcstream.expr import Expr
 from orcstream.integrations.dask import read_orc
 from orcstream.integrations.ray import OrcDatasource
@@ -59,6 +59,90 @@ async def test_times_are_compared_as_they_are_delivered(
     assert len(read_orc(path, where=where, timestamp_unit=unit)) == 1
     tasks = OrcDatasource(path, where=where, timestamp_unit=unit).get_read_tasks(1)
     assert sum(block.num_rows for task in tasks for block in task.read_fn()) == 1
+
+
+async def far(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / "t" / name).mkdir(parents=True)
+        await put(folder / "t" / name / "f.orc", "struct<a:int>", [{"a": 1}])
+    return folder / "t"
+
+
+def clock(text: str) -> np.datetime64:
+    return np.datetime64(text)
+
+
+FOLDERS = [
+    ("ts=9999-12-31 00%3A00%3A00", "9999-12-31", "us"),
+    ("ts=0001-01-01 00%3A00%3A00", "0001-01-01", "ms"),
+    ("ts=2020-01-02 03%3A04%3A05.123456789", "2020-01-02T03:04:05.123456789", "ns"),
+    ("ts=2020-01-02T03%3A04%3A05.12", "2020-01-02T03:04:05.120", "ms"),
+    ("ts=2020-01-02", "2020-01-02", "s"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "unit"), FOLDERS, ids=range(len(FOLDERS)))
+async def test_times_of_folders(tmp_path: Path, name: str, value: str, unit: str) -> None:
+    folder, time = await far(tmp_path, name), clock(value)
+    async with orcstream.dataset(folder, partition_schema="struct<ts:timestamp>") as files:
+        found = pa.table(await files.read(timestamp_unit=unit))
+        assert found["ts"].cast(pa.int64()).to_pylist() == [int(time.astype(f"M8[{unit}]").astype(int))]
+        for where, count in (
+            (col("ts") == time, 1),
+            (col("ts") != time, 0),
+            (col("ts") >= clock("2019-01-01"), int(time >= clock("2019-01-01"))),
+            (col("ts") < clock("2019-01-01"), int(time < clock("2019-01-01"))),
+        ):
+            assert (await files.read(where=where, timestamp_unit=unit)).num_rows == count, where
+            assert await files.count(where) == count, where
+            assert len(await files.splits(where)) == count, where
+
+
+async def test_times_of_folders_are_cut_as_they_are_delivered(tmp_path: Path) -> None:
+    folder = await far(tmp_path, "ts=2020-01-02 03%3A04%3A05.5")
+    async with orcstream.dataset(folder, partition_schema="struct<ts:timestamp>") as files:
+        for unit, text in (("s", "2020-01-02T03:04:05"), ("ms", "2020-01-02T03:04:05.5")):
+            assert (await files.read(where=col("ts") == clock(text), timestamp_unit=unit)).num_rows == 1
+
+
+async def test_times_that_do_not_fit(tmp_path: Path) -> None:
+    folder = await far(tmp_path, "ts=9999-12-31 00%3A00%3A00")
+    async with orcstream.dataset(folder, partition_schema="struct<ts:timestamp>") as files:
+        with pytest.raises(Unsupported, match="a coarser timestamp_unit") as caught:
+            await files.read()
+        assert caught.value.reason == "timestamp_out_of_range"
+        assert (await files.read(columns=["a"])).num_rows == 1
+
+
+@pytest.mark.parametrize("type_", ["timestamp", INSTANT])
+async def test_zones_of_folders(tmp_path: Path, type_: str) -> None:
+    folder = await far(tmp_path, "ts=2020-01-02 00%3A00%3A00%2B02%3A00")
+    async with orcstream.dataset(folder, partition_schema=f"struct<ts:{type_}>") as files:
+        if type_ == "timestamp":
+            with pytest.raises(SchemaMismatch, match="names no value of type timestamp"):
+                await files.read()
+        else:
+            found = pa.table(await files.read())["ts"].cast(pa.int64()).to_pylist()
+            assert found == [int(clock("2020-01-01T22:00:00").astype("M8[ns]").astype(int))]
+
+
+async def test_folders_that_are_no_text(tmp_path: Path) -> None:
+    folder = await far(tmp_path, "k=%FF", "k=%FE")
+    with pytest.raises(SchemaMismatch, match="no UTF-8"):
+        await orcstream.dataset(folder)
+
+
+async def test_chars_of_folders_are_padded(tmp_path: Path) -> None:
+    """As those of files are."""
+    folder = await far(tmp_path, "k=ab")
+    path = await put(tmp_path / "one.orc", "struct<k:char(5)>", [{"k": "ab"}])
+    async with orcstream.dataset(folder, partition_schema="struct<k:char(5)>") as files:
+        async with orcstream.dataset(path) as others:
+            (theirs,) = (await others.read(columns=["k"])).to_pylist()
+            for text in ("ab", "ab   "):
+                where = col("k") == text
+                assert await files.count(where) == await others.count(where)
+        assert (await files.read(columns=["k"])).to_pylist() == [theirs]
 
 
 async def test_times_of_a_transactional_table(tmp_path: Path) -> None:
