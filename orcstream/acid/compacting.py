@@ -14,8 +14,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import anyio
-
 from orcstream.acid.compaction_piece import CompactionPiece, Content, PieceWriter
 from orcstream.acid.event_writer import VERSION
 from orcstream.acid.snapshot import TableSnapshot
@@ -24,6 +22,7 @@ from orcstream.errors import UsageError
 from orcstream.io import small_files
 from orcstream.io.folder import below
 from orcstream.io.folders import remove_files, remove_folders
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import VERSION_FILE, AcidFile, Partition
 from orcstream.plan.acid_compaction import (
     CompactionKind,
@@ -150,14 +149,16 @@ class TableCompaction:
 
     async def give_up(self, error: BaseException) -> None:
         """Leave nothing of it, because of `error`; that this failed is told by a note of the error."""
-        with anyio.CancelScope(shield=True):
-            try:
-                if await self._transaction.abort() != "committed":
-                    await self._discard()
-            except Exception as failure:  # noqa: BLE001 - the first error is the one that matters
-                error.add_note(f"the compaction could not be given up: {failure}")
-            finally:
-                await self._alive.aclose()
+        try:
+            await until_over(self._give_up())
+        except Exception as failure:  # noqa: BLE001 - the first error is the one that matters
+            error.add_note(f"the compaction could not be given up: {failure}")
+        finally:
+            await self._alive.aclose()
+
+    async def _give_up(self) -> None:
+        if await self._transaction.abort() != "committed":
+            await self._discard()
 
     async def _discard(self) -> None:
         paths = [*(piece.path for piece in self._pieces), *self._version_files()]

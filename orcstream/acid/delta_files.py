@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-import anyio
 import numpy as np
 
 from orcstream.acid.event_file import DELETE, INSERT
@@ -26,6 +25,7 @@ from orcstream.io import small_files
 from orcstream.io.append_sink import FLUSH_LENGTH, NO_LENGTH
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of, remove_files, remove_folders
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import VERSION_FILE
 from orcstream.plan.acid_names import (
     MOST_STATEMENT,
@@ -184,8 +184,7 @@ class DeltaFiles:
                 await writer.write(ids, np.full(count, DELETE, np.int32), None)
             await writer.commit()
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await writer.abort()
+            await writer.abort()
             raise
 
     # --- files
@@ -255,23 +254,27 @@ class DeltaFiles:
 
         Shielded from cancellation. Raises the first failure, when all were tried.
         """
+        await until_over(self._abort_open())
+
+    async def _abort_open(self) -> None:
         errors: list[Exception] = []
-        with anyio.CancelScope(shield=True):
-            while self._open:
-                _, one = self._open.popitem()
-                try:
-                    # Who gave the transaction up may have removed its files, too.
-                    with suppress(FileNotFoundError):
-                        await one.writer.abort()
-                except (OrcError, OSError) as error:
-                    errors.append(error)
+        while self._open:
+            _, one = self._open.popitem()
+            try:
+                # Who gave the transaction up may have removed its files, too.
+                with suppress(FileNotFoundError):
+                    await one.writer.abort()
+            except (OrcError, OSError) as error:
+                errors.append(error)
         if errors:
             raise errors[0]
 
     async def discard(self) -> None:
         """Leave nothing of what was written; shielded from cancellation."""
-        await self.abort_open()
-        with anyio.CancelScope(shield=True):
-            options = self._options.get("storage_options")
-            await remove_files(self._url, self._paths, storage_options=options)
-            await remove_folders(self._url, self._directories, storage_options=options)
+        await until_over(self._discard())
+
+    async def _discard(self) -> None:
+        await self._abort_open()
+        options = self._options.get("storage_options")
+        await remove_files(self._url, self._paths, storage_options=options)
+        await remove_folders(self._url, self._directories, storage_options=options)

@@ -59,6 +59,7 @@ from orcstream.errors import (
 from orcstream.io.folder import ListedFile
 from orcstream.io.records import Records
 from orcstream.io.small_files import side_by_side
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.write_ids import WriteIds
 
 __all__ = ["LOG_FILE", "LOG_FOLDER", "LogBatch", "LogTransaction", "TransactionLog", "create_log"]
@@ -188,7 +189,7 @@ class TransactionLog:
                 # Taken, ended and forgotten while this claim was on its way: it says nothing that is true.
                 await self._records.remove([_name("claim", taken)])
             except BaseException:
-                await self._settle(taken, claim)
+                await until_over(self._settle(taken, claim))
                 raise
 
     async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:
@@ -330,7 +331,7 @@ class TransactionLog:
 
     async def _settle(self, id: int, claim: Claim) -> None:
         """Leave no id open that nobody knows he has; if that cannot be done, it looks dead one day."""
-        with anyio.move_on_after(_SETTLING_S, shield=True):
+        with anyio.move_on_after(_SETTLING_S):
             try:
                 if not await self._is_claimed(id, claim.token):
                     return

@@ -27,6 +27,7 @@ from orcstream.errors import (
     Unsupported,
     UsageError,
 )
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Kind, Schema, Type
 
@@ -210,8 +211,7 @@ class Metastore:
             snapshot = await self._snapshot(ids[0])
             write_ids = await self._allocate(ids) if purpose == "write" else [0] * len(ids)
         except BaseException as error:
-            with anyio.move_on_after(_SETTLING_S, shield=True):
-                await self._leave(ids, error)
+            await until_over(self._leave(ids, error))
             raise
         return [
             MetastoreTransaction(self, one, write_id, kind, snapshot, last_write_id=write_ids[-1])
@@ -238,7 +238,8 @@ class Metastore:
     async def _leave(self, transaction_ids: Sequence[int], error: BaseException) -> None:
         """Where this fails too, the metastore gives them up when they have been silent for long enough."""
         try:
-            await self.call("abort_txns", services().AbortTxnsRequest(txn_ids=list(transaction_ids)))
+            with anyio.fail_after(_SETTLING_S):
+                await self.call("abort_txns", services().AbortTxnsRequest(txn_ids=list(transaction_ids)))
         except (OrcError, OSError) as failure:
             some = ", ".join(map(str, transaction_ids))
             error.add_note(f"transactions that stay open for a while: {some}: {failure}")

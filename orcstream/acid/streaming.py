@@ -16,8 +16,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-import anyio
-
 from orcstream.acid.delta_files import DeltaFiles
 from orcstream.acid.placing import Placing
 from orcstream.acid.transactions import (
@@ -31,6 +29,7 @@ from orcstream.acid.transactions import (
 )
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.io.append_sink import check_appendable
+from orcstream.io.uncancelled import until_over
 from orcstream.pending import Pending
 
 __all__ = ["StreamingWriter", "WritingStream"]
@@ -336,9 +335,10 @@ class _Batch:
         # Files that failed cannot go on; and while it is not known what became of it, nothing may follow.
         self._is_broken |= self.is_failed
         self.is_failed = True
-        with anyio.CancelScope(shield=True):
-            outcome = await self.current.abort()
-        self._ended(is_committed=outcome == "committed")
+        await until_over(self._give_up(self.current))
+
+    async def _give_up(self, current: Transaction) -> None:
+        self._ended(is_committed=await current.abort() == "committed")
 
     def _ended(self, *, is_committed: bool) -> None:
         self.current, self.is_failed = None, False
@@ -353,11 +353,13 @@ class _Batch:
                 else:
                     await self.files.end_statement()
             finally:
-                with anyio.CancelScope(shield=True):
-                    await self._ids.abort()
-                    # Of one of which nobody knows whether it was committed, everything stays.
-                    if not self._commit_count and self.current is None:
-                        await self.files.discard()
+                await until_over(self._give_up_rest())
+
+    async def _give_up_rest(self) -> None:
+        await self._ids.abort()
+        # Of one of which nobody knows whether it was committed, everything stays.
+        if not self._commit_count and self.current is None:
+            await self.files.discard()
 
 
 async def _because(error: BaseException, work: Callable[[], Awaitable[None]]) -> None:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from orcstream.errors import OrcError, UsageError
+from orcstream.io.uncancelled import until_done
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Kind, Schema, Type
 
@@ -229,8 +230,7 @@ async def kept_alive(
         yield
     finally:
         beating.cancel()
-        with suppress(asyncio.CancelledError):
-            await beating
+        await until_done(beating)
 
 
 async def _beat(transaction: Transaction | TransactionBatch, interval_s: float) -> None:

@@ -16,7 +16,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
 import numpy as np
 
 from orcstream.acid.batch_rows import ids_in, ids_of, rows_of
@@ -40,6 +39,7 @@ from orcstream.codec.grouping import joined, only, retyped
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
 from orcstream.schema import Schema
@@ -221,15 +221,17 @@ class TableTransaction:
         """Leave nothing of it, unless it was committed. Not cancelled."""
         if self._is_ended:
             return
-        with anyio.CancelScope(shield=True):
-            try:
-                outcome = await self._transaction.abort()
-            finally:
-                await self._files.abort_open()
-            self._is_ended = True
-            # Who gave up looks after what is left, so that nothing is removed that counts.
-            if outcome != "committed":
-                await self._files.discard()
+        await until_over(self._give_up())
+
+    async def _give_up(self) -> None:
+        try:
+            outcome = await self._transaction.abort()
+        finally:
+            await self._files.abort_open()
+        self._is_ended = True
+        # Who gave up looks after what is left, so that nothing is removed that counts.
+        if outcome != "committed":
+            await self._files.discard()
 
     async def __aenter__(self) -> Self:
         await self._alive.enter_async_context(kept_alive(self._transaction))

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
-from orcstream.io.threads import until_over
+from orcstream.io.uncancelled import until_over
 
 __all__ = [
     "CLOSING",
@@ -165,12 +165,7 @@ async def _close(clients: _Clients, key: Key) -> None:
     _forget_empty(clients)
     if entry.client is not None:
         # A task of its own: who waits for it may be cancelled again and again.
-        closing = asyncio.create_task(_aclose(entry.client), name=CLOSING)
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await until_over(closing)
-            raise
+        await until_over(_aclose(entry.client), name=CLOSING)
 
 
 async def _aclose(client: Client) -> None:

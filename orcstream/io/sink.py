@@ -19,6 +19,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
 from orcstream.io.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
+from orcstream.io.uncancelled import until_over
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
@@ -90,14 +91,17 @@ async def discard(
     `storage_options`, `sink_options`. Raises `SinkError` where the store would not let go.
     """
     options = SinkOptions.of(sink_options)
+    policy = abort_policy_of(options, policy_of(options))
 
     async def run(store: Store) -> None:
-        policy = abort_policy_of(options, policy_of(options))
         await policy.run(lambda: store.discard(prepared), url=prepared.shown)
 
-    try:
-        with anyio.fail_after(options.abort_timeout_s, shield=True):
+    async def bounded() -> None:
+        with anyio.fail_after(options.abort_timeout_s):
             await _with_store(prepared, storage_options, run)
+
+    try:
+        await until_over(bounded())
     except (OrcError, OSError) as error:
         if isinstance(error, UsageError | Unsupported):
             raise

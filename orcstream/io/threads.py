@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-__all__ = ["own_limiter", "run_in_thread", "until_over"]
+from orcstream.io.uncancelled import until_done
+
+__all__ = ["own_limiter", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -46,16 +47,8 @@ async def run_in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter
         return await anyio.to_thread.run_sync(run, limiter=limiter or own_limiter())
     except asyncio.CancelledError:
         if not state.cancel():
-            await until_over(asyncio.wrap_future(state))
+            await until_done(asyncio.wrap_future(state))
         raise
-
-
-async def until_over(work: asyncio.Future[Any]) -> None:
-    """Wait, however often this is cancelled; whoever calls was cancelled, and says so then."""
-    with anyio.CancelScope(shield=True):
-        while not work.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([work])
 
 
 def own_limiter() -> anyio.CapacityLimiter:

@@ -7,19 +7,18 @@ never touched by two threads. The columns that took longest come first.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 
 from orcstream.codec.compression import Compressor
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 
-__all__ = ["Workers", "until_over"]
+__all__ = ["Workers"]
 
 T = TypeVar("T")
 
@@ -87,22 +86,3 @@ class Workers:
         if failures:
             raise failures[0]
         return [answers[column] for column in range(count)]
-
-
-async def until_over(call: Coroutine[Any, Any, T]) -> T:
-    """What the call answers. A cancellation is raised when the call is over.
-
-    asyncio's own (of `wait_for` and the like) knows no shields and would leave threads behind, so the call
-    gets a task of its own.
-    """
-    task = asyncio.create_task(call)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        with anyio.CancelScope(shield=True):
-            while not task.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # nobody else looks at it
-        raise

@@ -19,8 +19,6 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import anyio
-
 from orcstream.codec.annotations import without_encryption
 from orcstream.codec.compression import Compressor
 from orcstream.codec.discretion import discreetly
@@ -31,11 +29,12 @@ from orcstream.codec.writable import check_writable
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
+from orcstream.io.uncancelled import until_over
 from orcstream.schema import Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import Outlet
-from orcstream.writer.workers import Workers, until_over
+from orcstream.writer.workers import Workers
 
 __all__ = ["OrcWriter", "WriteResult"]
 
@@ -340,8 +339,7 @@ class OrcWriter:
         if self._busy and self._state == "prepared":
             raise UsageError("another task commits the file", url=self.url)
         self._state = "aborted"
-        with anyio.CancelScope(shield=True):
-            await until_over(self._leave_nothing())
+        await until_over(self._leave_nothing())
 
     async def _leave_nothing(self) -> None:
         await self._outflow.stop()
