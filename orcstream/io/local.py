@@ -2,8 +2,8 @@
 
 Knows file descriptors. Never maps files: a file that is truncated under a mapping kills the process, where
 a short pread is an error. The descriptor is held from open to close, so a file that is renamed away or
-removed stays readable; `verify` compares size, time of modification and inode with what the path names now,
-and with the open file where it names nothing any more.
+removed stays readable; each read compares size, time of modification and inode with what the path names then,
+or with the open file where it names nothing any more.
 """
 
 from __future__ import annotations
@@ -84,23 +84,27 @@ class LocalSource(PinnedSource):
     async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
         def read() -> BytesLike:
             try:
-                return _read(self._file.descriptor, range, self.url)
+                data = _read(self._file.descriptor, range, self.url)
             except ShortRead:
                 # A file that is another one, or was cut, stays so: no attempt can help.
-                status = os.fstat(self._file.descriptor)
-                self._pin.check(status.st_size, fingerprint_of(status))
+                self._check(os.fstat(self._file.descriptor))
                 raise
+            # On the same way to a thread: another would cost more than the bytes do.
+            self._check(self._look())
+            return data
 
         return await _in_thread(read, self._limiter, self.url)
 
     async def verify(self) -> None:
-        def look() -> os.stat_result:
-            try:
-                return Path(self._path).stat()
-            except FileNotFoundError:
-                return os.fstat(self._file.descriptor)
+        """`fetch` has done it."""
 
-        status = await _in_thread(look, self._limiter, self.url)
+    def _look(self) -> os.stat_result:
+        try:
+            return Path(self._path).stat()
+        except FileNotFoundError:
+            return os.fstat(self._file.descriptor)
+
+    def _check(self, status: os.stat_result) -> None:
         self._pin.check(status.st_size, fingerprint_of(status))
 
     async def aclose(self) -> None:

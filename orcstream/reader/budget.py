@@ -47,6 +47,9 @@ class Shares:
         self.dictionary_limit = limit // 2
         # Two fetch windows fit, one on its way and one in use; and three windows of decoded rows.
         self.window_bytes = self.fetch_limit // 2
+        # From near sources in fewer pieces, each of which costs more than the wait: the usual stripe, a bit
+        # over 64 MiB, is one with the usual limit.
+        self.near_window_bytes = self.fetch_limit // 16 * 9
         self.decoded_window_bytes = self.decode_limit // 3
 
 

@@ -234,7 +234,9 @@ class DecodeQueue:
         try:
             run.enter_span()
             while run.rows_to_drop:
-                passed = self._ready(run, min(run.rows_to_drop, max(rows, _DROPPED_ROWS)), budget, turn)
+                most = min(run.rows_to_drop, max(rows, _DROPPED_ROWS))
+                # The budget of the wanted rows may be that of a single one.
+                passed = self._ready(run, most, max(budget, self._share(run)), turn)
                 if passed == 0 or self._closed:
                     return None
                 run.decoder.take(passed)
@@ -400,9 +402,12 @@ class DecodeQueue:
 
         A window that was opened when rows looked smaller has more of them than fit by now.
         """
-        share = self._budget.decoded_window_bytes // len(run.stripe.runs)
         if run.decoder.is_fixed:
             return rows * run.decoder.row_bytes
         measured = self._sizes.is_measured(run.index)
         expected = int(2 * self._sizes.of(run.index) * rows) if measured else 0
-        return max(share, min(expected, 2 * self._budget.decoded_window_bytes), 1 << 16)
+        return max(self._share(run), min(expected, 2 * self._budget.decoded_window_bytes))
+
+    def _share(self, run: ColumnRun) -> int:
+        """The bytes of an equal share of a window."""
+        return max(self._budget.decoded_window_bytes // len(run.stripe.runs), 1 << 16)

@@ -54,7 +54,7 @@ class _Survey:
         self.cost: CostModel = plan.source.cost
         first = plan.pipeline if plan.late is None else plan.late.pipeline
         self.start = first.start
-        self.window_bytes = Shares(first.memory_limit).window_bytes
+        self.shares = Shares(first.memory_limit)
         self.statistics = _Tally("statistics")
         self.control = _Tally("control")
         self.index = _Tally("index")
@@ -83,7 +83,7 @@ class _Survey:
         control = plan_control(
             [work.information for work in works],
             self.cost,
-            self.window_bytes,
+            self.shares.window_bytes,
             indexed=[work.indexed for work in works],
             index_share=self.start.index_share,
         )
@@ -122,7 +122,7 @@ class _Survey:
             return self.start.start(work, footer, indexes)
 
     def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:
-        windows = windows_of(stripe, self.window_bytes, self.cost)
+        windows = windows_of(stripe, self.shares, self.cost)
         for window in windows:
             self.window_count += 1
             tally.bytes_wanted += sum(piece.range.length for piece in window)

@@ -35,7 +35,7 @@ from orcstream.plan.read import (
     streamed,
 )
 from orcstream.plan.selection import Rows
-from orcstream.reader.budget import Lease, MemoryBudget
+from orcstream.reader.budget import Lease, MemoryBudget, Shares
 from orcstream.reader.decoding import DecodeQueue
 from orcstream.reader.runs import StreamPiece, StripeRun
 
@@ -376,7 +376,7 @@ class Fetcher:
 
     def add(self, stripe: StripeRun, held: Sequence[_Held] = ()) -> None:
         """Take on a stripe, behind those that are there; `held` is what of it came along."""
-        windows = windows_of(stripe, self._budget.window_bytes, self._cost)
+        windows = windows_of(stripe, self._budget, self._cost)
         for number, pieces in enumerate(windows):
             for piece in pieces:
                 piece.feed.pieces.append(piece)
@@ -470,8 +470,9 @@ class Fetcher:
         return fetch.buffer
 
 
-def windows_of(stripe: StripeRun, window_bytes: int, cost: CostModel) -> list[list[StreamPiece]]:
+def windows_of(stripe: StripeRun, shares: Shares, cost: CostModel) -> list[list[StreamPiece]]:
     """The pieces of a stripe's streams, by the windows in which they are fetched."""
+    window_bytes = shares.near_window_bytes if cost.is_near else shares.window_bytes
     first_bytes = first_window_bytes(cost) if stripe.number == 0 else None
     feeds = stripe.feeds
     spans = [

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import orc
 
+from orcstream.codec.numeric import PlainDecoder
 from tests.golden import test_corpus
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_pyorc_written
@@ -202,3 +203,23 @@ async def test_filters_known_to_be_wrong_cost_no_rows(corpus_folder: Path) -> No
                 for value in {row[at] for row in full[:: max(1, len(full) // 20)]} - {None}:
                     node = Ask((type_.names[at],), child, "=", (value,))
                     await selecting.check_predicate(file, type_, full, node, random.Random(1))
+
+
+async def test_rows_in_front_are_passed_over_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last row of a row group costs a few calls of its decoders, and not one for each row before it."""
+    numbers = pa.array(range(30_000), pa.int64())
+    table = pa.table({"a": numbers, "b": numbers.cast(pa.float64()), "c": numbers.cast(pa.string())})
+    path = tmp_path / "numbers.orc"
+    orc.write_table(table, path, row_index_stride=10_000)
+    calls: list[int] = []
+    take = PlainDecoder.take
+
+    def counted(decoder: PlainDecoder, count: int) -> Any:
+        calls.append(count)
+        return take(decoder, count)
+
+    monkeypatch.setattr(PlainDecoder, "take", counted)
+    async with API.open(path) as file:
+        found = await file.read(rows=range(19_999, 20_000))
+    assert pa.table(found).to_pylist() == [{"a": 19_999, "b": 19_999.0, "c": "19999"}]
+    assert len(calls) <= 2 * 3

@@ -350,7 +350,7 @@ async def queue_of(
         on_progress=lambda: None,
     )
     for stripe in stripes:
-        for window in windows_of(stripe, limit, CostModel.memory()):
+        for window in windows_of(stripe, budget, CostModel.memory()):
             for piece in window:
                 piece.feed.pieces.append(piece)
         queue.add(stripe)
