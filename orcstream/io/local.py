@@ -1,4 +1,4 @@
-"""Local files, read at any place on worker threads into fresh memory.
+"""Local files, read at any place on worker threads into fresh memory; little that is cached, at once.
 
 Knows file descriptors. Never maps files: a file that is truncated under a mapping kills the process, where
 a short pread is an error. The descriptor is held from open to close, so a file that is renamed away or
@@ -10,22 +10,29 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file, not_permitted
-from orcstream.io.system import READ_ONLY, read_at
+from orcstream.io.system import READ_ONLY, read_at, read_cached
 from orcstream.io.threads import run_in_thread
 
 __all__ = ["LocalSource", "fingerprint_of", "open_local"]
 
 T = TypeVar("T")
+# Reads a range of a descriptor, of the file at a URL; None where that would take waiting for a disk.
+_Reading: TypeAlias = Callable[[int, ByteRange, str], BytesLike | None]
+
+# Copying so little takes no longer than the way to a thread and back.
+_AT_ONCE_BYTES = 1 << 17
 
 
 async def open_local(path: str, cost: CostModel, url: str) -> LocalSource:
@@ -71,26 +78,43 @@ class LocalSource(PinnedSource):
     async def fetch_suffix(self, length: int) -> Suffix:
         check_length(length)
 
-        def read() -> Suffix:
+        def read(reading: _Reading) -> Suffix | None:
             status = os.fstat(self._file.descriptor)
             start = max(0, status.st_size - length)
-            data = _read(self._file.descriptor, ByteRange(start, status.st_size), self.url)
-            return Suffix(data, status.st_size, fingerprint_of(status))
+            data = reading(self._file.descriptor, ByteRange(start, status.st_size), self.url)
+            return None if data is None else Suffix(data, status.st_size, fingerprint_of(status))
 
-        suffix = await _in_thread(read, self._limiter, self.url)
+        suffix = await self._read(read, length)
         self._pin.set(suffix.file_length, suffix.fingerprint)
         return suffix
 
     async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
-        def read() -> BytesLike:
+        def read(reading: _Reading) -> BytesLike | None:
             try:
-                data = _read(self._file.descriptor, range, self.url)
+                data = reading(self._file.descriptor, range, self.url)
             except ShortRead:
                 # A file that is another one, or was cut, stays so: no attempt can help.
                 self._check(os.fstat(self._file.descriptor))
                 raise
-            # On the same way to a thread: another would cost more than the bytes do.
-            self._check(self._look())
+            if data is not None:
+                # On the same way to a thread: another would cost more than the bytes do.
+                self._check(self._look())
+            return data
+
+        return await self._read(read, range.length)
+
+    async def _read(self, work: Callable[[_Reading], T | None], length: int) -> T:
+        """What `work` reads: at once where that is little and takes no waiting, else on a thread."""
+        if length <= _AT_ONCE_BYTES:
+            await anyio.lowlevel.checkpoint()
+            with _told(self.url):
+                found = work(_read_cached)
+            if found is not None:
+                return found
+
+        def read() -> T:
+            data = work(_read)
+            assert data is not None
             return data
 
         return await _in_thread(read, self._limiter, self.url)
@@ -127,14 +151,26 @@ def _read(descriptor: int, range: ByteRange, url: str) -> BytesLike:
     return data
 
 
+def _read_cached(descriptor: int, range: ByteRange, url: str) -> BytesLike | None:  # noqa: ARG001 - as `_read`
+    data = memoryview(Buffer(range.length))
+    return data if read_cached(descriptor, data, range.start) else None
+
+
 def fingerprint_of(status: os.stat_result) -> str:
     """What tells a file from others that have its name."""
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
 async def _in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter, url: str) -> T:
-    try:
+    with _told(url):
         return await run_in_thread(work, limiter=limiter)
+
+
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Errors of the system as ours, with the file they are about."""
+    try:
+        yield
     except FileNotFoundError:
         raise no_such_file(url) from None
     except PermissionError:

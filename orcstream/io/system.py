@@ -17,6 +17,7 @@ __all__ = [
     "WRITE_ONLY",
     "core_count",
     "read_at",
+    "read_cached",
     "set_mode",
     "sync_data",
     "sync_folder",
@@ -42,6 +43,19 @@ def read_at(descriptor: int, view: memoryview, offset: int) -> int:
             break
         done += count
     return done
+
+
+def read_cached(descriptor: int, view: memoryview, offset: int) -> bool:
+    """Fill `view` if that takes no waiting for a disk; whether it is filled. Linux alone can say so."""
+    if not hasattr(os, "RWF_NOWAIT"):
+        return False
+    try:
+        return os.preadv(descriptor, [view], offset, os.RWF_NOWAIT) == len(view)
+    except OSError as error:
+        # Not at hand, or a file system that does not know this.
+        if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            return False
+        raise
 
 
 def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> None:

@@ -48,6 +48,7 @@ def test_places_in_files(has_calls: bool, tmp_path: Path, monkeypatch: pytest.Mo
     if not has_calls:
         monkeypatch.delattr(os, "preadv")
         monkeypatch.delattr(os, "pwrite")
+        monkeypatch.delattr(os, "RWF_NOWAIT", raising=False)
     descriptor = os.open(tmp_path / "a", os.O_RDWR | os.O_CREAT)
     try:
         system.write_at(descriptor, b"world", 6)
@@ -56,6 +57,7 @@ def test_places_in_files(has_calls: bool, tmp_path: Path, monkeypatch: pytest.Mo
         assert system.read_at(descriptor, memoryview(data), 4) == 7
         assert data == b"o world\0"
         assert system.read_at(descriptor, memoryview(data), 11) == 0
+        assert has_calls or not system.read_cached(descriptor, memoryview(data), 0)
     finally:
         os.close(descriptor)
 

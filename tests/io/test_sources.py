@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,9 @@ async def test_a_read_that_the_system_answers_in_parts_is_put_together(
     counts: list[int] = []
     preadv = os.preadv
 
-    def at_most(descriptor: int, views: list[memoryview], at: int) -> int:
+    def at_most(descriptor: int, views: list[memoryview], at: int, flags: int = 0) -> int:
+        if flags:  # part of it is at hand, which is not enough
+            return preadv(descriptor, [views[0][:10]], at, flags)
         counts.append(preadv(descriptor, [views[0][:1000]], at))
         return counts[-1]
 
@@ -142,6 +145,37 @@ async def test_a_read_that_the_system_answers_in_parts_is_put_together(
     source = await open_plain(path)
     assert bytes(await source.fetch(ByteRange(7, 2500))) == DATA[7:2500]
     assert counts == [1000, 1000, 493]
+    await source.aclose()
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system cannot say what takes no waiting")
+@pytest.mark.parametrize("answer", [None, errno.EAGAIN, errno.EOPNOTSUPP, errno.EIO])
+async def test_what_is_cached_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int | None
+) -> None:
+    """On the loop's own thread; on another one, if the system says that it would have to wait."""
+    path = tmp_path / "a.orc"
+    path.write_bytes(DATA)
+    threads: list[threading.Thread] = []
+    preadv = os.preadv
+
+    def watched(descriptor: int, views: list[memoryview], at: int, flags: int = 0) -> int:
+        if flags and answer is not None:
+            raise OSError(answer, os.strerror(answer))
+        count = preadv(descriptor, views, at)
+        threads.append(threading.current_thread())
+        return count
+
+    monkeypatch.setattr(os, "preadv", watched)
+    source = await open_plain(path)
+    if answer == errno.EIO:
+        with pytest.raises(SourceError, match="Input/output error"):
+            await source.fetch(ByteRange(7, 2500))
+    else:
+        assert bytes(await source.fetch(ByteRange(7, 2500))) == DATA[7:2500]
+        assert bytes((await source.fetch_suffix(9)).data) == DATA[-9:]
+        own = threading.current_thread()
+        assert [one is own for one in threads] == [answer is None] * 2
     await source.aclose()
 
 
