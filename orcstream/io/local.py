@@ -22,7 +22,7 @@ from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file, not_permitted
-from orcstream.io.system import READ_ONLY, read_at, read_cached
+from orcstream.io.system import READ_ONLY, read_at, read_cached, tells_cached
 from orcstream.io.threads import run_in_thread
 
 __all__ = ["LocalSource", "fingerprint_of", "open_local"]
@@ -53,6 +53,8 @@ class _OpenFile:
             if stat.S_ISDIR(mode):
                 raise SourceError("a folder, not a file; list it, and give its files to open_many")
             raise SourceError("not a regular file")
+        # Where it can be told, looking at times and lengths takes no waiting either.
+        self.tells_cached = tells_cached(self.descriptor)
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1
@@ -105,7 +107,7 @@ class LocalSource(PinnedSource):
 
     async def _read(self, work: Callable[[_Reading], T | None], length: int) -> T:
         """What `work` reads: at once where that is little and takes no waiting, else on a thread."""
-        if length <= _AT_ONCE_BYTES:
+        if length <= _AT_ONCE_BYTES and self._file.tells_cached:
             await anyio.lowlevel.checkpoint()
             with _told(self.url):
                 found = work(_read_cached)

@@ -13,8 +13,6 @@ from orcstream import col
 from orcstream.acid import open_table
 from orcstream.errors import SchemaMismatch, SourceChanged, Unsupported
 from orcstream.expr import Expr
-from orcstream.integrations.dask import read_orc
-from orcstream.integrations.ray import OrcDatasource
 from orcstream.reader.observing import DecodeSpan, RequestSpan
 from orcstream.reader.stream import ReadStatistics
 
@@ -47,6 +45,9 @@ CASES = [
 async def test_times_are_compared_as_they_are_delivered(
     tmp_path: Path, type_: str, offset: int, where: Expr, unit: str
 ) -> None:
+    from orcstream.integrations.dask import read_orc
+    from orcstream.integrations.ray import OrcDatasource
+
     zone = None if type_ == "timestamp" else "UTC"
     rows = pa.table({"t": pa.array([START_NS + offset], pa.timestamp("ns", zone))})
     path = await put(tmp_path / "a.orc", f"struct<t:{type_}>", rows)

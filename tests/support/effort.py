@@ -19,7 +19,7 @@ B = TypeVar("B")
 
 ALL: Final = os.environ.get("ORCSTREAM_TEST_ALL") == "1"
 # Of the places along a program at which it is broken off, each so many-th.
-STEP: Final = 1 if ALL else 3
+STEP: Final = 1 if ALL else 4
 # Of the turns of the event loop at which calls to a store are cancelled, so many are tried one by one.
 DENSE_TURNS: Final = 25 if ALL else 8
 
@@ -29,7 +29,7 @@ def share(count: int, part: int = 10) -> int:
     return count if ALL else max(3, count // part)
 
 
-def is_in_sample(name: str, part: int = 4) -> bool:
+def is_in_sample(name: str, part: int = 5) -> bool:
     """Whether one of many combinations is tried; always the same ones, spread over all settings."""
     return ALL or zlib.crc32(name.encode()) % part == 0
 
