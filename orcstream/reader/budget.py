@@ -47,9 +47,9 @@ class Shares:
         self.dictionary_limit = limit // 2
         # Two fetch windows fit, one on its way and one in use; and three windows of decoded rows.
         self.window_bytes = self.fetch_limit // 2
-        # From near sources in fewer pieces, each of which costs more than the wait: the usual stripe, a bit
-        # over 64 MiB, is one with the usual limit.
-        self.near_window_bytes = self.fetch_limit // 16 * 9
+        # Near sources give so much of a stripe at once, since pieces cost more there than the wait: the usual
+        # stripe, a little over 64 MiB, with the usual limit.
+        self.whole_bytes = self.fetch_limit // 16 * 9
         self.decoded_window_bytes = self.decode_limit // 3
 
 

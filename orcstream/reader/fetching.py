@@ -472,7 +472,6 @@ class Fetcher:
 
 def windows_of(stripe: StripeRun, shares: Shares, cost: CostModel) -> list[list[StreamPiece]]:
     """The pieces of a stripe's streams, by the windows in which they are fetched."""
-    window_bytes = shares.near_window_bytes if cost.is_near else shares.window_bytes
     first_bytes = first_window_bytes(cost) if stripe.number == 0 else None
     feeds = stripe.feeds
     spans = [
@@ -480,6 +479,9 @@ def windows_of(stripe: StripeRun, shares: Shares, cost: CostModel) -> list[list[
         [None if number and feed.cursor.is_dictionary else feed.slices[number].range for feed in feeds]
         for number in range(len(stripe.spans))
     ]
+    total = sum(part.length for slices in spans for part in slices if part is not None)
+    is_whole = cost.is_near and total <= shares.whole_bytes
+    window_bytes = shares.whole_bytes if is_whole else shares.window_bytes
     return [
         [
             StreamPiece(feeds[part.stream], part.range, part.span)
