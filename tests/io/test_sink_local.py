@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import itertools
 import os
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import orcstream
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError, UsageError
+from orcstream.io import sink as sinks
 from orcstream.io.folders import list_files
 from orcstream.io.sink import commit, discard, open_sink
 from orcstream.io.sink_local import LocalFile
@@ -111,6 +114,28 @@ async def test_an_abort_that_fails_names_what_is_left(tmp_path: Path) -> None:
     with failing_at(0, tmp_path), pytest.raises(SinkError, match=named):
         await discard(prepared)
     await discard(prepared)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_discard_that_asyncio_cancels_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its `cancel` knows no shields."""
+    sink = await open_sink(tmp_path / "a.orc", sink_options=PARTS)
+    await sink.write(DATA)
+    prepared = await sink.prepare()
+    await sink.aclose()
+    store_of = sinks._store_of
+
+    async def cancelled(*arguments: Any) -> Any:
+        task.cancel()
+        await anyio.lowlevel.checkpoint()
+        return await store_of(*arguments)
+
+    monkeypatch.setattr(sinks, "_store_of", cancelled)
+    task = asyncio.create_task(discard(prepared))
+    await asyncio.wait([task])
+    assert task.cancelled()
     assert list(tmp_path.iterdir()) == []
 
 
