@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orcstream._cipher import BLOCK_BYTES, aes_ctr, aes_ctr_into
+from orcstream._cipher import BLOCK_BYTES, Keystream, aes_ctr
 from orcstream.byterange import BytesLike
 from orcstream.codec.structure import StreamKind
 
@@ -31,9 +31,9 @@ class StreamCipher:
         """What stands `stream_offset` bytes into the stream, the other way round."""
         return aes_ctr(self.key, self.iv, data, stream_offset)
 
-    def apply_into(self, data: BytesLike, stream_offset: int, out: memoryview) -> None:
-        """The same, written to memory that is as long as the data."""
-        aes_ctr_into(self.key, self.iv, data, stream_offset, out)
+    def keystream(self) -> Keystream:
+        """For pieces of the stream, one after the other."""
+        return Keystream(self.key, self.iv)
 
 
 def stream_cipher(key: bytes, column: int, kind: StreamKind, stripe_id: int) -> StreamCipher:

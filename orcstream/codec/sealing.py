@@ -129,11 +129,12 @@ def rekey(data: memoryview, place: ByteRange, streams: Sequence[Rekeyed]) -> mem
     out[:] = data
     scratch = memoryview(Buffer(_STEP_BYTES))
     for one in inside:
+        old, new = one.old.keystream(), one.new.keystream()
         first, last = max(one.range.start, place.start), min(one.range.stop, place.stop)
         for start in range(first, last, _STEP_BYTES):
             stop = min(start + _STEP_BYTES, last)
             part = out[start - place.start : stop - place.start]
             offset, plain = start - one.range.start, scratch[: len(part)]
-            one.old.apply_into(part, offset, plain)
-            one.new.apply_into(plain, offset, part)
+            old.apply(part, offset, plain)
+            new.apply(plain, offset, part)
     return out

@@ -162,7 +162,7 @@ class _Builder:
             column=type_.column_id,
             kind=kind.name,
             file_offset=placed.range.start if placed else 0,
-            decrypt=placed.cipher.apply_into if placed and placed.cipher else None,
+            decrypt=placed.cipher.keystream().apply if placed and placed.cipher else None,
         )
         values = make(stream)
         if placed is not None and placed.range.length:
