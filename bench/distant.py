@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pyarrow as pa
@@ -22,7 +20,7 @@ from pyarrow import orc
 
 import orcstream
 from bench import lineitem, servers
-from bench.report import Figure, Timing
+from bench.report import Figure, Stopwatch, Timing, calm, median_of
 
 PART_BYTES = 8 * 1024 * 1024
 AT_ONCE = 16
@@ -94,18 +92,18 @@ class _Case:
     async def _scan_times(self) -> tuple[Timing, Timing, Timing, Timing]:
         async def kept_open() -> Timing:
             async with orcstream.open(self._url, storage_options=self._options):
-                return await _timed(self._scan)
+                return await calm(self._scan)
 
         runs = [
             (
-                await _timed(self._fetch),
+                await calm(self._fetch),
                 await kept_open(),
-                await _timed(self._sign_and_fetch),
-                await _timed(self._scan),
+                await calm(self._sign_and_fetch),
+                await calm(self._scan),
             )
             for _ in range(self._rounds + 1)
         ]
-        bare, warm, signed, cold = (_median(column) for column in zip(*runs[1:], strict=True))
+        bare, warm, signed, cold = (median_of(column) for column in zip(*runs[1:], strict=True))
         return bare, warm, signed, cold
 
     async def _sign_and_fetch(self) -> None:
@@ -143,7 +141,9 @@ class _Case:
         columns = lineitem.THREE_COLUMNS
         wanted = await self._bytes_wanted(columns)
         self._distance.log()
-        ours = await _timed(lambda: self._scan(columns))
+        watch = Stopwatch()  # once: its requests are counted
+        await self._scan(columns)
+        ours = watch.stop()
         log = self._distance.log()
         read = sum(exchange.answer_bytes for exchange in log)
         theirs = self._pyarrow(columns)
@@ -185,18 +185,8 @@ class _Case:
 
     def _pyarrow(self, columns: list[str] | None) -> Timing:
         """Once: it takes long, and is no bound."""
-        wall, cpu = time.perf_counter(), time.process_time()
+        watch = Stopwatch()
         filesystem = self._distance.store.pyarrow_filesystem()
         with filesystem.open_input_file(f"{servers.BUCKET}/{self._path.name}") as source:
             orc.ORCFile(source).read(columns=columns)
-        return Timing(time.perf_counter() - wall, time.process_time() - cpu)
-
-
-async def _timed(action: Callable[[], Awaitable[Any]]) -> Timing:
-    wall, cpu = time.perf_counter(), time.process_time()
-    await action()
-    return Timing(time.perf_counter() - wall, time.process_time() - cpu)
-
-
-def _median(times: tuple[Timing, ...]) -> Timing:
-    return Timing(statistics.median(t.wall_s for t in times), statistics.median(t.cpu_s for t in times))
+        return watch.stop()

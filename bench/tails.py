@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import statistics
-import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from botocore.config import Config
 
 import orcstream
 from bench import lineitem, servers
-from bench.report import Figure, Timing
+from bench.report import Figure, Stopwatch, Timing, median_of
 
 FILES = 1000
 TINY_ROWS = 1000
@@ -82,8 +80,8 @@ async def _compare(
     urls = [f"s3://{servers.BUCKET}/{name}" for name in names]
     signed = await sign_all(distance.store, names)
     options = distance.store.storage_options
-    bare: list[tuple[float, float]] = []
-    ours: list[tuple[float, float]] = []
+    bare: list[Timing] = []
+    ours: list[Timing] = []
     requests = 0
     connector = aiohttp.TCPConnector(limit=cap)
     # Both have their connections and clients before anything is timed.
@@ -92,11 +90,15 @@ async def _compare(
         orcstream.open(urls[0], storage_options=options),
     ):
         for _ in range(rounds + 1):
-            bare.append(await _timed(fetch(session, signed, cap)))
+            watch = Stopwatch()
+            await fetch(session, signed, cap)
+            bare.append(watch.stop())
             distance.log()
-            ours.append(await _timed(_open(urls, options, cap)))
+            watch = Stopwatch()
+            await _open(urls, options, cap)
+            ours.append(watch.stop())
             requests = len(distance.log())
-    return _median(bare[1:]), _median(ours[1:]), requests
+    return median_of(bare[1:]), median_of(ours[1:]), requests
 
 
 async def fetch(session: aiohttp.ClientSession, urls: Iterable[yarl.URL], cap: int) -> None:
@@ -119,17 +121,6 @@ async def _open(urls: list[str], options: dict[str, Any], cap: int) -> None:
             await file.aclose()
             count += 1
     assert count == len(urls)
-
-
-async def _timed(work: Awaitable[None]) -> tuple[float, float]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    await work
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def _median(runs: list[tuple[float, float]]) -> Timing:
-    walls, cpus = zip(*runs, strict=True)
-    return Timing(statistics.median(walls), statistics.median(cpus))
 
 
 async def sign_all(store: servers.Store, names: list[str]) -> list[yarl.URL]:
