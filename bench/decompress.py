@@ -16,6 +16,7 @@ import deflate
 import zstandard
 
 import orcstream
+from orcstream.codec.compression import Compression, Decompressor
 
 Decompress = Callable[[bytes, int], bytes | bytearray]
 
@@ -42,11 +43,17 @@ class Chunks:
         self._places = [bytearray(self._bound) for _ in self._chunks]
 
     def decompress(self, threads: int) -> None:
-        """All of them, shared out by their number; the heaviest streams lie apart, so it is about even."""
+        """All of them with the library's function for a chunk, as its users call it."""
+        self._share_out(threads, self._work)
+
+    def decompress_in_place(self, threads: int) -> None:
+        """The same in the way of orcstream, which makes no memory for answers."""
+        self._share_out(threads, self._work_in_place)
+
+    def _share_out(self, threads: int, work: Callable[[list[bytes], list[bytearray]], None]) -> None:
+        """By their number; the heaviest streams lie apart, so it is about even."""
         workers = [
-            threading.Thread(
-                target=self._work, args=(self._chunks[first::threads], self._places[first::threads])
-            )
+            threading.Thread(target=work, args=(self._chunks[first::threads], self._places[first::threads]))
             for first in range(threads)
         ]
         for worker in workers:
@@ -59,6 +66,11 @@ class Chunks:
         for chunk, place in zip(chunks, places, strict=True):
             data = decompress(chunk, self._bound)
             place[: len(data)] = data
+
+    def _work_in_place(self, chunks: list[bytes], places: list[bytearray]) -> None:
+        decompress = Decompressor(Compression[self._codec.upper()])
+        for chunk, place in zip(chunks, places, strict=True):
+            decompress(memoryview(chunk), memoryview(place))
 
 
 async def _compressed_chunks(path: Path) -> tuple[list[bytes], int]:

@@ -48,6 +48,7 @@ def _measure_codec(codec: str, path: Path, rounds: int) -> list[Figure]:
         chunks = Chunks(path, codec)
         actions["decompress two"] = lambda: chunks.decompress(2)
         actions["decompress one"] = lambda: chunks.decompress(1)
+        actions["in place"] = lambda: chunks.decompress_in_place(2)
     times = interleave(rounds, **actions)
     pyarrow, two, one, streamed = (times[name] for name in ("pyarrow", "two", "one", "streamed"))
     floor, target = SPEED[codec]
@@ -61,6 +62,8 @@ def _measure_codec(codec: str, path: Path, rounds: int) -> list[Figure]:
             pure = times[f"decompress {word}"]
             what = f"{codec}, {threads} thread(s): over decompression alone"
             figures.append(_longer(what, whole, pure, OVER_DECOMPRESSION))
+        what = f"{codec}, 2 threads: over decompression alone in the same way"
+        figures.append(_longer(what, two, times["in place"]))
     return figures
 
 
@@ -69,7 +72,7 @@ def _speed(what: str, theirs: Timing, ours: Timing, floor: float | None, target:
     return Figure("local", what, value, floor=floor, target=target, beside=f"pyarrow {theirs}, ours {ours}")
 
 
-def _longer(what: str, ours: Timing, base: Timing, most: float) -> Figure:
+def _longer(what: str, ours: Timing, base: Timing, most: float | None = None) -> Figure:
     value = ours.wall_s / base.wall_s
     return Figure("local", what, value, floor=most, at_most=True, beside=f"ours {ours}, base {base}")
 

@@ -6,6 +6,7 @@ nothing of what was measured.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import statistics
@@ -30,6 +31,7 @@ __all__ = [
 # A time is calm when a hypervisor kept less of the cores; /proc/stat counts in hundredths of a second.
 _CALM = 0.03
 _ATTEMPTS = 3
+_REST_S = 1.0  # before the next attempt: neighbours' work passes, and budgets of cores fill again
 _SHOWN_STOLEN = 0.01
 # Where it stands in the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal.
 _STEAL = 8
@@ -108,6 +110,8 @@ async def calm(action: Callable[[], Awaitable[object]]) -> Timing:
     """How long it takes, measured again where that was disturbed, as `interleave` does."""
     found: list[Timing] = []
     while not _is_enough(found):
+        if found:
+            await asyncio.sleep(_REST_S)
         watch = Stopwatch()
         await action()
         found.append(watch.stop())
@@ -129,6 +133,8 @@ class Stopwatch:
 def _calm_time(before: Callable[[], object], action: Callable[[], object]) -> Timing:
     found: list[Timing] = []
     while not _is_enough(found):
+        if found:
+            time.sleep(_REST_S)
         before()
         watch = Stopwatch()
         result = action()

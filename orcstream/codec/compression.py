@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import cramjam
@@ -18,6 +19,7 @@ import lzallright
 import lzokay
 import zstandard
 
+from orcstream.codec._inflate import Inflater
 from orcstream.errors import CorruptStream, FormatError, Unsupported, UsageError
 
 __all__ = ["Compression", "Compressor", "Decompress", "Decompressor", "decompress_metadata"]
@@ -80,7 +82,33 @@ def _no_codec(chunk: memoryview, _: memoryview) -> int:
     raise CorruptStream(f"a compressed chunk of {len(chunk)} bytes in a file without compression")
 
 
+# Of libdeflate's interface, as `Inflater` takes them.
+_INFLATING = (
+    "libdeflate_alloc_decompressor",
+    "libdeflate_deflate_decompress",
+    "libdeflate_free_decompressor",
+)
+
+
+@cache
+def _inflating() -> tuple[int, ...] | None:
+    """Where they stand in the library that `deflate` brings; None where it hides them (Windows)."""
+    import ctypes
+
+    module = getattr(deflate, "_deflate", deflate)
+    try:
+        library = ctypes.CDLL(str(module.__file__))
+        return tuple(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _INFLATING)
+    except (OSError, AttributeError):
+        return None
+
+
 def _zlib() -> Decompress:
+    functions = _inflating()
+    return _zlib_by_package() if functions is None else Inflater(*functions)
+
+
+def _zlib_by_package() -> Decompress:
     decompress = deflate.deflate_decompress
 
     def into(chunk: memoryview, out: memoryview) -> int:

@@ -60,6 +60,7 @@ async def test_what_a_hypervisor_disturbed_is_measured_again(monkeypatch: pytest
     stolen = [0.0]
     shares = iter([0.5, 0.0, 0.2, 0.5, 0.1, 0.5, 0.02, 0.0])
     monkeypatch.setattr(report, "_stolen_s", lambda: stolen[0])
+    monkeypatch.setattr(report, "_REST_S", 0.0)
     runs: list[float] = []
 
     def action() -> None:

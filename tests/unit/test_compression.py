@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import struct
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -15,6 +16,8 @@ import lzallright
 import pytest
 import zstandard
 
+from orcstream.codec import compression
+from orcstream.codec._inflate import Inflater
 from orcstream.codec._stream import InputStream
 from orcstream.codec.compression import Compression, Decompressor, decompress_metadata
 from orcstream.errors import CorruptStream, Unsupported
@@ -60,6 +63,7 @@ def brotli(data: bytes) -> bytes:
 
 CODECS: dict[str, tuple[Compression, Compress]] = {
     "zlib": (Compression.ZLIB, deflate),
+    "zlib where functions are hidden": (Compression.ZLIB, deflate),
     "snappy": (Compression.SNAPPY, snappy),
     "lzo": (Compression.LZO, lzo),
     "lz4": (Compression.LZ4, lz4_block),
@@ -78,6 +82,13 @@ SAMPLES = {
     "noise": RNG.randbytes(9000),
     "mixed": RNG.randbytes(500) + b"abc" * 2000 + RNG.randbytes(500),
 }
+
+
+@pytest.fixture(autouse=True)
+def _hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, where libraries show what they were told to show."""
+    if "hidden" in request.node.name:
+        monkeypatch.setattr(compression, "_inflating", lambda: None)
 
 
 def decompress(kind: Compression, data: bytes, room: int) -> bytes:
@@ -213,6 +224,30 @@ def test_chunks_over_the_block_size(name: str) -> None:
         with pytest.raises(CorruptStream) as caught:
             stream.read(count, Decompressor(kind))
         assert (caught.value.column, caught.value.stream_kind) == (5, "DATA")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its libraries hide them")
+def test_the_functions_of_libdeflate_are_found() -> None:
+    """Else zlib is read with a copy of every chunk under the interpreter's lock: right, and slower."""
+    assert compression._inflating() is not None
+
+
+def test_an_inflater_needs_functions_and_memory() -> None:
+    with pytest.raises(ValueError, match="addresses"):
+        Inflater(0, 0, 0)
+    functions = compression._inflating()
+    assert functions is not None
+    inflater, packed = Inflater(*functions), deflate(b"abc")
+    with pytest.raises(BufferError):
+        inflater(packed, bytes(3))
+    with pytest.raises(ValueError, match="too much output"):
+        inflater(packed, bytearray(2))
+    for nothing in (b"", packed[:1]):
+        with pytest.raises(ValueError, match="bad data"):
+            inflater(nothing, bytearray(3))
+    out = bytearray(5)
+    assert inflater(packed, out) == 3
+    assert out == b"abc\0\0"
 
 
 def test_a_decompressor_that_lies() -> None:
