@@ -24,7 +24,7 @@ STEP: Final = 1 if ALL else 4
 DENSE_TURNS: Final = 25 if ALL else 8
 
 
-def share(count: int, part: int = 10) -> int:
+def share(count: int, part: int = 12) -> int:
     """How many tries, of as many as `make test-all` makes."""
     return count if ALL else max(3, count // part)
 
