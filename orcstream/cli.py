@@ -109,7 +109,7 @@ pattern."""
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; answers the exit status."""
     try:
-        options = make_parser().parse_args(arguments)
+        options = _parse(arguments)
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _warn
@@ -125,6 +125,14 @@ def main(arguments: list[str] | None = None) -> int:
         print("orcstream:", printable(" ".join(str(error).split())), file=sys.stderr)
         return _status_of(error)
     return status or 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    try:
+        return make_parser().parse_args(arguments)
+    except SystemExit:
+        sys.stdout.flush()  # of --help and --version; what cannot be written is told like any output
+        raise
 
 
 def _status_of(error: Exception) -> int:
