@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import orcstream
 from bench import lineitem
 from bench.decompress import Chunks
 from bench.report import Figure, Timing, interleave
+from bench.servers import ROOT
 
 BATCH_ROWS = 65_536
 # How many times as fast as pyarrow with two decode threads: the least, and what is aimed at.
@@ -26,6 +31,8 @@ SPEED = {
 SPEED_ONE_THREAD = (1.4, 1.7)
 OVER_DECOMPRESSION = 1.8
 OVER_WHOLE = 1.25
+# Pyarrow's, then ours.
+_FIRST = ("orc.ORCFile(path).read()", "asyncio.run(local.read(path, 2))")
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -34,6 +41,7 @@ def measure(*, quick: bool) -> list[Figure]:
     figures = []
     for codec in codecs:
         figures += _measure_codec(codec, lineitem.path_of(codec, rows), rounds=3 if quick else 7)
+    figures.append(_measure_first(lineitem.path_of("zstd", rows), rounds=3 if quick else 7))
     return figures
 
 
@@ -65,6 +73,35 @@ def _measure_codec(codec: str, path: Path, rounds: int) -> list[Figure]:
         what = f"{codec}, 2 threads: over decompression alone in the same way"
         figures.append(_longer(what, two, times["in place"]))
     return figures
+
+
+def _measure_first(path: Path, rounds: int) -> Figure:
+    """One read in a fresh process: memory is fresh as well, and modules are imported by it that come late."""
+    theirs, ours = zip(
+        *(tuple(map(partial(_in_fresh_process, path), _FIRST)) for _ in range(rounds)), strict=True
+    )
+    their_s, our_s = statistics.median(theirs), statistics.median(ours)
+    beside = f"pyarrow {their_s:.3f} s, ours {our_s:.3f} s"
+    return Figure(
+        "local",
+        "zstd, first read of a process, 2 threads: as fast as pyarrow",
+        their_s / our_s,
+        beside=beside,
+    )
+
+
+def _in_fresh_process(path: Path, action: str) -> float:
+    """Seconds of `action`, after the imports of both."""
+    code = (
+        "import asyncio, time, orcstream, pyarrow\n"
+        "from bench import local\n"
+        "from pyarrow import orc\n"
+        f"path = {str(path)!r}\n"
+        "begun = time.perf_counter()\n"
+        f"kept = {action}\n"
+        "print(time.perf_counter() - begun)"
+    )
+    return float(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT))
 
 
 def _speed(what: str, theirs: Timing, ours: Timing, floor: float | None, target: float | None) -> Figure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,7 +173,9 @@ def _parse() -> argparse.Namespace:
 
 def _in_own_process(section: str, *, quick: bool) -> list[Figure]:
     command = [sys.executable, "-m", "bench.read", "--worker", section, *(["--quick"] if quick else [])]
-    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False)
+    # Modules that every process compiles anew would be most of what a fresh one is measured for.
+    surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    run = subprocess.run(command, cwd=ROOT, env=surroundings, stdout=subprocess.PIPE, check=False)
     if run.returncode:
         sys.exit(f"section {section} failed")
     # Servers may print while they end; the figures are the line that is JSON.

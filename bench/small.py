@@ -25,6 +25,8 @@ TINY_ROWS = 1000
 def measure_import(*, quick: bool) -> list[Figure]:
     """The package's names load what they need when they are first used, so the first use is shown too."""
     statements = ("import numpy", "import orcstream", "from orcstream import open")
+    for each in statements:
+        _wall_and_cpu(each)  # what is imported is compiled, and in the page cache
     rounds = [[_wall_and_cpu(each) for each in statements] for _ in range(7 if quick else 25)]
     numpy, ours, first_use = (
         [1000 * statistics.median(round_[index][kind] for round_ in rounds) for kind in (0, 1)]

@@ -16,7 +16,8 @@ cdef extern from "stdlib.h" nogil:
 
 cdef enum:
     SLACK = 64
-    CLASSES = 128
+    OVER = 64  # 2^n numbers, and offsets of 2^n texts, shall be of one class and fill it
+    CLASSES = 144  # up to MOST_BYTES
     SLOTS = 4096
     POOLED_FROM = 16384  # smaller blocks are malloc's business
 
@@ -27,21 +28,32 @@ cdef void* _pool[CLASSES][SLOTS]
 cdef int _pooled[CLASSES]
 cdef Py_ssize_t MOST_BYTES = (<Py_ssize_t> 1) << 47  # all that a process can address
 cdef Py_ssize_t _retained = 0
-cdef Py_ssize_t _retain_limit = 512 * 1024 * 1024
+cdef Py_ssize_t _retain_limit = 1024 * 1024 * 1024
 cdef cython.pymutex _lock
 
 
+cdef Py_ssize_t _size_of(int index) noexcept nogil:
+    """The block size of a class."""
+    cdef Py_ssize_t base = (<Py_ssize_t> POOLED_FROM) << (index // 4)
+    return base + (index % 4) * (base // 4) + OVER + SLACK
+
+
 cdef int _class_of(Py_ssize_t size, Py_ssize_t* rounded) noexcept nogil:
-    """Four classes for each power of two from POOLED_FROM on; `rounded` is the class's block size."""
+    """Four classes for each power of two from POOLED_FROM on; `rounded` is the class's block size.
+
+    `size` is what is asked for.
+    """
     cdef int exponent = 0
     cdef Py_ssize_t base = POOLED_FROM
+    cdef int index
+    size = max(size - OVER, base)
     while base * 2 <= size:
         base *= 2
         exponent += 1
     cdef Py_ssize_t step = base // 4
-    cdef Py_ssize_t quarter = (size - base + step - 1) // step
-    rounded[0] = base + quarter * step
-    return exponent * 4 + <int> quarter
+    index = exponent * 4 + <int> ((size - base + step - 1) // step)
+    rounded[0] = _size_of(index)
+    return index
 
 
 cdef class Buffer:
@@ -55,14 +67,13 @@ cdef class Buffer:
             raise ValueError("negative size")
         if nbytes > MOST_BYTES:
             raise MemoryError(f"{nbytes} bytes")
-        if size >= POOLED_FROM:
-            index = _class_of(size, &size)
-            if index < CLASSES:
-                with _lock:
-                    if _pooled[index] > 0:
-                        _pooled[index] -= 1
-                        block = _pool[index][_pooled[index]]
-                        _take(size)
+        if nbytes >= POOLED_FROM:
+            index = _class_of(nbytes, &size)
+            with _lock:
+                if _pooled[index] > 0:
+                    _pooled[index] -= 1
+                    block = _pool[index][_pooled[index]]
+                    _take(size)
         if block == NULL and posix_memalign(&block, 64, size) != 0:
             raise MemoryError(f"{nbytes} bytes")
         self.ptr = <unsigned char*> block
@@ -75,15 +86,14 @@ cdef class Buffer:
         cdef bint kept = False
         if self.ptr == NULL:
             return
-        if size >= POOLED_FROM:
-            index = _class_of(size, &size)
-            if index < CLASSES:
-                with _lock:
-                    if _pooled[index] < SLOTS and _retained + size <= _retain_limit:
-                        _pool[index][_pooled[index]] = self.ptr
-                        _pooled[index] += 1
-                        _take(-size)
-                        kept = True
+        if size >= POOLED_FROM + SLACK:
+            index = _class_of(size - SLACK, &size)  # as it was
+            with _lock:
+                if _pooled[index] < SLOTS and _retained + size <= _retain_limit:
+                    _pool[index][_pooled[index]] = self.ptr
+                    _pooled[index] += 1
+                    _take(-size)
+                    kept = True
         if not kept:
             free(self.ptr)
 
@@ -122,15 +132,12 @@ def retained_bytes():
 def release_retained(Py_ssize_t keep=0):
     """Give pooled memory back to the system until at most `keep` bytes are left in the pool."""
     cdef int index
-    cdef Py_ssize_t size, base
     with _lock:
         for index in range(CLASSES - 1, -1, -1):
-            base = (<Py_ssize_t> POOLED_FROM) << (index // 4)
-            size = base + (index % 4) * (base // 4)
             while _pooled[index] > 0 and _retained > keep:
                 _pooled[index] -= 1
                 free(_pool[index][_pooled[index]])
-                _take(size)
+                _take(_size_of(index))
 
 
 def set_retain_limit(Py_ssize_t limit):

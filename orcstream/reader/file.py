@@ -322,11 +322,13 @@ class OrcFile:
         rows: range | None = None,
         schema: object = None,
         memory_limit: int = DEFAULT_MEMORY_LIMIT,
+        timestamp_unit: str = "us",
         case_sensitive: bool = True,
     ) -> Explanation:
         """What such a read asks the store for; reads the stripe footers, and indexes, to know it.
 
-        Takes what `batches` takes, and raises what it raises.
+        Takes what `batches` takes, and raises what it raises. Times of `where` are compared in
+        `timestamp_unit`; as none is delivered, that of this method lets far ones pass, too.
         """
         options = ReadOptions(
             columns=columns,
@@ -334,8 +336,7 @@ class OrcFile:
             rows=rows,
             schema=schema,
             memory_limit=memory_limit,
-            # Explaining delivers no times, so those that do not fit nanoseconds are no hindrance.
-            timestamp_unit="us",
+            timestamp_unit=timestamp_unit,
             case_sensitive=case_sensitive,
         )
         plan = self._planner.plan(options)

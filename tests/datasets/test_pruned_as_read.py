@@ -57,6 +57,7 @@ async def test_times_are_compared_as_they_are_delivered(
     assert [split.rows for split in splits] == [range(1)]
     async with orcstream.open(path) as file:
         assert await file.matching_stripes(where, timestamp_unit=unit) == (0,)
+        assert (await file.explain(where=where, timestamp_unit=unit)).selected_row_count == 1
     assert len(read_orc(path, where=where, timestamp_unit=unit)) == 1
     tasks = OrcDatasource(path, where=where, timestamp_unit=unit).get_read_tasks(1)
     assert sum(block.num_rows for task in tasks for block in task.read_fn()) == 1

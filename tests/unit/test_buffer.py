@@ -24,7 +24,7 @@ def _empty_pool() -> Iterator[None]:
     release_retained()
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 100, 16_319, 16_320, 16_384, 20_481, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 100, 16_383, 16_384, 20_480, 20_481, 1 << 20, (1 << 20) + 1])
 def test_blocks_are_aligned_and_as_long_as_asked(size: int) -> None:
     for _ in range(3):  # fresh, then from the pool
         block = Buffer(size)
@@ -71,8 +71,11 @@ def test_large_blocks_are_reused_and_small_ones_are_not_kept() -> None:
     address = first.address
     del first
     kept = retained_bytes()
-    assert 1 << 20 < kept <= (1 << 20) * 1.25 + 64
-    again = Buffer((1 << 20) + 5000)  # of the same class
+    assert 1 << 20 < kept <= (1 << 20) + 128  # a power of two fills its class
+    again = Buffer((1 << 20) - 5000)  # of the same class
+    assert again.address == address
+    del again
+    again = Buffer((1 << 20) + 8)  # as many offsets, and the last one
     assert again.address == address
     assert retained_bytes() == 0
     del again
