@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ BUCKET = "bench"
 ACCESS, SECRET, REGION = "bench-access", "bench-secret", "us-east-1"
 CORES = sorted(os.sched_getaffinity(0))
 START_TIMEOUT_S = 20.0
+_OBJECTS = DATA / "store"
+_MEMORY = Path("/dev/shm")
+_MEMORY_BYTES = 4 << 30  # an object of a gigabyte, its parts, and the object that it replaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +116,28 @@ def versitygw_path() -> Path:
 
 
 @contextlib.contextmanager
-def near() -> Iterator[Store]:
+def in_memory() -> Iterator[Path]:
+    """A folder for a store's objects in memory, where there is such a one; else on the disk."""
+    if not _takes_objects(_MEMORY):
+        yield _OBJECTS
+        return
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
+        yield Path(folder)
+
+
+def _takes_objects(folder: Path) -> bool:
+    """Whether there is room, and the attributes are kept in which versitygw notes what it knows."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            os.setxattr(file.fileno(), "user.orcstream", b"")
+        return shutil.disk_usage(folder).free >= _MEMORY_BYTES
+    except (OSError, AttributeError):
+        return False
+
+
+@contextlib.contextmanager
+def near(objects: Path = _OBJECTS) -> Iterator[Store]:
     """The store itself, without distance."""
-    objects = DATA / "store"
     objects.mkdir(parents=True, exist_ok=True)
     store = Store(_free_port())
     gateway = [str(versitygw_path()), "--quiet", "--keep-alive", "--port", f"127.0.0.1:{store.port}"]
