@@ -180,9 +180,15 @@ async def test_of_one_transaction_what_was_done_last_is_kept(kind: Kind, tmp_pat
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("memory_limit", [1 << 14, 1 << 28])
 async def test_files_out_of_order(
-    kind: Kind, memory_limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Kind,
+    memory_limit: int,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sorted in memory, or on disk and merged more than once."""
+    temporary = tmp_path_factory.mktemp("temporary")  # others use the usual one at the same time
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setattr(sorting, "_FAN_IN", 3)
     monkeypatch.setattr(sorting, "_WINDOW_ROWS", 100)
     log = await create_log(str(tmp_path), TableDefinition(Schema.parse(ROWS)))
@@ -205,7 +211,6 @@ async def test_files_out_of_order(
         (path.parent / "_orc_acid_version").write_text("2")
         await (await log.begin()).commit(Work((path.parent.name,)))
     before = await rows_of(tmp_path)
-    left = set(Path(tempfile.gettempdir()).glob("orcstream-*"))
     told: list[int] = []
     async with open_table(tmp_path) as table:
         (done,) = (await table.compact(kind, memory_limit=memory_limit, on_rows=told.append)).partitions
@@ -213,7 +218,7 @@ async def test_files_out_of_order(
     assert done.row_count == told[-1] == 6000
     assert are_in_order(tmp_path / done.directories[0] / "bucket_00000")
     assert await rows_of(tmp_path) == before
-    assert set(Path(tempfile.gettempdir()).glob("orcstream-*")) <= left
+    assert list(temporary.iterdir()) == []
 
 
 async def test_the_log_is_kept(tmp_path: Path) -> None:
