@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import inspect
 import json
 import os
@@ -293,9 +294,26 @@ async def test_without_the_library(kms: FakeKms, monkeypatch: pytest.MonkeyPatch
     assert caught.value.reason == "missing_dependency"
 
 
+@contextlib.contextmanager
+def two_kms() -> Iterator[tuple[FakeKms, FakeKms]]:
+    """At one port of 127.0.0.2 and 127.0.0.1: another one, where somebody else has it of the second."""
+    for _ in range(20):
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(fake_kms("127.0.0.2"))
+            try:
+                second = stack.enter_context(fake_kms("127.0.0.1", first.port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            yield first, second
+            return
+    raise AssertionError("no port is free of both addresses")
+
+
 @pytest.mark.parametrize("fault", ["500", "hang_up", "stall"])
 async def test_another_server_stands_in(fault: Any) -> None:
-    with fake_kms("127.0.0.2") as broken, fake_kms("127.0.0.1", broken.port) as sound:
+    with two_kms() as (broken, sound):
         broken.fail(fault)
         sound.keys["pii"] = [MASTER]
         place = f"kms://http@127.0.0.2;127.0.0.1:{broken.port}/kms"
@@ -311,7 +329,7 @@ async def test_another_server_stands_in(fault: Any) -> None:
 
 
 async def test_a_refusal_is_not_taken_to_another_server() -> None:
-    with fake_kms("127.0.0.2") as one, fake_kms("127.0.0.1", one.port) as other:
+    with two_kms() as (one, other):
         async with HadoopKeyProvider(f"kms://http@127.0.0.2;127.0.0.1:{one.port}/kms", user="me") as provider:
             with pytest.raises(KeyUnavailable, match="there is no key"):
                 await provider.current_key("pii")

@@ -24,7 +24,26 @@ def _empty_pool() -> Iterator[None]:
     release_retained()
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 100, 16_383, 16_384, 20_480, 20_481, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize(
+    "size",
+    [
+        0,
+        1,
+        63,
+        64,
+        100,
+        16_319,
+        16_320,
+        16_383,
+        16_384,
+        16_448,
+        16_449,
+        20_480,
+        20_481,
+        1 << 20,
+        (1 << 20) + 1,
+    ],
+)
 def test_blocks_are_aligned_and_as_long_as_asked(size: int) -> None:
     for _ in range(3):  # fresh, then from the pool
         block = Buffer(size)
