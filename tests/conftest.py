@@ -1,7 +1,8 @@
 """What every test stands on: the event loop's backend, the corpus, the judges, hypothesis' profiles.
 
-ORCSTREAM_CORPUS names the corpus folder. Where it is unset, tests that need it are skipped; where it is set
-and wrong, they fail. A run ends with what did not run and why; ORCSTREAM_REQUIRE_SERVERS=1 makes that fail.
+ORCSTREAM_CORPUS names the corpus folder. If it is not set, the fixture `corpus_folder` skips the tests that
+use it; if it is wrong, they fail. A run ends with what did not run and why; ORCSTREAM_REQUIRE_SERVERS=1 makes
+that fail.
 ORCSTREAM_TEST_ALL=1 tries all of what `make test` tries a share of (`effort`).
 ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from random seeds.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import corpus, java_orc
+from tests.support import corpus_place, java_orc
 from tests.support.effort import is_in_sample, share
 from tests.support.needs import not_here, not_run_lines
 
@@ -45,16 +46,20 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a shell runs in the background ignores interrupts, and so would the programs that tests interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "corpus: needs the corpus of foreign files (ORCSTREAM_CORPUS)")
+    config.addinivalue_line("markers", "corpus: uses the fixture corpus_folder, which sets this marker")
     config.addinivalue_line("markers", "sampled: `make test` runs a part of its cases, `make test-all` all")
     config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
 
 
+# Before pytest applies `-m corpus`.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = {item for item in items if item.get_closest_marker("sampled") and not is_in_sample(item.name)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     for item in items:
+        if "corpus_folder" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.corpus)
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
@@ -89,9 +94,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def corpus_folder() -> Path:
-    folder = corpus.root()
+    folder = corpus_place.root()
     if folder is None:
-        not_here(f"{corpus.VARIABLE} is not set: it names a folder of foreign files")
+        not_here(f"{corpus_place.VARIABLE} is not set: it names a folder of foreign files")
     return folder
 
 

@@ -14,8 +14,6 @@ from orcstream import col
 from orcstream.acid import open_table
 from tests.support import corpus
 
-pytestmark = pytest.mark.corpus
-
 NATION_ROWS = 1000
 BUCKET = 1 << 29
 

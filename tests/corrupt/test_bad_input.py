@@ -62,7 +62,6 @@ def test_generated(seed_files: dict[str, bytes], tmp_path: Path, name: str) -> N
     check(tmp_path / "bad.orc", name, seed_files[name])
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", seeds.CORPUS_SEEDS)
 def test_corpus(corpus_folder: Path, tmp_path: Path, name: str) -> None:
     check(tmp_path / "bad.orc", name, (corpus_folder / name).read_bytes())

@@ -85,7 +85,6 @@ def test_damaged_before_it_was_encrypted(files: dict[str, bytes], tmp_path: Path
         run_all(tmp_path / "bad.orc", data, f"{name} with hidden damage of seed {seed}")
 
 
-@pytest.mark.corpus
 @pytest.mark.java
 @pytest.mark.usefixtures("java")
 def test_a_file_that_spark_encrypted(corpus_folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support import hostile, seeds
+from tests.support import corpus_place, hostile, seeds
 from tests.support.encrypting import SECRETS, CountedKeys
 from tests.support.reference.odd_files import FILES
 from tests.support.relocking import harmed
@@ -27,6 +27,8 @@ LARGEST_SEED = 100_000
 def collect(folder: Path) -> tuple[list[bytes], list[bytes]]:
     """The seeds, and those of them that are encrypted with keys that we have."""
     found = list(seeds.write_all(folder).values()) + [make().data for make in FILES.values()]
+    if (corpus := corpus_place.root()) is not None:
+        found += [(corpus / name).read_bytes() for name in seeds.CORPUS_SEEDS]
     return [data for data in found if len(data) <= LARGEST_SEED], list(seeds.encrypted().values())
 
 

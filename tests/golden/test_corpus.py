@@ -22,8 +22,6 @@ from tests.support.reference import reader
 from tests.support.reference.errors import Malformed
 from tests.support.reference.types import T
 
-pytestmark = pytest.mark.corpus
-
 READABLE = [path for path, row in TABLE.items() if row.judge != "refused"]
 REFUSED = [path for path, row in TABLE.items() if row.judge == "refused"]
 CELLS = 1_500_000

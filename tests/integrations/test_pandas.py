@@ -44,7 +44,6 @@ CORPUS = [
 ]
 
 
-@pytest.mark.corpus
 @pytest.mark.sampled
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("path", CORPUS)

@@ -101,7 +101,6 @@ def test_growing_files(tmp_path: Path) -> None:
     assert java_orc.statistics(path)["file"][1]["count"] == 0
 
 
-@pytest.mark.corpus
 def test_a_file_that_spark_encrypted(corpus_folder: Path) -> None:
     type_ = struct(ssn="string", email="string", name="string")
     folder = corpus_folder / "apache-orc/encrypted"

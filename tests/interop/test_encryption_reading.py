@@ -295,7 +295,6 @@ async def test_growing_files(tmp_path: Path, keys: tuple[Key, ...]) -> None:
             assert file.statistics["n"].maximum == (count - 1 if keys else None)
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("with_key", [False, True])
 async def test_a_file_that_spark_encrypted(corpus_folder: Path, with_key: bool) -> None:
     """Of ORC Java 1.6, which wrote row indexes of encrypted columns in clear, before those of the masked."""

@@ -94,7 +94,6 @@ def _check(opened: Opened, path: Path) -> None:
     )
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", CORPUS)
 def test_files_of_all_kinds(browser: Browser, corpus_folder: Path, tmp_path: Path, name: str) -> None:
     found = inspect_blocking(str(corpus_folder / name), run=True)

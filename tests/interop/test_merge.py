@@ -288,7 +288,6 @@ NOT_MERGEABLE = {
 NO_TABLE = ("hetu-core/test-data-composites-with-nulls.orc", "impala/max_nesting_depth/")
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", some(READABLE))
 def test_files_of_all_writers(tmp_path: Path, corpus_folder: Path, name: str) -> None:
     path = corpus_folder / name

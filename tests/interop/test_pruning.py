@@ -251,7 +251,6 @@ def test_the_last_times_that_fit_are_read(tmp_path: Path) -> None:
     assert known.values["a",] == [one for (one,) in rows]
 
 
-@pytest.mark.corpus
 def test_corpus(corpus_folder: Path) -> None:
     """Files of all writers that there are, believed as `trust_of` says."""
     checked = 0
@@ -277,7 +276,6 @@ async def _row_count(path: Path) -> int:
         return file.row_count
 
 
-@pytest.mark.corpus
 def test_filters_of_a_wrong_hash(corpus_folder: Path) -> None:
     """ORC-1024: C++ 1.6.0 hashed 18,000,000,000 as nobody else does."""
     known = load(corpus_folder / "apache-orc/bad_bloom_filter_1.6.0.orc")
@@ -289,7 +287,6 @@ def test_filters_of_a_wrong_hash(corpus_folder: Path) -> None:
     assert pruning.outcomes_of(deceived, leaf)[1][0] == [Outcome.FALSE]
 
 
-@pytest.mark.corpus
 def test_filters_of_a_right_hash(corpus_folder: Path) -> None:
     """The file's every second number and name is there, those between are not."""
     known = load(corpus_folder / "orc-rust/bloom_filter.orc")
@@ -298,7 +295,6 @@ def test_filters_of_a_right_hash(corpus_folder: Path) -> None:
         assert outcome == [Outcome.FALSE], path
 
 
-@pytest.mark.corpus
 def test_both_forms_of_an_encrypted_column(corpus_folder: Path) -> None:
     """ORC-991: the first half of the entries tells the secrets; what is read is the other half."""
     known = load(corpus_folder / "apache-orc/encrypted/sample1.orc")

@@ -175,7 +175,6 @@ def fits(path: Path) -> bool:
     return tail.schema.kind == "struct" and distinct and cells <= CELLS and tail.row_count > 0
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("name", some(test_corpus.READABLE, 5))
 def test_of_the_corpus(corpus_folder: Path, name: str) -> None:
     path = corpus_folder / name
@@ -183,12 +182,10 @@ def test_of_the_corpus(corpus_folder: Path, name: str) -> None:
         selecting.run(path, reader.read_tail(path.read_bytes()).schema, 1, **TABLE[name].options)
 
 
-@pytest.mark.corpus
 def test_most_of_the_corpus_is_asked(corpus_folder: Path) -> None:
     assert sum(fits(corpus_folder / name) for name in test_corpus.READABLE) > len(test_corpus.READABLE) / 2
 
 
-@pytest.mark.corpus
 async def test_filters_known_to_be_wrong_cost_no_rows(corpus_folder: Path) -> None:
     """C++ 1.6.0 to 1.6.11 hashed negative bytes and numbers in its own way."""
     found = sorted(corpus_folder.rglob("bad_bloom_filter_*.orc"))

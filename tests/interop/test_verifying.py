@@ -21,7 +21,7 @@ from orcstream.reader import verifying
 from orcstream.reader.verifying import Verification
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_written
-from tests.support import corpus, strategies, writing
+from tests.support import strategies, writing
 from tests.support.effort import share, some
 from tests.support.encrypting import CountedKeys
 from tests.support.reference.builder import FileBuilder, Options
@@ -48,14 +48,11 @@ async def verified(target: Any, **options: Any) -> Verification:
         return await file.verify()
 
 
-@pytest.mark.corpus
 @pytest.mark.parametrize("path", some(SOUND))
-async def test_files_of_the_corpus_are_sound(path: str) -> None:
+async def test_files_of_the_corpus_are_sound(corpus_folder: Path, path: str) -> None:
     """What their writers are known to get wrong excepted."""
-    home = corpus.root()
-    assert home is not None
     options = {name: value for name, value in TABLE[path].options.items() if name != "timestamp_unit"}
-    found = await verified(home / path, **options)
+    found = await verified(corpus_folder / path, **options)
     assert found.is_sound, [str(fault) for fault in found.faults if not fault.is_known]
 
 

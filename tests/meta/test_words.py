@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,12 @@ EXAMPLES = {
 @pytest.mark.parametrize("rule", sorted(FORBIDDEN))
 def test_rules_notice(rule: str) -> None:
     assert re.search(FORBIDDEN[rule], EXAMPLES[rule])
+
+
+def test_the_git_file_of_a_worktree_is_not_read(tmp_path: Path) -> None:
+    for name in (".git", ".gitignore"):
+        (tmp_path / name).write_text("gitdir: elsewhere\n")
+    assert project_files(tmp_path) == (tmp_path / ".gitignore",)
 
 
 @pytest.mark.parametrize("rule", sorted(FORBIDDEN))

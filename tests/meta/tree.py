@@ -33,12 +33,13 @@ class Import:
 
 
 @functools.cache
-def project_files() -> tuple[Path, ...]:
+def project_files(root: Path = ROOT) -> tuple[Path, ...]:
     """Every file of the project that a person wrote, in order of their paths."""
     found = []
-    for folder, folders, names in os.walk(ROOT):
+    for folder, folders, names in os.walk(root):
         folders[:] = filter(_is_written, folders)
-        paths = (Path(folder, name) for name in names)
+        # In a git worktree, .git is a file with a path of this machine.
+        paths = (Path(folder, name) for name in names if name != ".git")
         found += [path for path in paths if path.is_file() and path.suffix not in (".so", ".c", ".pyc")]
     return tuple(sorted(found))
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import hypothesis
-import pytest
 from hypothesis import strategies as st
 
 import orcstream
@@ -95,7 +94,6 @@ def test_what_requests_bring_of_each_part(
     assert found == {column: length for column, length in expected.items() if length}
 
 
-@pytest.mark.corpus
 async def test_every_file_of_the_corpus(corpus_folder: Path) -> None:
     looked_at = 0
     for entry in corpus.manifest(corpus_folder)["files"]:

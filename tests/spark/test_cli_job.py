@@ -77,7 +77,7 @@ def test_jobs(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture
     assert ", 0 to 149, a value leaves 100.0% of row groups" in out
 
     status, _, err = run(capsys, "compact", tmp_path / "nowhere")
-    assert status == 1
+    assert status == 4
     assert err.startswith("orcstream: ")
     assert "nowhere" in err
     assert len(err.splitlines()) == 1

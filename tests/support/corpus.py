@@ -1,6 +1,6 @@
-"""The corpus of foreign files: where it is, what its manifest says, and what the files hold.
+"""The corpus of foreign files: what its manifest says, and what the files hold.
 
-The corpus lives outside the project; only the variable ORCSTREAM_CORPUS knows where. Expected contents
+The corpus lives outside the project; the fixture `corpus_folder` knows where. Expected contents
 come in the notations of their origins (JSON lines, CSV, JSON), all read by `_FromText`, guided by the
 file's type.
 """
@@ -12,7 +12,6 @@ import datetime
 import functools
 import gzip
 import json
-import os
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -23,19 +22,6 @@ from tests.support.columnwise import Conversion
 from tests.support.compare import Printed
 from tests.support.reference import values
 from tests.support.reference.types import T
-
-VARIABLE = "ORCSTREAM_CORPUS"
-
-
-def root() -> Path | None:
-    """The corpus folder, or None where the variable is not set. Set but wrong is an error, never a skip."""
-    text = os.environ.get(VARIABLE)
-    if text is None:
-        return None
-    folder = Path(text)
-    if not (folder / "MANIFEST.json").is_file():
-        raise FileNotFoundError(f"{VARIABLE} is {text!r}, which holds no MANIFEST.json")
-    return folder
 
 
 @functools.cache

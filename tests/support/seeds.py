@@ -1,6 +1,6 @@
-"""Small varied real files to damage: written by pyarrow, pyorc and the builder, and some of the corpus.
+"""Small varied real files to damage, written by pyarrow, pyorc and the builder.
 
-Those with encrypted columns are this package's own.
+Those with encrypted columns are this package's own. CORPUS_SEEDS are names of files in the corpus.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyarrow import orc
 
 import orcstream
 from orcstream import Encrypt
-from tests.support import arrow, corpus, peers, strategies
+from tests.support import arrow, peers, strategies
 from tests.support.encrypting import CountedKeys, written
 from tests.support.reference import columns, compression
 from tests.support.reference.builder import Options
@@ -64,8 +64,6 @@ def write_all(folder: Path) -> dict[str, bytes]:
         FLAT, old.rows, columns.Encoder(version=1, dictionary=True), options
     )
     found.update(encrypted())
-    if (home := corpus.root()) is not None:
-        found.update({name.replace("/", "-"): (home / name).read_bytes() for name in CORPUS_SEEDS})
     return found
 
 

@@ -63,7 +63,6 @@ def test_matching_rows_of_a_table_are_counted(tmp_path: Path, capfd: pytest.Capt
         assert capfd.readouterr().out == f"{count}\n"
 
 
-@pytest.mark.corpus
 def test_rows_without_columns_are_counted(corpus_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Of a file whose root is a timestamp."""
     assert main(["count", str(corpus_folder / "apache-orc" / "TestOrcFile.testTimestamp.orc")]) == 0
