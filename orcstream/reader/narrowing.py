@@ -11,7 +11,7 @@ from typing import TypeAlias
 from orcstream.expr import All, Any_, ColumnRef, Condition, Expr, Not
 from orcstream.schema import Type, find_column, steps_of
 
-__all__ = ["narrowed", "prefixed"]
+__all__ = ["mapped", "narrowed", "prefixed"]
 
 # Whether a condition on the partition's columns holds; a null counts as false.
 Holds: TypeAlias = Callable[[Condition], bool]
@@ -27,7 +27,7 @@ def prefixed(expr: Expr, root: Type, prefix: tuple[str, ...], *, case_sensitive:
         path = (*prefix, *_names(root, condition, case_sensitive=case_sensitive))
         return Condition(path, condition.op, condition.values)
 
-    return _mapped(expr, moved)
+    return mapped(expr, moved)
 
 
 def narrowed(
@@ -75,14 +75,15 @@ def _is_false(condition: Condition, holds: Holds) -> bool:
     return not holds(condition) and not holds(Condition(condition.path, "is_null"))
 
 
-def _mapped(expr: Expr, change: Callable[[Condition], Expr]) -> Expr:
+def mapped(expr: Expr, change: Callable[[Condition], Expr]) -> Expr:
+    """The same combination of changed conditions."""
     match expr:
         case All():
-            return All(tuple(_mapped(part, change) for part in expr.parts))
+            return All(tuple(mapped(part, change) for part in expr.parts))
         case Any_():
-            return Any_(tuple(_mapped(part, change) for part in expr.parts))
+            return Any_(tuple(mapped(part, change) for part in expr.parts))
         case Not():
-            return Not(_mapped(expr.part, change))
+            return Not(mapped(expr.part, change))
         case ColumnRef():
             return change(Condition(expr.path, "is_true"))
         case Condition():

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from orcstream.blocking_loop import the_loop
 from orcstream.errors import UsageError
 from orcstream.io.clients import Client, Lease, keep_clients
-from orcstream.io.keys import KeyProvider, open_keys
+from orcstream.io.keys import InMemoryKeyProvider, KeyProvider, open_keys
 from orcstream.spark.options import Options
 
 __all__ = ["Access", "run"]
@@ -44,12 +44,18 @@ class Access:
         return cls(storage, options.text("keys"), _required(options))
 
     async def key_provider(self) -> KeyProvider | None:
-        """The key store, opened once in each process."""
+        """The key store. A connection to one is kept by the process; a file of keys is read each time.
+
+        Spark uses the processes of its tasks for many queries, and a file may get other keys meanwhile.
+        """
         if self.keys is None:
             return None
-        if self.keys not in _keys:
-            _keys[self.keys] = await open_keys(self.keys)
-        return _keys[self.keys]
+        if self.keys in _keys:
+            return _keys[self.keys]
+        found = await open_keys(self.keys)
+        if not isinstance(found, InMemoryKeyProvider):
+            _keys[self.keys] = found
+        return found
 
     async def open_options(self) -> dict[str, Any]:
         """What `orcstream.open` and `open_many` take."""

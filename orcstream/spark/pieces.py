@@ -15,18 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
-from pyspark.sql.datasource import Filter
 
-from orcstream import OrcFile, blocking
+from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
 from orcstream.schema import Schema
-from orcstream.spark import filters as pushdown
 from orcstream.spark.access import Access, run
 from orcstream.spark.files import FoundFile
 from orcstream.spark.partitions import typed_value
 from orcstream.spark.planning import Piece
 from orcstream.spark.shaping import FileForm, Shape, form_of
+from orcstream.spark.where import Where, fitted
 
 __all__ = ["Faults", "PieceReader", "ReadPlan"]
 
@@ -69,7 +68,7 @@ class ReadPlan:
     partition_names: tuple[str, ...]
     access: Access
     faults: Faults
-    filters: tuple[Filter, ...]
+    where: Where | None
     case_sensitive: bool
     timezone: str | None
     memory_limit: int
@@ -91,52 +90,58 @@ class PieceReader:
         self._in_files = spark.StructType(
             [field for field in plan.schema.fields if field.name not in self._in_folders]
         )
-        self._of_folders = [one for one in plan.filters if self._is_of_folder(one)]
-        self._of_files = [one for one in plan.filters if not self._is_of_folder(one)]
+        # By what folders name: what is left to ask of the rows below them.
+        self._left: dict[tuple[str | None, ...], Expr | bool] = {}
 
     def _folded(self, name: str) -> str:
         return name if self._plan.case_sensitive else name.lower()
 
-    def _is_of_folder(self, filter_: Filter) -> bool:
-        return pushdown.column_of(filter_)[0] in self._in_folders
-
     # --- planning ----------------------------------------------------------------------------------
 
-    @property
-    def prunes(self) -> bool:
-        """Whether files have to be looked into, to see what of them is to be read."""
-        return bool(self._of_files)
-
-    def answers(self, filter_: Filter) -> bool:
-        """Whether rows that a filter is not true of are left out."""
-        return self._is_of_folder(filter_) or pushdown.is_exact(filter_, self._in_files)
-
     def folder_matches(self, file: FoundFile) -> bool:
-        """Whether a file's folders are those that the filters ask for."""
-        values = self._values(file.texts, file.url) if self._of_folders else {}
-        return all(
-            pushdown.folder_matches(one, values[pushdown.column_of(one)[0]]) for one in self._of_folders
-        )
+        """Whether rows below the folders of a file can match."""
+        return self._asked(file.texts, file.url) is not False
 
-    async def look(self, file: OrcFile) -> Sequence[int]:
+    def asks_rows(self, file: FoundFile) -> bool:
+        """Whether the folders of a file leave it open which of its rows match."""
+        return not isinstance(self._asked(file.texts, file.url), bool)
+
+    async def look(self, opened: OrcFile, file: FoundFile) -> Sequence[int]:
         """The stripes of a file that may have rows to be read."""
-        with _named(file.schema):
-            form = self._form(file.schema)
-            where = pushdown.predicate(self._of_files, form.schema.root)
+        with _named(opened.schema):
+            form = self._form(opened.schema)
+            where = self._where(form, file.texts, file.url)
             if where is None:
-                return range(len(file.stripes))
-            return await file.matching_stripes(
+                return range(len(opened.stripes))
+            return await opened.matching_stripes(
                 where,
                 schema=form.schema,
                 timestamp_unit=_TIMESTAMP_UNIT,
                 case_sensitive=self._plan.case_sensitive,
             )
 
+    def _asked(self, texts: tuple[str | None, ...], url: str) -> Expr | bool:
+        """What is left of the predicate where folders name these texts."""
+        if self._plan.where is None:
+            return True
+        if texts not in self._left:
+            self._left[texts] = self._plan.where.narrowed(self._values(texts, url))
+        return self._left[texts]
+
+    def _where(self, form: FileForm, texts: tuple[str | None, ...], url: str) -> Expr | None:
+        """What to ask of the rows of a file that is to be read."""
+        asked = self._asked(texts, url)
+        if isinstance(asked, bool):
+            return None
+        return fitted(asked, form.schema.root, case_sensitive=self._plan.case_sensitive)
+
     # --- reading -----------------------------------------------------------------------------------
 
     def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows of some pieces, in their order."""
         plan = self._plan
+        # The pieces of a stream are planned without a look at what its folders name.
+        pieces = [one for one in pieces if self._asked(one.texts, one.url) is not False]
         options = run(self._open_options)
         coming = iter(pieces)
 
@@ -187,7 +192,7 @@ class PieceReader:
             shape = Shape(plan.schema, self._values(piece.texts, piece.url))
         stream = file.batches(
             schema=form.schema,
-            where=pushdown.predicate(self._of_files, form.schema.root),
+            where=self._where(form, piece.texts, piece.url),
             rows=None if piece.rows is None else range(*piece.rows),
             batch_rows=plan.batch_rows,
             memory_limit=plan.memory_limit,

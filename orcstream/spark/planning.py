@@ -1,7 +1,7 @@
 """Which pieces of which files each task reads.
 
 Knows sizes: large files are shared out by their stripes, and where these are larger than a task by their row
-groups; small files are read several by one task. Stripes that the pushed filters rule out are in no piece.
+groups; small files are read several by one task. Stripes that option `where` rules out are in no piece.
 Tails are read side by side, where they are needed, and become small values at once: what is held grows with
 the pieces and not with what is in the files. Must not know how rows are read.
 """
@@ -20,13 +20,13 @@ from orcstream.plan.slices import slices
 from orcstream.spark.files import FoundFile
 from orcstream.spark.options import Options
 
-__all__ = ["Piece", "PieceOptions", "ReadPartition", "packed", "plan_pieces", "target_bytes"]
+__all__ = ["Look", "Piece", "PieceOptions", "ReadPartition", "packed", "plan_pieces", "target_bytes"]
 
 # What a task reads, and what opening one file more is counted for: Spark's own numbers.
 _PARTITION_BYTES: Final = 128 << 20
 _OPEN_COST_BYTES: Final = 4 << 20
 # Of an open file, the stripes that are to be read.
-Look = Callable[[OrcFile], Awaitable[Sequence[int]]]
+Look = Callable[[OrcFile, FoundFile], Awaitable[Sequence[int]]]
 # Called where a file cannot be opened: raises, or lets it be.
 OnError = Callable[[Any, Exception], object]
 
@@ -150,6 +150,6 @@ async def plan_pieces(
         async for one in opened:
             async with one:
                 file = next(coming)
-                wanted = range(len(one.stripes)) if look is None else await look(one)
+                wanted = range(len(one.stripes)) if look is None else await look(one, file)
                 found[file.url] = _pieces(one, file, wanted, rows, target)
     return [piece for file in files for piece in found.get(file.url, ())]

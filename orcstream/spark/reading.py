@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as spark
-from pyspark.sql.datasource import DataSourceReader, Filter
+from pyspark.sql.datasource import DataSourceReader
 
 from orcstream import OrcFile, open_many
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError, located
@@ -24,8 +24,17 @@ from orcstream.spark.merged_files import find_counted
 from orcstream.spark.merging import merged
 from orcstream.spark.options import Options
 from orcstream.spark.pieces import Faults, PieceReader, ReadPlan
-from orcstream.spark.planning import Piece, PieceOptions, ReadPartition, packed, plan_pieces, target_bytes
+from orcstream.spark.planning import (
+    Look,
+    Piece,
+    PieceOptions,
+    ReadPartition,
+    packed,
+    plan_pieces,
+    target_bytes,
+)
 from orcstream.spark.shaping import columns_of
+from orcstream.spark.where import Where
 
 __all__ = ["ReadOptions", "read_plan", "reader_of", "schema_of"]
 
@@ -46,7 +55,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None
     case_sensitive: bool
     merge_schema: bool
-    pushdown: bool
+    where: str | None
     timezone: str | None
     rows: range | None
     memory_limit: int
@@ -73,7 +82,7 @@ class ReadOptions:
             columns=None if columns is None else tuple(columns),
             case_sensitive=case_sensitive,
             merge_schema=options.truth("mergeSchema"),
-            pushdown=options.truth("pushdown"),
+            where=_where(options),
             timezone=timezone,
             rows=_rows(options.text("rows")),
             memory_limit=options.size("memory_limit", _MEMORY_LIMIT),
@@ -83,6 +92,22 @@ class ReadOptions:
     def find(self) -> FoundFiles:
         """The files that count, as they are now."""
         return run(lambda: find_counted(self.choice, self.access.storage_options))
+
+    def bound(self, schema: spark.StructType) -> Where | None:
+        """Option `where`, for the columns of a read; None where it is not given."""
+        if self.where is None:
+            return None
+        return Where.of(self.where, schema, self.timezone or "UTC", case_sensitive=self.case_sensitive)
+
+
+def _where(options: Options) -> str | None:
+    if options.truth("pushdown"):
+        raise UsageError(
+            "option pushdown is not supported: Spark keeps the filters of one query for all later queries on "
+            "the same DataFrame, which would lose rows; use .option('where', \"id < 10 and day = date "
+            "'2024-01-31'\") to filter where the table is loaded"
+        )
+    return options.text("where")
 
 
 def _rows(text: str | None) -> range | None:
@@ -107,7 +132,9 @@ def schema_of(options: Mapping[str, str]) -> spark.StructType:
     if not found.files:
         raise UsageError("there are no files there to take a schema from; give one by .schema(...)")
     stored = run(lambda: _file_schema(read, found))
-    return _chosen(_with_folders(stored, found.partition_fields(), read), read)
+    schema = _chosen(_with_folders(stored, found.partition_fields(), read), read)
+    read.bound(schema)  # so that load() refuses a predicate that cannot be asked
+    return schema
 
 
 async def _file_schema(read: ReadOptions, found: FoundFiles) -> spark.StructType:
@@ -187,12 +214,10 @@ def _folded(name: str, read: ReadOptions) -> str:
 
 
 def reader_of(schema: spark.StructType, options: Mapping[str, str]) -> DataSourceReader:
-    """The reader of columns of Spark. Only with option `pushdown` has it `pushFilters`.
-
-    Spark refuses to read with one that has, where its own spark.sql.python.filterPushdown.enabled is false.
-    """
+    """The reader of columns of Spark. Raises what its tasks would raise because of the options."""
     read = ReadOptions.of(options)
-    return (_PushingReader if read.pushdown else _Reader)(schema, read)
+    read.bound(schema)
+    return _Reader(schema, read)
 
 
 class _Reader(DataSourceReader):
@@ -201,7 +226,6 @@ class _Reader(DataSourceReader):
     def __init__(self, schema: spark.StructType, options: ReadOptions) -> None:
         self._schema = schema
         self._options = options
-        self._filters: tuple[Filter, ...] = ()
         self._found: FoundFiles | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -214,7 +238,7 @@ class _Reader(DataSourceReader):
         return self._found
 
     def _piece_reader(self, partition_names: tuple[str, ...]) -> PieceReader:
-        return PieceReader(read_plan(self._options, self._schema, partition_names, self._filters))
+        return PieceReader(read_plan(self._options, self._schema, partition_names))
 
     def partitions(self) -> list[ReadPartition]:
         found = self._files()
@@ -223,19 +247,20 @@ class _Reader(DataSourceReader):
             raise UsageError(f"option rows is for one file, and there are {len(found.files)}")
         reader = self._piece_reader(found.partition_names)
         files = [file for file in found.files if reader.folder_matches(file)]
+        asks_rows = any(reader.asks_rows(file) for file in files)
         total = sum(file.length or 0 for file in files)
         target = target_bytes(total, len(files), options.pieces)
-        pieces = run(lambda: self._pieces(reader, files, target))
+        pieces = run(lambda: self._pieces(files, target, reader.look if asks_rows else None))
         tasks = packed(pieces, target, options.pieces.open_cost_bytes)
         return [ReadPartition(several, found.partition_names) for several in tasks]
 
-    async def _pieces(self, reader: PieceReader, files: Sequence[FoundFile], target: int) -> list[Piece]:
+    async def _pieces(self, files: Sequence[FoundFile], target: int, look: Look | None) -> list[Piece]:
         options = self._options
         return await plan_pieces(
             files,
             target,
             await options.access.open_options(),
-            look=reader.look if reader.prunes else None,
+            look=look,
             rows=options.rows,
             on_error=options.faults.on_error,
         )
@@ -246,29 +271,14 @@ class _Reader(DataSourceReader):
         return self._piece_reader(partition.partition_names).batches(partition.pieces)
 
 
-class _PushingReader(_Reader):
-    """The same, with filters."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Keeps all filters that can be asked, and hands back those that Spark has to ask again."""
-        self._filters = tuple(filters)
-        reader = self._piece_reader(self._files().partition_names)
-        return (one for one in filters if not reader.answers(one))
-
-
-def read_plan(
-    options: ReadOptions,
-    schema: spark.StructType,
-    partition_names: tuple[str, ...],
-    filters: Sequence[Filter] = (),
-) -> ReadPlan:
+def read_plan(options: ReadOptions, schema: spark.StructType, partition_names: tuple[str, ...]) -> ReadPlan:
     """What executors are told."""
     return ReadPlan(
         schema=schema,
         partition_names=partition_names,
         access=options.access,
         faults=options.faults,
-        filters=tuple(filters),
+        where=options.bound(schema),
         case_sensitive=options.case_sensitive,
         timezone=options.timezone,
         memory_limit=options.memory_limit,

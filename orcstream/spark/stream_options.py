@@ -73,8 +73,6 @@ class StreamOptions:
     def _check(self) -> None:
         if self.read.rows is not None:
             raise UsageError("option rows is for one file, and a stream is of many")
-        if self.read.pushdown:
-            raise UsageError("option pushdown is for batches: Spark hands no filters to a stream")
         if self.latest_first and self.max_age_s is not None:
             raise UsageError(
                 "options latestFirst and maxFileAge do not go together: old files that wait would be left out"

@@ -26,8 +26,10 @@ __all__ = ["stream_reader_of"]
 
 
 def stream_reader_of(schema: spark.StructType, options: Mapping[str, str]) -> DataSourceStreamReader:
-    """The reader for `spark.readStream`. Raises `UsageError` for options that are none of a stream's."""
-    return _StreamReader(schema, StreamOptions.of(options))
+    """The reader for `spark.readStream`. Raises what its tasks would raise because of the options."""
+    found = StreamOptions.of(options)
+    found.read.bound(schema)
+    return _StreamReader(schema, found)
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

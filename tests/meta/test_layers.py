@@ -170,6 +170,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "_credentials",
         "acid",
         "errors",
+        "expr",
+        "reader",
         "schema",
         "column_statistics",
         "plan",

@@ -51,7 +51,6 @@ def spark() -> Iterator[SparkSession]:
             f"-Duser.timezone={ZONE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         )
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

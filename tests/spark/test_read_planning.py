@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pickle
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, IsNotNull
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 import orcstream
@@ -52,11 +53,9 @@ def columns(text: str) -> StructType:
     return spark_schema(Schema.parse(f"struct<{text}>"))
 
 
-def read(options: dict[str, str], schema: str | None = None, *filters: Any) -> pa.Table:
+def read(options: dict[str, str], schema: str | None = None) -> pa.Table:
     """What tasks answer together, each of them in a process of its own as far as values go."""
     reader = reader_of(schema_of(options) if schema is None else columns(schema), options)
-    if filters:
-        list(reader.pushFilters(list(filters)))
     partitions = reader.partitions()
     elsewhere = pickle.loads(pickle.dumps(reader))
     batches = [batch for part in partitions for batch in elsewhere.read(pickle.loads(pickle.dumps(part)))]
@@ -130,25 +129,27 @@ def test_stripes_and_folders_that_cannot_match_are_not_planned(tmp_path: Path) -
     for day in ("2024-01-01", "2024-01-02"):
         (tmp_path / f"day={day}").mkdir()
         stripes(tmp_path / f"day={day}" / "t.orc", 6)
-    options = {"path": str(tmp_path), "pushdown": "true", "partition_bytes": "40k", "open_cost_bytes": "1k"}
-    schema = schema_of(options)
-    day = schema["day"].dataType.fromInternal(19724)
-    asked = [IsNotNull(("id",)), GreaterThan(("id",), 4500), EqualTo(("day",), day), EqualTo(("text",), "x")]
-    reader = reader_of(schema, options)
-    assert list(reader.pushFilters(asked[:3])) == []
-    pieces = pieces_in(reader.partitions())
+    options = {"path": str(tmp_path), "partition_bytes": "40k", "open_cost_bytes": "1k"}
+    days = "day = date '2024-01-02' or day < date '2000-01-01' and id = 1"
+    pieces = pieces_in(reader_of(schema_of(options), {**options, "where": days}).partitions())
+    assert {piece.texts for piece in pieces} == {("2024-01-02",)}
+    options["where"] = f"id > 4500 and ({days})"
+    pieces = pieces_in(reader_of(schema_of(options), options).partitions())
     assert {piece.rows and piece.rows[0] for piece in pieces} <= {4000, 5000}
     assert {piece.texts for piece in pieces} == {("2024-01-02",)}
-    assert list(reader_of(schema, options).pushFilters(asked)) == [asked[3]]
-    found = read(options, None, *asked[:3])
+    found = read(options)
     assert found["id"].to_pylist() == list(range(4501, 6000))
-    assert set(found["day"].to_pylist()) == {day}
+    assert set(found["day"].to_pylist()) == {datetime.date(2024, 1, 2)}
+    assert read({**options, "where": "day > date '2024-01-02'"}).num_rows == 0
 
 
-def test_without_the_option_there_is_no_pushdown(tmp_path: Path) -> None:
-    url = write(tmp_path / "t.orc", "struct<id:bigint>", [(1,)])
-    reader = reader_of(schema_of({"path": url}), {"path": url})
-    assert "pushFilters" not in vars(type(reader))
+def test_filters_of_queries_are_not_taken(tmp_path: Path) -> None:
+    """Spark keeps one reader for a DataFrame, with the filters of another query."""
+    options = {"path": write(tmp_path / "t.orc", "struct<id:bigint>", [(1,)])}
+    reader = reader_of(schema_of(options), options)
+    assert type(reader).pushFilters is DataSourceReader.pushFilters
+    with pytest.raises(UsageError, match=r"pushdown is not supported.*option\('where'"):
+        schema_of({**options, "pushdown": "true"})
 
 
 def test_rows_and_columns(tmp_path: Path) -> None:
@@ -229,6 +230,19 @@ def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
     (tmp_path / "b.orc").unlink()
     batches: list[Any] = [batch for part in parts for batch in reader.read(part)]
     assert [batch.to_pylist() for batch in batches] == [[{"id": -1}]]
+
+
+def test_a_file_of_keys_may_change_while_processes_live(tmp_path: Path) -> None:
+    """Spark uses one process for the tasks of many queries."""
+    secret, place = "00112233445566778899aabbccddeeff", tmp_path / "keys.json"
+    keys = InMemoryKeyProvider()
+    keys.add_key("pii", bytes.fromhex(secret))
+    columns = [orcstream.Encrypt(key="pii", columns=["name"])]
+    url = write(tmp_path / "t.orc", "struct<name:string>", [("Ada",)], encrypt=columns, keys=keys)
+    for known, found in (("other", None), ("pii", "Ada"), ("other", None)):
+        place.write_text(json.dumps({known: secret}))
+        place.chmod(0o600)
+        assert read({"path": url, "keys": str(place)}).to_pylist() == [{"name": found}]
 
 
 def test_encrypted_files_with_keys_and_without(tmp_path: Path) -> None:
@@ -335,11 +349,3 @@ def test_schemas_that_cannot_be_name_their_file(
     write(tmp_path / "t.orc", stored, [])
     with pytest.raises(OrcError, match=rf"t\.orc: .*{text}" if "mergeSchema" not in options else text):
         schema_of({"path": str(tmp_path), **options})
-
-
-def test_a_filter_on_a_column_that_is_not_read_is_handed_back(tmp_path: Path) -> None:
-    url = write(tmp_path / "t.orc", "struct<a:int>", [(1,)])
-    asked: list[Filter] = [EqualTo(("b",), 1), EqualTo(("a", "b"), 1)]
-    reader = reader_of(columns("a:int"), {"path": url, "pushdown": "true"})
-    assert list(reader.pushFilters(asked)) == asked
-    assert len(pieces_in(reader.partitions())) == 1
