@@ -67,7 +67,12 @@ class S3Folder:
 
         async def attempt() -> None:
             objects = [{"Key": key} for key in keys]
-            answer = await self._ask("delete_objects", Delete={"Objects": objects, "Quiet": True})
+            answer = await self._ask("delete_objects", Delete={"Objects": objects, "Quiet": False})
+            said = len(answer.get("Deleted") or ()) + len(answer.get("Errors") or ())
+            if said < len(keys):
+                raise Transient(
+                    f"the store says of {said} of {len(keys)} keys what became of them", url=self._shown
+                )
             busy = {}
             for failure in answer.get("Errors") or ():
                 key, code = failure.get("Key"), failure.get("Code")
@@ -95,7 +100,7 @@ class S3Folder:
         after: dict[str, str] = {}
         seen = {""}
         while True:
-            ask = partial(self._ask, "list_objects_v2", Prefix=prefix, **after)
+            ask = partial(self._ask_page, Prefix=prefix, **after)
             page = await retried(ask, self._shown)
             for one in page.get("Contents") or ():
                 key, size = one.get("Key"), one.get("Size")
@@ -111,6 +116,13 @@ class S3Folder:
                 raise SourceError("the store's listing has more pages and does not go on", url=self._shown)
             seen.add(token)
             after = {"ContinuationToken": token}
+
+    async def _ask_page(self, **arguments: Any) -> Mapping[str, Any]:
+        """A page that names its bucket. Without it, an answer without keys does not prove a folder empty."""
+        page = await self._ask("list_objects_v2", **arguments)
+        if not page.get("Name"):
+            raise Transient("the store answered a listing with nothing", url=self._shown)
+        return page
 
     async def _ask(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         async def ask() -> Mapping[str, Any]:

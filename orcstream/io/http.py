@@ -36,7 +36,15 @@ from orcstream.io.byte_source import (
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.options import unknown_option
 
-__all__ = ["HttpSource", "HttpStatus", "RangeClient", "open_http", "stall_timeout"]
+__all__ = [
+    "ContentRange",
+    "HttpSource",
+    "HttpStatus",
+    "RangeClient",
+    "open_http",
+    "other_range",
+    "stall_timeout",
+]
 
 # What stores of objects say of a refusal, S3 and Azure in the same words.
 _REASON = re.compile(rb"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<]{1,300})</Message>)?")
@@ -47,7 +55,7 @@ SMALL_BODY_BYTES = MIB
 ERROR_BODY_BYTES = 4096
 
 # Of 18 digits at most: no object is longer, and Python refuses to count on for thousands of them.
-CONTENT_RANGE = re.compile(r"bytes +(?:([0-9]{1,18})-([0-9]{1,18})|\*)/([0-9]{1,18}|\*)\s*")
+_CONTENT_RANGE = re.compile(r"bytes +(?:([0-9]{1,18})-([0-9]{1,18})|\*)/([0-9]{1,18}|\*)\s*")
 
 
 class HttpStatus(SourceError):
@@ -68,6 +76,28 @@ class HttpStatus(SourceError):
             if match
             else ""
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRange:
+    """A `Content-Range`: the bytes in the body, if any, and the length of the object, if known."""
+
+    range: ByteRange | None
+    file_length: int | None
+
+    @classmethod
+    def parse(cls, text: object) -> ContentRange | None:
+        """None for anything that is not a valid header."""
+        match = _CONTENT_RANGE.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            return None
+        file_length = None if match[3] == "*" else int(match[3])
+        if match[1] is None:
+            return cls(None, file_length)
+        start, stop = int(match[1]), int(match[2]) + 1
+        if stop <= start or (file_length is not None and stop > file_length):
+            return None
+        return cls(ByteRange(start, stop), file_length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +125,7 @@ class RangeClient:
         check_length(length)
         file_length: int | None = None
         try:
-            answer = await self._get(url, f"bytes=-{length}", length, options)
+            answer = await self._get(url, length, options)
         except HttpStatus as error:
             file_length = _length_of_unsatisfied(error)
             if file_length == 0:
@@ -104,6 +134,8 @@ class RangeClient:
                 raise
         else:
             start, file_length = answer.start, answer.file_length
+            if file_length == 0:
+                await self._confirm_empty(url, answer.fingerprint, options)
             if answer.data is not None and file_length is not None:
                 if start == max(0, file_length - length) and start + len(answer.data) == file_length:
                     return self._pinned(answer.data, file_length, answer.fingerprint)
@@ -140,15 +172,14 @@ class RangeClient:
     async def _get_range(
         self, url: yarl.URL, wanted: ByteRange, options: Mapping[str, Any], on_bytes: OnBytes | None = None
     ) -> _Answer:
-        header = f"bytes={wanted.start}-{wanted.stop - 1}"
-        answer = await self._get(url, header, wanted.length, options, on_bytes)
+        answer = await self._get(url, wanted, options, on_bytes)
         self._pin.check(answer.file_length, answer.fingerprint)
         return answer
 
     async def _ask_length(self, url: yarl.URL, options: Mapping[str, Any]) -> int:
         # Not HEAD: a signed URL is signed for GET, and the first byte's Content-Range says the same.
         try:
-            answer = await self._get(url, "bytes=0-0", 1, options)
+            answer = await self._get(url, ByteRange(0, 1), options)
         except HttpStatus as error:
             if _length_of_unsatisfied(error) == 0:
                 return 0
@@ -157,21 +188,39 @@ class RangeClient:
             raise self._no_ranges("does not say how long the object is")
         return answer.file_length
 
+    async def _confirm_empty(self, url: yarl.URL, fingerprint: str, options: Mapping[str, Any]) -> None:
+        """Return if a second answer says the same; a failing proxy can send one empty answer."""
+        try:
+            answer = await self._get(url, ByteRange(0, 1), options)
+        except HttpStatus as error:
+            if _length_of_unsatisfied(error) == 0:
+                return
+            raise
+        if answer.file_length != 0 or answer.fingerprint != fingerprint:
+            raise Transient("the server sent an empty answer for an object with bytes", url=self._pin.url)
+
     async def _get(
         self,
         url: yarl.URL,
-        range: str,
-        most: int,
+        asked: ByteRange | int,
         options: Mapping[str, Any],
         on_bytes: OnBytes | None = None,
     ) -> _Answer:
-        """One GET; at most `most` bytes of a partial answer, or a small object whole."""
-        headers = {**self._headers, "Range": range, "Accept-Encoding": "identity", **self._conditions()}
+        """One GET for a range, or for the last `asked` bytes; a small object may come whole."""
+        range_header = (
+            f"bytes=-{asked}" if isinstance(asked, int) else f"bytes={asked.start}-{asked.stop - 1}"
+        )
+        headers = {
+            **self._headers,
+            "Range": range_header,
+            "Accept-Encoding": "identity",
+            **self._conditions(),
+        }
         shown = self._pin.url
         try:
             async with self._session.get(url, headers=headers, **{**self._options, **options}) as response:
                 if response.status == 206:
-                    return await self._read_part(response, most, on_bytes)
+                    return await self._read_part(response, asked, on_bytes)
                 if response.status == 200:
                     return await self._read_whole(response)
                 body = await _read_some(response, ERROR_BODY_BYTES)
@@ -201,36 +250,52 @@ class RangeClient:
         return {}
 
     async def _read_part(
-        self, response: aiohttp.ClientResponse, most: int, on_bytes: OnBytes | None
+        self, response: aiohttp.ClientResponse, asked: ByteRange | int, on_bytes: OnBytes | None
     ) -> _Answer:
+        """The body of a 206. Its headers are checked before anyone sees a byte."""
         self._refuse_encoded(response)
-        match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        if match is None or match[1] is None:
+        named = ContentRange.parse(response.headers.get("Content-Range"))
+        if named is None or named.range is None or response.content_type == "multipart/byteranges":
             response.close()
             raise SourceError("a partial answer without a proper Content-Range", url=self._pin.url)
-        start, length = int(match[1]), int(match[2]) + 1 - int(match[1])
-        file_length = None if match[3] == "*" else int(match[3])
-        if not 0 < length <= most or (file_length is not None and start + length > file_length):
+        there, fingerprint = named.range, _fingerprint(response.headers)
+        if there.length > (asked if isinstance(asked, int) else asked.length):
             response.close()
-            if length > most:
-                return _Answer(start, None, file_length, _fingerprint(response.headers))
-            raise SourceError(f"a senseless Content-Range: {match[0]}", url=self._pin.url)
-        self._pin.check(file_length, _fingerprint(response.headers))
-        if response.content_length != length:
+            return _Answer(there.start, None, named.file_length, fingerprint)
+        try:
+            self._pin.check(named.file_length, fingerprint)
+            if isinstance(asked, ByteRange) and there != asked:
+                raise other_range(asked, there, self._pin.url)
+        except SourceError:
+            response.close()
+            raise
+        if response.content_length != there.length:
             on_bytes = None  # a body of another length may be of another range: known when all of it is there
-        data = await self._read_exactly(response, start, length, on_bytes)
-        return _Answer(start, data, file_length, _fingerprint(response.headers))
+        data = await self._read_exactly(response, there.start, there.length, on_bytes)
+        return _Answer(there.start, data, named.file_length, fingerprint)
 
     async def _read_whole(self, response: aiohttp.ClientResponse) -> _Answer:
         self._refuse_encoded(response)
         length = response.content_length
         fingerprint = _fingerprint(response.headers)
+        if "Content-Range" in response.headers:
+            named = ContentRange.parse(response.headers["Content-Range"])
+            if length is None or named != ContentRange(ByteRange(0, length), length):
+                response.close()
+                raise SourceError("status 200 with the Content-Range of a part", url=self._pin.url)
+        if length == 0 and self._pin.file_length != 0:
+            self._pin.check(None, fingerprint)
+            if self._pin.file_length is not None or not fingerprint:
+                # Proxies and servers that fail send such answers; they say nothing about the object.
+                raise Transient("an empty answer that names no version", url=self._pin.url)
         if length is None or length > SMALL_BODY_BYTES:
             response.close()
             return _Answer(0, None, length, fingerprint)
         self._pin.check(length, fingerprint)
-        self._whole = await self._read_exactly(response, 0, length, None)
-        return _Answer(0, self._whole, length, fingerprint)
+        data = await self._read_exactly(response, 0, length, None)
+        if length:
+            self._whole = data
+        return _Answer(0, data, length, fingerprint)
 
     async def _read_exactly(
         self, response: aiohttp.ClientResponse, start: int, length: int, on_bytes: OnBytes | None
@@ -305,10 +370,14 @@ def _fingerprint(headers: Mapping[str, str]) -> str:
 
 def _length_of_unsatisfied(error: HttpStatus) -> int | None:
     """The object's length, where a 416 says it."""
-    match = CONTENT_RANGE.fullmatch(error.headers.get("Content-Range", ""))
-    if error.status != 416 or match is None or match[3] == "*":
-        return None
-    return int(match[3])
+    named = ContentRange.parse(error.headers.get("Content-Range"))
+    return named.file_length if error.status == 416 and named is not None else None
+
+
+def other_range(asked: ByteRange, there: ByteRange, url: str) -> ShortRead:
+    """The error for an answer with other bytes than the ones asked for."""
+    text = f"bytes {asked.start} to {asked.stop} were asked for, the answer has {there.start} to {there.stop}"
+    return ShortRead(text, url=url, file_offset=asked.start)
 
 
 def _cannot_be(error: Exception, url: str) -> UsageError:

@@ -38,7 +38,7 @@ from orcstream.io.byte_source import (
 )
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.filesystem import cause_of, translate_error
-from orcstream.io.http import CONTENT_RANGE, HttpStatus, RangeClient, stall_timeout
+from orcstream.io.http import ContentRange, HttpStatus, RangeClient, other_range, stall_timeout
 from orcstream.io.presign import SignedPattern, pattern_of
 from orcstream.io.s3_options import object_of, options_refused, parameter_refused, with_customer_key
 from orcstream.io.tls import tls_of
@@ -344,51 +344,54 @@ class S3Source(PinnedSource):
         return text
 
     async def _call_range(self, wanted: ByteRange) -> BytesLike:
-        start, file_length, data = await self._call(f"bytes={wanted.start}-{wanted.stop - 1}", wanted.length)
-        if start != wanted.start or len(data) != wanted.length:
-            raise self._short(wanted, start + len(data))
-        self._pin.check(file_length, "")
+        there, _, data = await self._call(f"bytes={wanted.start}-{wanted.stop - 1}", wanted.length)
+        if there != wanted:
+            raise other_range(wanted, there, self.url)
         return data
 
     async def _call_suffix(self, length: int) -> Suffix:
         try:
-            start, file_length, data = await self._call(f"bytes=-{length}", length)
+            there, file_length, data = await self._call(f"bytes=-{length}", length)
         except OSError as error:
             if _status(answer_of(error) or {}) != 416:
                 raise
-            head = await self._filesystem._call_s3("head_object", **self._object)
-            if head["ContentLength"] != 0:
-                raise
-            self._pin.set(0, head.get("ETag", ""))
+            await self._confirm_empty()
             return Suffix(b"", 0, self._pin.fingerprint)
-        if start + len(data) != file_length:
+        if there != ByteRange(max(0, file_length - length), file_length):
             raise Unsupported("the store knows no suffix ranges", reason="no_range_requests", url=self.url)
         return Suffix(data, file_length, self._pin.fingerprint)
 
-    async def _call(self, range: str, most: int) -> tuple[int, int, bytes]:
-        """Where the answer starts, how long the object is, and the bytes; pins the source."""
+    async def _confirm_empty(self) -> None:
+        """Pin the source to an empty object, if the store says in a second answer that it has no bytes."""
+        head = await self._filesystem._call_s3("head_object", **self._object)
+        if head.get("ContentLength") != 0 or not head.get("ETag"):
+            raise Transient("the store sent an empty answer for an object with bytes", url=self.url)
+        self._pin.set(0, head["ETag"])
+
+    async def _call(self, asked: str, most: int) -> tuple[ByteRange, int, bytes]:
+        """The range of the answer, how long the object is, and the bytes; pins the source."""
         etag = self._pin.fingerprint
         condition = {"IfMatch": etag} if etag.startswith('"') else {}
-        answer = await self._filesystem._call_s3("get_object", **self._object, Range=range, **condition)
+        answer = await self._filesystem._call_s3("get_object", **self._object, Range=asked, **condition)
         async with answer["Body"] as body:
-            length = answer["ContentLength"]
-            if length == 0:  # of an empty object there is no range, and stores differ in how they say it
-                self._pin.set(0, answer.get("ETag", ""))
-                return 0, 0, b""
-            match = CONTENT_RANGE.fullmatch(answer.get("ContentRange", f"bytes 0-{length - 1}/{length}"))
-            if match is None or match[1] is None or match[3] == "*" or length > most:
+            length = answer.get("ContentLength")
+            if length == 0 and not self._pin.file_length:
+                # Of an empty object there is no range, and stores differ in how they say it.
+                await self._confirm_empty()
+                return ByteRange(0, 0), 0, b""
+            if not length:
+                raise Transient("an answer without bytes", url=self.url)
+            named = ContentRange.parse(answer.get("ContentRange", f"bytes 0-{length - 1}/{length}"))
+            if named is None or named.range is None or named.file_length is None or length > most:
                 raise Unsupported(
                     "the store does not answer ranges", reason="no_range_requests", url=self.url
                 )
             data: bytes = await body.read()
-        if len(data) != length:
-            raise ShortRead(f"{len(data)} of the {length} bytes that were announced", url=self.url)
-        self._pin.set(int(match[3]), answer.get("ETag", ""))
-        return int(match[1]), int(match[3]), data
-
-    def _short(self, wanted: ByteRange, stop: int) -> ShortRead:
-        text = f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}"
-        return ShortRead(text, url=self.url, file_offset=wanted.start)
+        if not len(data) == length == named.range.length:
+            text = f"{len(data)} of {length} bytes, said to be {named.range.length}"
+            raise ShortRead(text, url=self.url)
+        self._pin.set(named.file_length, answer.get("ETag", ""))
+        return named.range, named.file_length, data
 
 
 async def guarded(call: Callable[[], Awaitable[T]], url: str) -> T:

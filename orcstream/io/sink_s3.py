@@ -45,6 +45,7 @@ from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_ther
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error, translated
+from orcstream.io.http import ContentRange
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 from orcstream.io.s3 import (
@@ -160,6 +161,7 @@ class _Calls:
             answer = await self.call("list_parts", Key=key, UploadId=upload_id, MaxParts=1)
         except PermissionError:
             return None
+        self.text_of(answer, "UploadId")
         return bool(answer.get("Parts"))
 
     async def uploads(self, prefix: str) -> AsyncIterator[Mapping[str, Any]]:
@@ -168,6 +170,7 @@ class _Calls:
         seen: set[tuple[str, str]] = set()
         while True:
             answer = await self.call("list_multipart_uploads", Prefix=prefix, **markers)
+            self.text_of(answer, "Bucket")
             for upload in answer.get("Uploads") or ():
                 if not isinstance(upload.get("Initiated"), datetime.datetime):
                     raise SinkError("the store lists an upload and not when it was begun", url=self.url)
@@ -189,20 +192,22 @@ class _Calls:
             markers = following
 
     def text_of(self, answer: Mapping[str, Any], name: str) -> str:
-        """A member of an answer that each has."""
+        """A member that each answer has. Proxies and stores that fail send status 200 and nothing else."""
         found = answer.get(name)
         if not isinstance(found, str) or not found:
-            raise SinkError(f"not an answer of S3: it has no {name}", url=self.url)
+            raise Transient(f"not an answer of S3: it has no {name}", url=self.url)
         return found
 
     async def head(self) -> Mapping[str, Any] | None:
         """What is visible under the key now; None for nothing."""
         try:
-            return await self.call("head_object", Key=self.key)
+            seen = await self.call("head_object", Key=self.key)
         except Refused as error:
             if error.status == 404:
                 return None
             raise
+        self.text_of(seen, "ETag")
+        return seen
 
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, NoCredentialsError):
@@ -292,11 +297,12 @@ class _Upload:
                 answer = await self._calls.call(
                     "create_multipart_upload", Key=self._calls.key, Metadata={**given, TOKEN: self._token}
                 )
+            upload_id = self._calls.text_of(answer, "UploadId")
         except BaseException as error:
             if not isinstance(error, Exception) or is_transient(error):
                 self._lost.append((started_s, time.time()))
             raise
-        self._upload_id = self._calls.text_of(answer, "UploadId")
+        self._upload_id = upload_id
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
         body = _Body(data)
@@ -329,7 +335,7 @@ class _Upload:
         )
         # There are stores that ignore the condition.
         seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
-        if seen.get("ETag") != fingerprint:
+        if self._calls.text_of(seen, "ETag") != fingerprint:
             raise SourceChanged("the object was replaced since it was opened", url=source)
         self._keep(number, answer.get("CopyPartResult") or {})
 
@@ -339,7 +345,11 @@ class _Upload:
             source,
             self._calls.call("get_object", **self._object(source), Range=wanted, IfMatch=fingerprint),
         )
+        named = ContentRange.parse(answer.get("ContentRange"))
         async with answer["Body"] as body:
+            if named is None or named.range != range:
+                text = f"bytes {range.start} to {range.stop} were asked for, the answer has others"
+                raise Transient(text, url=strip_credentials(source))
             with translated(strip_credentials(source)):
                 data: bytes = await body.read()
         if len(data) != range.length:
@@ -529,13 +539,16 @@ class _Commit:
         parts = [
             {"PartNumber": part.number, "ETag": part.etag, **dict(part.checksums)} for part in upload.parts
         ]
-        await self._calls.call(
+        answer = await self._calls.call(
             "complete_multipart_upload",
             Key=upload.key,
             UploadId=upload.upload_id,
             MultipartUpload={"Parts": parts},
             **condition,
         )
+        # Status 200 alone is no proof: it is sent before the parts are joined.
+        if not answer.get("ETag") and not self._is_ours(await self._look()):
+            raise Transient("the answer to the commit has no ETag", url=self._calls.url)
 
     async def _judge(self, error: Refused) -> None:
         """What a refusal means: an earlier attempt may have been carried out without an answer."""

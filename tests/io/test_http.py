@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
@@ -18,7 +20,8 @@ from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.http import HttpSource
 from orcstream.io.source import open_source
-from tests.support.servers import RangeServer, range_server
+from tests.support.effort import share
+from tests.support.servers import RangeServer, range_server, run_range_server
 
 __all__ = ["range_server"]  # a fixture
 
@@ -181,7 +184,7 @@ async def test_a_senseless_content_range_is_an_error(range_server: RangeServer, 
     ("content_range", "what"),
     [
         ("bytes 3-4/25600", "asked for"),
-        ("bytes 0-0/25600", "more than the 1 bytes"),
+        ("bytes 0-0/25600", "the answer has 0 to 1"),
         ("bytes 0-8/25600", "2 of the 9 bytes"),
     ],
     ids=["elsewhere", "body longer than announced", "body shorter than announced"],
@@ -194,6 +197,80 @@ async def test_another_range_than_asked_for_is_a_short_read(
     async with opened(url) as source:
         with pytest.raises(ShortRead, match=what):
             await source.fetch(ByteRange(0, 9))
+
+
+@given(
+    named=st.tuples(st.integers(0, 30_000), st.integers(1, 30_000)),
+    total=st.none() | st.integers(1, 30_000),
+    asked=st.tuples(st.integers(0, 20_000), st.integers(1, 5_000)),
+)
+@settings(max_examples=share(60), deadline=None)
+@example(named=(92, 2000), total=len(DATA), asked=(100, 2000))
+@example(named=(100, 1999), total=len(DATA), asked=(100, 2000))
+@example(named=(100, 2000), total=len(DATA) + 1, asked=(100, 2000))
+@example(named=(100, 2000), total=None, asked=(100, 2000))
+async def test_nothing_is_told_of_a_range_that_is_not_the_one_asked_for(
+    named: tuple[int, int], total: int | None, asked: tuple[int, int]
+) -> None:
+    wanted, length = ByteRange(asked[0], sum(asked)), named[1]
+    told: list[RangeBuffer] = []
+    with run_range_server() as server:
+        async with opened(server.serve("a", DATA)) as source:
+            await source.fetch_suffix(10)
+            content_range = f"bytes {named[0]}-{sum(named) - 1}/{'*' if total is None else total}"
+            server.statuses = [(206, {"Content-Range": content_range})]
+            server.refusal = bytes(length)
+            server.halfway = threading.Event()
+            threading.Timer(0.01, server.halfway.set).start()
+            is_right = named == asked and total in (None, len(DATA))
+            with nullcontext() if is_right else pytest.raises((SourceError, Unsupported)):
+                assert bytes(await source.fetch(wanted, told.append)) == bytes(length)
+    assert is_right or not told
+
+
+async def test_a_multipart_answer_is_refused(range_server: RangeServer) -> None:
+    url = range_server.serve("a", DATA)
+    content_type = {"Content-Type": "multipart/byteranges; boundary=x"}
+    for headers in (content_type, {**content_type, "Content-Range": f"bytes 0-1/{len(DATA)}"}):
+        range_server.statuses = [(206, headers)]
+        async with opened(url) as source:
+            with pytest.raises(SourceError, match="Content-Range"):
+                await source.fetch(ByteRange(0, 2))
+
+
+async def test_a_part_that_is_called_the_whole_is_refused(range_server: RangeServer) -> None:
+    url = range_server.serve("a", DATA)
+    range_server.statuses = [(200, {"Content-Range": f"bytes 25598-25599/{len(DATA)}"})]
+    async with opened(url) as source:
+        with pytest.raises(SourceError, match="of a part"):
+            await source.fetch_suffix(2)
+
+
+@pytest.mark.parametrize("etag", [{}, {"ETag": '"1"'}], ids=["no version", "a version"])
+async def test_one_empty_answer_does_not_make_an_object_empty(
+    range_server: RangeServer, etag: dict[str, str]
+) -> None:
+    url = range_server.serve("a", DATA)
+    range_server.statuses, range_server.refusal = [(200, etag)], b""
+    async with opened(url) as source:
+        with pytest.raises(Transient, match="empty answer"):
+            await source.fetch_suffix(100)
+        assert bytes((await source.fetch_suffix(100)).data) == DATA[-100:]
+        range_server.statuses = [(200, {})]
+        with pytest.raises(Transient, match="empty answer"):
+            await source.fetch(ByteRange(0, 9))
+        range_server.statuses = [(200, {"ETag": '"2"'})]
+        with pytest.raises(SourceChanged):
+            await source.fetch(ByteRange(0, 9))
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+async def test_an_object_that_is_empty_twice_is_empty(range_server: RangeServer, ranges: bool) -> None:
+    range_server.ranges = ranges
+    async with opened(range_server.serve("a", b"")) as source:
+        suffix = await source.fetch_suffix(100)
+        assert (bytes(suffix.data), suffix.file_length) == (b"", 0)
+    assert len(range_server.requests) == (1 if ranges else 2)
 
 
 async def test_an_encoded_object_is_unsupported(range_server: RangeServer) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import orcstream
 from orcstream.byterange import ByteRange
-from orcstream.errors import ShortRead, SourceChanged, SourceError, UsageError
+from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
 from orcstream.io.folders import list_files
@@ -206,6 +206,60 @@ async def test_statuses(
         if isinstance(caught.value, Transient):
             assert caught.value.retry_after_s == 7
         assert len(range_server.requests) == before + 1, "attempts are the scheduler's business"
+
+
+@pytest.mark.parametrize("more", [{}, {"config_kwargs": {"proxies": {}}}], ids=["signed", "called"])
+@pytest.mark.parametrize(
+    ("content_range", "expected"),
+    [
+        ("bytes 92-101/25600", ShortRead),
+        ("bytes 100-108/25600", ShortRead),
+        ("bytes 100-109/25601", SourceChanged),
+        ("lines 100-109/25600", (SourceError, Unsupported)),
+    ],
+)
+async def test_another_range_than_asked_for_is_refused(
+    range_server: RangeServer, more: Mapping[str, Any], content_range: str, expected: Any
+) -> None:
+    range_server.serve("bucket/a", DATA)
+    async with opened("s3://bucket/a", options_of(range_server, **more)) as source:
+        await source.fetch_suffix(10)
+        range_server.statuses = [(206, {"Content-Range": content_range, "ETag": source.fingerprint})]
+        range_server.refusal = DATA[92:102]
+        with pytest.raises(expected):
+            await source.fetch(ByteRange(100, 110))
+
+
+@pytest.mark.parametrize("more", [{}, {"config_kwargs": {"proxies": {}}}], ids=["signed", "called"])
+async def test_one_empty_answer_does_not_make_an_object_empty(
+    range_server: RangeServer, more: Mapping[str, Any]
+) -> None:
+    range_server.serve("bucket/a", DATA)
+    range_server.refusal = b""
+    async with opened("s3://bucket/a", options_of(range_server, **more)) as source:
+        range_server.statuses = [(200, {})]
+        with pytest.raises(SourceError):
+            await source.fetch_suffix(10)
+        await source.fetch_suffix(10)
+        range_server.statuses = [(200, {})]
+        with pytest.raises(Transient):
+            await source.fetch(ByteRange(100, 110))
+
+
+@pytest.mark.parametrize("answer", [b"", b"<ListBucketResult/>"])
+async def test_a_listing_that_says_nothing_is_asked_for_again(
+    range_server: RangeServer, answer: bytes
+) -> None:
+    range_server.refusal = answer
+    range_server.statuses = [(200, {"Content-Type": "application/xml"})] * 2
+    range_server.serve(
+        "bucket",
+        b"<ListBucketResult><Name>bucket</Name><Contents><Key>t/a.orc</Key>"
+        b"<Size>3</Size></Contents><IsTruncated>false</IsTruncated></ListBucketResult>",
+    )
+    found = await list_files("s3://bucket/t", storage_options=options_of(range_server))
+    assert [one.path for one in found] == ["a.orc"]
+    assert len(range_server.requests) == 3
 
 
 async def test_s3fs_does_not_try_again_by_itself(range_server: RangeServer) -> None:

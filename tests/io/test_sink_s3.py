@@ -29,6 +29,8 @@ from tests.support.sink_stores import BUCKET, SinkStore, memory_store, s3_store
 __all__ = ["range_server", "s3_proxies"]  # fixtures
 
 MIB = 1 << 20
+# Answers with status 200 that prove nothing: not carried out, carried out, and an error in the body.
+EMPTY: list[Fault] = ["empty", "lose_empty", "lose_xml", Refusal(200, "InternalError")]
 DATA = os.urandom(5 * MIB + 1000)
 
 
@@ -63,7 +65,7 @@ async def test_requests_of_an_upload(proxied: tuple[SinkStore, S3Proxy]) -> None
     assert store.seen("a.orc") == DATA
 
 
-@pytest.mark.parametrize("fault", some(["refuse", "lose", "500", "lose_500"]))
+@pytest.mark.parametrize("fault", some(["refuse", "lose", "500", "lose_500"]) + EMPTY)
 async def test_every_request_may_be_lost_once(proxied: tuple[SinkStore, S3Proxy], fault: Fault) -> None:
     store, proxy = proxied
     for number in range(5):
@@ -285,6 +287,54 @@ async def test_a_commit_without_an_answer_is_found_out(
     assert store.seen("a.orc") == DATA
 
 
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("fault", EMPTY)
+async def test_a_commit_that_is_only_said_to_be_one_is_made(
+    proxied: tuple[SinkStore, S3Proxy], fault: Fault, overwrite: bool
+) -> None:
+    store, proxy = proxied
+    prepared = await store.write("a.orc", DATA, overwrite=overwrite)
+    left = [1]
+    proxy.fault = lambda _, asked: fault if is_complete(asked) and left and left.pop() else None
+    await store.commit(prepared)
+    assert store.seen("a.orc") == DATA
+    assert store.left() == []
+
+
+@pytest.mark.parametrize("fault", ["empty", "lose_empty"])
+async def test_a_commit_that_is_never_answered_properly(
+    proxied: tuple[SinkStore, S3Proxy], fault: Fault
+) -> None:
+    store, proxy = proxied
+    prepared = await store.write("a.orc", DATA)
+    proxy.fault = lambda _, asked: fault if is_complete(asked) or asked.method == "HEAD" else None
+    with pytest.raises(CommitUnknown):
+        await store.commit(prepared, retries=1)
+    proxy.pass_all()
+    await store.commit(prepared)
+    assert store.seen("a.orc") == DATA
+
+
+async def test_uploads_of_others_are_not_taken_for_lost_ones(proxied: tuple[SinkStore, S3Proxy]) -> None:
+    store, proxy = proxied
+    other = await store.write("a.orc", DATA)
+    lost = iter(["lose"])
+    proxy.fault = lambda _, asked: (
+        next(lost, None)
+        if asked.path.endswith("?uploads") and asked.method == "POST"
+        else "empty"
+        if asked.method == "GET" and "uploadId=" in asked.path
+        else None
+    )
+    sink = await store.open("a.orc", retries=1)
+    with pytest.raises(SinkError):
+        await write_all(sink)
+    proxy.pass_all()
+    await sink.abort()
+    await store.commit(other)
+    assert store.seen("a.orc") == DATA
+
+
 async def test_a_commit_of_which_nothing_is_known(proxied: tuple[SinkStore, S3Proxy]) -> None:
     store, proxy = proxied
     prepared = await store.write("a.orc", DATA)
@@ -412,7 +462,7 @@ ODD_UPLOADS = [
 @pytest.mark.parametrize("inner", ODD_UPLOADS)
 async def test_a_listing_of_uploads_that_is_none(inner: str, range_server: RangeServer) -> None:
     name = "ListMultipartUploadsResult"
-    range_server.refusal = f'<?xml version="1.0"?><{name}>{inner}</{name}>'.encode()
+    range_server.refusal = f'<?xml version="1.0"?><{name}><Bucket>bucket</Bucket>{inner}</{name}>'.encode()
     range_server.statuses = [(200, {"Content-Type": "application/xml"})] * 20
     options = {"key": "k", "secret": "s", "endpoint_url": range_server.url}
     with pytest.raises(SinkError) as caught:

@@ -23,8 +23,10 @@ from tests.support.servers import MotoServer, start_moto
 __all__ = ["Asked", "Refusal", "S3Proxy", "run_s3_proxy", "s3_proxies", "start_versitygw", "versitygw_path"]
 
 # Before the server sees it; after it was carried out; with an answer that is no answer; not until released,
-# and then let through or dropped; with a byte of the body changed.
-Named = Literal["refuse", "lose", "500", "lose_500", "hold", "stall", "damage", "403"]
+# and then let through or dropped; with a byte of the body changed. Empty answers have status 200 and no more.
+Named = Literal[
+    "refuse", "lose", "500", "lose_500", "hold", "stall", "damage", "403", "empty", "lose_empty", "lose_xml"
+]
 HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding"}
 
 
@@ -108,6 +110,9 @@ class _Handler(Handler[S3Proxy]):
         if fault in ("500", "403"):
             self.answer(int(fault))
             return
+        if fault == "empty":
+            self.answer(200)
+            return
         if fault == "damage":
             body = bytes([body[0] ^ 1]) + body[1:]
         with proxy.creating if "if-none-match" in asked.headers else nullcontext():
@@ -116,6 +121,10 @@ class _Handler(Handler[S3Proxy]):
             self.close_connection = True
         elif fault == "lose_500":
             self.answer(500)
+        elif fault == "lose_empty":
+            self.answer(200)
+        elif fault == "lose_xml":
+            self.answer(200, b"<?xml version='1.0' encoding='UTF-8'?><Result/>")
         else:
             dropped = HOP_HEADERS | ({"content-length"} if self.command != "HEAD" else set())
             kept = [(name, value) for name, value in headers if name.lower() not in dropped]
