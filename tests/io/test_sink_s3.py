@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ async def test_requests_of_an_upload(proxied: tuple[SinkStore, S3Proxy]) -> None
     assert store.seen("a.orc") == DATA
 
 
-@pytest.mark.parametrize("fault", some(["refuse", "lose", "500", "lose_500"]) + EMPTY)
+@pytest.mark.parametrize("fault", [*some(["refuse", "lose", "500", "lose_500"]), *EMPTY])
 async def test_every_request_may_be_lost_once(proxied: tuple[SinkStore, S3Proxy], fault: Fault) -> None:
     store, proxy = proxied
     for number in range(5):
@@ -318,7 +319,7 @@ async def test_a_commit_that_is_never_answered_properly(
 async def test_uploads_of_others_are_not_taken_for_lost_ones(proxied: tuple[SinkStore, S3Proxy]) -> None:
     store, proxy = proxied
     other = await store.write("a.orc", DATA)
-    lost = iter(["lose"])
+    lost: Iterator[Fault] = iter(["lose"])
     proxy.fault = lambda _, asked: (
         next(lost, None)
         if asked.path.endswith("?uploads") and asked.method == "POST"
