@@ -17,6 +17,7 @@ enum CompactionType { MINOR = 1, MAJOR = 2, REBALANCE = 3 }
 enum DataOperationType { SELECT = 1, INSERT = 2, UPDATE = 3, DELETE = 4, UNSET = 5, NO_TXN = 6 }
 enum ClientCapability { TEST_CAPABILITY = 1, INSERT_ONLY_TABLES = 2 }
 
+exception InvalidOperationException { 1: string message }
 exception MetaException { 1: string message }
 exception NoSuchObjectException { 1: string message }
 exception AlreadyExistsException { 1: string message }
@@ -120,6 +121,35 @@ struct AddPartitionsRequest {
 
 struct AddPartitionsResult {
   1: optional list<Partition> partitions
+}
+
+struct EnvironmentContext {
+  1: map<string, string> properties
+}
+
+/* Field 4 of both is the table, or the partitions: in bytes, as they came (acid/metastore_statistics.py). */
+struct AlterTableRequest {
+  2: required string dbName,
+  3: required string tableName,
+  5: optional EnvironmentContext environmentContext,
+  6: optional i64 writeId = -1,
+  7: optional string validWriteIdList,
+  8: optional list<string> processorCapabilities,
+  9: optional string processorIdentifier
+}
+
+struct AlterPartitionsRequest {
+  2: required string dbName,
+  3: required string tableName,
+  5: optional EnvironmentContext environmentContext,
+  6: optional i64 writeId = -1,
+  7: optional string validWriteIdList
+}
+
+struct AlterTableResponse {
+}
+
+struct AlterPartitionsResponse {
 }
 
 struct GetOpenTxnsResponse {
@@ -288,6 +318,10 @@ service ThriftHiveMetastore {
     throws (1: MetaException o1, 2: NoSuchObjectException o2)
   AddPartitionsResult add_partitions_req(1: AddPartitionsRequest request)
     throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: MetaException o3)
+  AlterTableResponse alter_table_req(1: AlterTableRequest req)
+    throws (1: InvalidOperationException o1, 2: MetaException o2)
+  AlterPartitionsResponse alter_partitions_req(1: AlterPartitionsRequest req)
+    throws (1: InvalidOperationException o1, 2: MetaException o2)
 
   GetOpenTxnsResponse get_open_txns()
   OpenTxnsResponse open_txns(1: OpenTxnRequest rqst)

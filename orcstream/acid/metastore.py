@@ -100,24 +100,16 @@ class Metastore:
             raise UsageError(f"a table of a metastore is database.table, not {table!r}")
         self.name = f"{database}.{name}"
         self.lock_timeout_s = lock_timeout_s
-        self._database = database
-        self._table = name
+        self.database = database
+        self.table_name = name
         self._client = MetastoreClient(url, user=user, timeout_s=timeout_s)
 
     # --- the table
 
     async def table(self) -> HiveTable:
         """What the metastore says of the table, now."""
-        types = services()
-        request = types.GetTableRequest(
-            dbName=self._database,
-            tblName=self._table,
-            capabilities=types.ClientCapabilities([types.ClientCapability.INSERT_ONLY_TABLES]),
-            processorCapabilities=list(_CAPABILITIES),
-            processorIdentifier=_AGENT,
-        )
         try:
-            answer = await self.call("get_table_req", request, repeat=True)
+            answer = await self.call("get_table_req", self.table_request(), repeat=True)
         except Refused as error:
             if error.kind == "NoSuchObjectException":
                 raise UsageError(f"the metastore has no table {self.name}", url=self._client.url) from None
@@ -130,18 +122,15 @@ class Metastore:
 
     async def partitions(self) -> tuple[HivePartition, ...]:
         """Those that the metastore knows, sorted by name."""
-        names = sorted(await self.call("get_partition_names", self._database, self._table, -1, repeat=True))
+        names = sorted(
+            await self.call("get_partition_names", self.database, self.table_name, -1, repeat=True)
+        )
         found: list[HivePartition] = []
         for first in range(0, len(names), _PARTITIONS_AT_ONCE):
             some = names[first : first + _PARTITIONS_AT_ONCE]
-            request = services().GetPartitionsByNamesRequest(
-                db_name=self._database,
-                tbl_name=self._table,
-                names=some,
-                processorCapabilities=list(_CAPABILITIES),
-                processorIdentifier=_AGENT,
+            answer = await self.call(
+                "get_partitions_by_names_req", self.partitions_request(some), repeat=True
             )
-            answer = await self.call("get_partitions_by_names_req", request, repeat=True)
             by_values = {tuple(one.values): one for one in answer.partitions}
             for name in some:
                 one = by_values.get(values := _values_of(name))
@@ -160,8 +149,8 @@ class Metastore:
             parts.append(
                 types.Partition(
                     values=list(_values_of(path)),
-                    dbName=self._database,
-                    tableName=self._table,
+                    dbName=self.database,
+                    tableName=self.table_name,
                     createTime=0,
                     lastAccessTime=0,
                     sd=storage,
@@ -170,8 +159,8 @@ class Metastore:
             )
         for first in range(0, len(parts), _PARTITIONS_AT_ONCE):
             request = types.AddPartitionsRequest(
-                dbName=self._database,
-                tblName=self._table,
+                dbName=self.database,
+                tblName=self.table_name,
                 parts=parts[first : first + _PARTITIONS_AT_ONCE],
                 ifNotExists=True,
                 needResult=False,
@@ -247,7 +236,7 @@ class Metastore:
     async def _allocate(self, transaction_ids: Sequence[int]) -> Sequence[int]:
         """A write id for each; one follows the other."""
         request = services().AllocateTableWriteIdsRequest(
-            dbName=self._database, tableName=self._table, txnIds=list(transaction_ids)
+            dbName=self.database, tableName=self.table_name, txnIds=list(transaction_ids)
         )
         answer = await self.call("allocate_table_write_ids", request, repeat=True)
         given = {int(one.txnId): int(one.writeId) for one in answer.txnToWriteIds}
@@ -302,8 +291,8 @@ class Metastore:
         """
         types = services()
         request = types.CompactionRequest(
-            dbname=self._database,
-            tablename=self._table,
+            dbname=self.database,
+            tablename=self.table_name,
             partitionname=partition or None,
             type=types.CompactionType.MAJOR if kind == "major" else types.CompactionType.MINOR,
             runas=None,
@@ -319,7 +308,7 @@ class Metastore:
     async def compactions(self) -> tuple[HiveCompaction, ...]:
         """Those of this table that Hive remembers, the newest last."""
         types = services()
-        request = types.ShowCompactRequest(dbName=self._database, tbName=self._table)
+        request = types.ShowCompactRequest(dbName=self.database, tbName=self.table_name)
         answer = await self.call("show_compact", request, repeat=True)
         names = types.CompactionType._VALUES_TO_NAMES  # noqa: SLF001 - thriftpy2's name for it
         found = [
@@ -327,7 +316,7 @@ class Metastore:
                 one.id or 0, one.partitionname or "", names[one.type].lower(), one.state, one.errorMessage
             )
             for one in answer.compacts
-            if (one.dbname, one.tablename) == (self._database, self._table)
+            if (one.dbname, one.tablename) == (self.database, self.table_name)
         ]
         return tuple(sorted(found, key=lambda one: one.id))
 
@@ -347,6 +336,31 @@ class Metastore:
         """The answer of the metastore's own call, for what has no name here."""
         return await self._client.call(method, *arguments, repeat=repeat)
 
+    async def call_raw(self, method: str, arguments: bytes, *, repeat: bool = False) -> bytes:
+        """The same in bytes, both ways; see `MetastoreClient.call_raw`."""
+        return await self._client.call_raw(method, arguments, repeat=repeat)
+
+    def table_request(self) -> Any:
+        """What asks for the table."""
+        types = services()
+        return types.GetTableRequest(
+            dbName=self.database,
+            tblName=self.table_name,
+            capabilities=types.ClientCapabilities([types.ClientCapability.INSERT_ONLY_TABLES]),
+            processorCapabilities=list(_CAPABILITIES),
+            processorIdentifier=_AGENT,
+        )
+
+    def partitions_request(self, names: Collection[str]) -> Any:
+        """What asks for partitions."""
+        return services().GetPartitionsByNamesRequest(
+            db_name=self.database,
+            tbl_name=self.table_name,
+            names=list(names),
+            processorCapabilities=list(_CAPABILITIES),
+            processorIdentifier=_AGENT,
+        )
+
     def lock_request(self, components: Sequence[tuple[Operation, str]], transaction_id: int) -> Any:
         """The locks for changes of partitions, "" being that of a table without any."""
         types = services()
@@ -362,8 +376,8 @@ class Metastore:
                 types.LockComponent(
                     type=lock,
                     level=types.LockLevel.PARTITION if partition else types.LockLevel.TABLE,
-                    dbname=self._database,
-                    tablename=self._table,
+                    dbname=self.database,
+                    tablename=self.table_name,
                     partitionname=partition or None,
                     operationType=does,
                     isTransactional=True,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from orcstream.acid.metastore_client import Lost, Refused, services
+from orcstream.acid.metastore_statistics import outdate_statistics
 from orcstream.acid.transactions import Operation, Outcome, Snapshot, Work
 from orcstream.errors import CommitFailed, CommitUnknown
 
@@ -108,6 +109,10 @@ class MetastoreTransaction:
         new = {path for path in work.partitions if path}
         if new and self.write_id:
             await self._metastore.add_partitions(new)
+        if self.write_id:
+            seen = f"{self._metastore.name}:{self.snapshot.write_ids}"
+            written = {*work.partitions, *changed}
+            await outdate_statistics(self._metastore, written, self.write_id, seen)
         # Else the metastore trusts that whoever had to wait for a lock has taken a new snapshot since.
         request = services().CommitTxnRequest(
             txnid=self.transaction_id, exclWriteEnabled=False, txn_type=self._kind

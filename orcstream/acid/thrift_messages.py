@@ -26,8 +26,10 @@ __all__ = [
     "elements",
     "encoded",
     "encoded_call",
+    "encoded_text_map",
     "fields",
     "message_head",
+    "text_map",
     "with_fields",
 ]
 
@@ -219,6 +221,23 @@ def elements(value: bytes) -> list[bytes]:
         found.append(value[at:end])
         at = end
     return found
+
+
+def text_map(value: bytes) -> dict[bytes, bytes]:
+    """A map from texts to texts, each as its bytes."""
+    (count,) = struct.unpack_from(">i", value, 2)
+    texts, at = [], 6
+    for _ in range(2 * count):
+        end = _end_of(value, at, _STRING)
+        texts.append(value[at + 4 : end])
+        at = end
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def encoded_text_map(texts: Mapping[bytes, bytes]) -> bytes:
+    """The same, as a value."""
+    parts = [struct.pack(">i", len(text)) + text for pair in texts.items() for text in pair]
+    return struct.pack(">bbi", _STRING, _STRING, len(texts)) + b"".join(parts)
 
 
 def with_fields(data: bytes, new: Mapping[int, Field]) -> bytes:

@@ -84,8 +84,10 @@ public final class HiveGateway {
   }
 
   private static HiveConf configuration(File folder, String warehouse) {
+    // Where this is silent, Hive's own defaults hold, as on a cluster. Each line says why it does not leave them.
     HiveConf conf = new HiveConf(HiveGateway.class);
     Map<String, String> values = new LinkedHashMap<>();
+    // fs.defaultFS to hive.querylog.location: everything is below two folders of the test, on the disk.
     values.put("fs.defaultFS", "file:///");
     values.put("hadoop.tmp.dir", folder + "/hadoop");
     values.put("hive.metastore.warehouse.dir", warehouse);
@@ -94,36 +96,48 @@ public final class HiveGateway {
     values.put("hive.exec.local.scratchdir", folder + "/local");
     values.put("hive.downloaded.resources.dir", folder + "/resources");
     values.put("hive.querylog.location", folder + "/querylog");
-    // The metastore, in memory; it makes its tables itself, but those of transactions.
+    // javax.jdo.option.*: the metastore's database is in memory, and gone with the process.
     values.put("javax.jdo.option.ConnectionURL", METASTORE);
     values.put("javax.jdo.option.ConnectionDriverName", "org.apache.derby.jdbc.EmbeddedDriver");
+    // datanucleus.schema.autoCreateAll, hive.metastore.schema.verification: the metastore makes its tables itself,
+    // but for those of transactions, and no tool has noted their version.
     values.put("datanucleus.schema.autoCreateAll", "true");
     values.put("hive.metastore.schema.verification", "false");
+    // hive.metastore.event.db.notification.api.auth: no proxy users are configured here.
     values.put("hive.metastore.event.db.notification.api.auth", "false");
-    // Clients need not say what they are able to read.
+    // metastore.metadata.transformer.class: clients need not say what they are able to read. Ours does, of tables.
     values.put("metastore.metadata.transformer.class", " ");
+    // hive.metastore.server.min.threads: of 200 threads, tests use a few.
     values.put("hive.metastore.server.min.threads", "1");
-    // Transactions.
+    // hive.support.concurrency, hive.txn.manager: transactional tables need both, on a cluster as well.
     values.put("hive.support.concurrency", "true");
     values.put("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager");
+    // hive.exec.dynamic.partition.mode: tests insert into partitions that rows name; Hive's page on transactions asks for it.
     values.put("hive.exec.dynamic.partition.mode", "nonstrict");
-    // Jobs run in this process, with as little around them as can be.
+    // hive.execution.engine, mapreduce.framework.name: a cluster has Tez. Both write the same tables; here jobs run in this
+    // process.
     values.put("hive.execution.engine", "mr");
     values.put("mapreduce.framework.name", "local");
+    // mapreduce.task.io.sort.mb, the three intervals: jobs of a few rows take little memory, and end when they have ended.
     values.put("mapreduce.task.io.sort.mb", "8");
     values.put("mapreduce.client.progressmonitor.pollinterval", "20");
     values.put("mapreduce.client.completion.pollinterval", "20");
     values.put("hive.exec.counters.pull.interval", "20");
+    // hive.auto.convert.join: joins in memory would start a process of their own.
     values.put("hive.auto.convert.join", "false");
-    values.put("hive.in.test", "true"); // transactions of several statements
-    values.put("metastore.client.capability.check", "false"); // else it wants clients to be tests, too
+    // hive.in.test: transactions of several statements, which make deltas of several statements, are for tests only.
+    values.put("hive.in.test", "true");
+    // metastore.client.capability.check: with hive.in.test, it wants clients to say that they are tests, too.
+    values.put("metastore.client.capability.check", "false");
+    // hive.query.reexecution.enabled: a failure is told at once, and not tried again.
     values.put("hive.query.reexecution.enabled", "false");
-    values.put("hive.stats.autogather", "false");
-    values.put("hive.stats.column.autogather", "false");
+    // hive.security.authorization.enabled: there is one user.
     values.put("hive.security.authorization.enabled", "false");
+    // hive.notification.event.poll.interval: nobody replicates.
     values.put("hive.notification.event.poll.interval", "0s");
+    // hive.compactor.delayed.cleanup.enabled: Hive's default; tests of cleaning depend on it.
     values.put("hive.compactor.delayed.cleanup.enabled", "false");
-    // Rows come as objects.
+    // list.sink.output.*: rows come as objects, not as text.
     values.put("list.sink.output.formatter", "org.apache.hadoop.hive.serde2.thrift.ThriftFormatter");
     values.put("list.sink.output.protocol", "10");
     values.forEach(conf::set);
