@@ -35,6 +35,7 @@ from orcstream.io.byte_source import (
 )
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.options import unknown_option
+from orcstream.io.redirects import get_following, new_stranger
 
 __all__ = [
     "ContentRange",
@@ -61,11 +62,15 @@ _CONTENT_RANGE = re.compile(r"bytes +(?:([0-9]{1,18})-([0-9]{1,18})|\*)/([0-9]{1
 class HttpStatus(SourceError):
     """A status that is no answer to the range; the caller knows what it means for its store."""
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes, url: str) -> None:
+    def __init__(
+        self, status: int, headers: Mapping[str, str], body: bytes, url: str, elsewhere: str = ""
+    ) -> None:
+        """`elsewhere` is the origin that answered, where a redirect led to another one."""
         super().__init__(f"the server answered with status {status}", url=url)
         self.status = status
         self.headers = headers
         self.body = body
+        self.elsewhere = elsewhere
 
     @property
     def reason(self) -> str:
@@ -113,8 +118,16 @@ class _Answer:
 class RangeClient:
     """Fetches ranges of one object and checks every answer against the pin."""
 
-    def __init__(self, session: aiohttp.ClientSession, pin: Pin, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        pin: Pin,
+        options: Mapping[str, Any],
+        stranger: aiohttp.ClientSession | None = None,
+    ) -> None:
+        """`stranger` is for redirects to other origins; without it, a redirect is a refusal."""
         self._session = session
+        self._stranger = stranger
         self._pin = pin
         self._options = {name: value for name, value in options.items() if name != "headers"}
         self._headers = dict(options.get("headers") or {})
@@ -210,22 +223,17 @@ class RangeClient:
         range_header = (
             f"bytes=-{asked}" if isinstance(asked, int) else f"bytes={asked.start}-{asked.stop - 1}"
         )
-        headers = {
-            **self._headers,
-            "Range": range_header,
-            "Accept-Encoding": "identity",
-            **self._conditions(),
-        }
+        needed = {"Range": range_header, "Accept-Encoding": "identity", **self._conditions()}
         shown = self._pin.url
         try:
-            async with self._session.get(url, headers=headers, **{**self._options, **options}) as response:
+            async with await self._send(url, needed, {**self._options, **options}) as response:
                 if response.status == 206:
                     return await self._read_part(response, asked, on_bytes)
                 if response.status == 200:
                     return await self._read_whole(response)
                 body = await _read_some(response, ERROR_BODY_BYTES)
                 response.close()
-                raise self._refusal(response, body)
+                raise self._refusal(response, body, url)
         except (aiohttp.ClientSSLError, ssl.SSLError) as error:
             raise SourceError(f"no secure connection: {error}", url=shown) from error
         except (aiohttp.InvalidURL, aiohttp.ClientResponseError) as error:
@@ -240,6 +248,16 @@ class RangeClient:
             raise
         except (aiohttp.ClientError, OSError) as error:
             raise Transient(f"the connection failed: {error}", url=shown) from error
+
+    async def _send(
+        self, url: yarl.URL, needed: Mapping[str, str], options: Mapping[str, Any]
+    ) -> aiohttp.ClientResponse:
+        if self._stranger is None:
+            headers = {**self._headers, **needed}
+            return await self._session.get(url, headers=headers, allow_redirects=False, **options)
+        return await get_following(
+            self._session, self._stranger, url, self._headers, needed, options, self._pin.url
+        )
 
     def _conditions(self) -> dict[str, str]:
         fingerprint = self._pin.fingerprint
@@ -328,7 +346,7 @@ class RangeClient:
         self._pin.set(file_length, fingerprint)
         return Suffix(data, file_length, self._pin.fingerprint)
 
-    def _refusal(self, response: aiohttp.ClientResponse, body: bytes) -> Exception:
+    def _refusal(self, response: aiohttp.ClientResponse, body: bytes, url: yarl.URL) -> Exception:
         if response.status == 412:
             return SourceChanged("the object was replaced since it was opened", url=self._pin.url)
         if response.status in TRANSIENT_STATUS or (response.status == 400 and b"RequestTimeout" in body):
@@ -337,7 +355,9 @@ class RangeClient:
                 url=self._pin.url,
                 retry_after_s=retry_after_s(response.headers),
             )
-        return HttpStatus(response.status, response.headers, body, self._pin.url)
+        there = response.url.origin()
+        elsewhere = "" if there == url.origin() else str(there)
+        return HttpStatus(response.status, response.headers, body, self._pin.url, elsewhere)
 
     def _refuse_encoded(self, response: aiohttp.ClientResponse) -> None:
         encoding = response.headers.get("Content-Encoding", "identity")
@@ -399,16 +419,21 @@ async def _read_some(response: aiohttp.ClientResponse, most: int) -> bytes:
 class _HttpClient:
     filesystem: Any
     session: aiohttp.ClientSession
+    stranger: aiohttp.ClientSession
 
     async def aclose(self) -> None:
-        await self.session.close()
+        try:
+            await self.stranger.close()
+        finally:
+            await self.session.close()
 
 
 async def _make_client(options: Mapping[str, Any]) -> _HttpClient:
     from fsspec.implementations.http import HTTPFileSystem
 
     filesystem = HTTPFileSystem(asynchronous=True, skip_instance_cache=True, **options)
-    return _HttpClient(filesystem, await filesystem.set_session())
+    session = await filesystem.set_session()
+    return _HttpClient(filesystem, session, new_stranger(session, filesystem.client_kwargs))
 
 
 def stall_timeout(stall_timeout_s: float) -> aiohttp.ClientTimeout:
@@ -444,7 +469,7 @@ class HttpSource(PinnedSource):
         options = dict(filesystem.kwargs)
         if "timeout" not in filesystem.client_kwargs:  # the user's own, where there are some
             options.setdefault("timeout", stall_timeout(stall_timeout_s))
-        self._ranges = RangeClient(lease.client.session, self._pin, options)
+        self._ranges = RangeClient(lease.client.session, self._pin, options, lease.client.stranger)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         try:
@@ -469,5 +494,10 @@ def _refused(error: HttpStatus, url: str) -> Exception:
     if error.status in (404, 410):
         return no_such_file(url, error.reason)
     if error.status in (401, 403, 407):
-        return not_permitted(url, error.reason)
+        note = (
+            f"redirected to {error.elsewhere}, which gets no credentials of another server"
+            if error.elsewhere
+            else ""
+        )
+        return not_permitted(url, "; ".join(filter(None, (error.reason, note))))
     return SourceError(error.message, url=url)

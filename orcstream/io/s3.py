@@ -227,7 +227,7 @@ class S3Source(PinnedSource):
         self._ranges = RangeClient(
             lease.client.session,
             self._pin,
-            {"allow_redirects": False, "timeout": stall_timeout(stall_timeout_s)},
+            {"timeout": stall_timeout(stall_timeout_s)},
         )
         self._clock = clock
         self._signing = anyio.Lock()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
+import aiohttp
 import anyio
 import anyio.to_thread
 import pytest
@@ -313,6 +316,97 @@ async def test_redirects_without_end_do_not_show_the_url(range_server: RangeServ
             await source.fetch_suffix(10)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+SECRET = "hunter2"
+HEADERS = ("Authorization", "X-Api-Key", "Cookie")
+
+
+def secrets_of(name: str) -> dict[str, Any]:
+    """Storage options with the secret in one place."""
+    kind, _, header = name.partition(" ")
+    value = {
+        "header": {header: SECRET},
+        "login": aiohttp.BasicAuth("user", SECRET) if kind == "login" else None,
+        "cookies": {"sid": SECRET},
+        "params": {"token": SECRET},
+    }[kind]
+    option = {"header": "headers", "login": "auth"}.get(kind, kind)
+    return {option: value}
+
+
+def sent(server: RangeServer) -> str:
+    """What the server was told, logins in the clear."""
+    text = repr([(path, headers) for _, path, headers in server.requests])
+    for encoded in re.findall(r"Basic ([\w+/=]+)", text):
+        text += base64.b64decode(encoded).decode()
+    return text
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # aiohttp's, of logins
+@pytest.mark.parametrize("of_client", [False, True], ids=["request", "client"])
+@pytest.mark.parametrize("name", [*(f"header {name}" for name in HEADERS), "login", "cookies", "params"])
+async def test_redirects_take_nothing_of_the_users_to_other_origins(
+    range_server: RangeServer, name: str, of_client: bool
+) -> None:
+    if name == "params" and of_client:
+        options, first = {}, f"user:{SECRET}@"  # sessions have no parameters
+    else:
+        options, first = secrets_of(name), ""
+    if of_client and options:
+        options = {"client_kwargs": options}
+    with run_range_server() as other:
+        url = range_server.serve("a", DATA).replace("//", f"//{first}")
+        # A redirect on the same server, then to another one; then one that comes back.
+        range_server.statuses = [(302, {"Location": "/c"}), (307, {"Location": other.serve("b", DATA)})]
+        async with opened(url, **options) as source:
+            assert bytes((await source.fetch_suffix(100)).data) == DATA[-100:]
+            range_server.statuses = [(308, {"Location": f"{other.url}/back"})]
+            other.statuses = [(302, {"Location": f"{range_server.url}/a"})]
+            assert bytes(await source.fetch(ByteRange(3, 33))) == DATA[3:33]
+        assert sent(range_server).count(SECRET) == (2 if name == "params" and not first else 4)
+        assert len(range_server.requests) == 4
+        assert SECRET not in sent(other)
+        assert other.ranges_asked == ["bytes=-100", "bytes=3-32"]
+
+
+async def test_headers_that_are_no_secret_go_along(range_server: RangeServer) -> None:
+    with run_range_server() as other:
+        range_server.statuses = [(302, {"Location": other.serve("b", DATA)})]
+        async with opened(f"{range_server.url}/a", headers={"User-Agent": "mine", "X-Own": "1"}) as source:
+            await source.fetch_suffix(100)
+    headers = other.requests[0][2]
+    assert headers["User-Agent"] == "mine"
+    assert "X-Own" not in headers
+
+
+async def test_a_refusal_behind_a_redirect_says_where_it_comes_from(range_server: RangeServer) -> None:
+    with run_range_server() as other:
+        range_server.statuses = [(302, {"Location": f"{other.url}/b?token=hunter2"})]
+        other.statuses = [(401, {})]
+        async with opened(range_server.serve("a", DATA), headers={"X-Api-Key": "1"}) as source:
+            with pytest.raises(PermissionError, match=f"redirected to {other.url}, which gets no") as caught:
+                await source.fetch_suffix(100)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("location", ["ftp://127.0.0.1/a", "file:///etc/passwd", "http://[::1"])
+async def test_redirects_to_what_is_not_http_are_refused(range_server: RangeServer, location: str) -> None:
+    range_server.statuses = [(302, {"Location": location})]
+    async with opened(range_server.serve("a", DATA)) as source:
+        with pytest.raises(SourceError, match="a redirect to"):
+            await source.fetch_suffix(100)
+
+
+async def test_redirects_may_be_switched_off_or_bounded(range_server: RangeServer) -> None:
+    url = range_server.serve("a", DATA)
+    options: dict[str, Any]
+    for options in ({"allow_redirects": False}, {"max_redirects": 1}):
+        range_server.statuses = [(302, {"Location": url})] * 2
+        async with opened(url, **options) as source:
+            with pytest.raises(SourceError):
+                await source.fetch_suffix(100)
+        range_server.statuses = []
 
 
 async def test_storage_options_mean_what_they_mean_to_fsspec(range_server: RangeServer) -> None:
