@@ -23,6 +23,7 @@ from orcstream.io.folder import ListedFile
 from orcstream.io.folders import list_files
 from orcstream.io.small_files import side_by_side
 from orcstream.io.source import kind_of
+from orcstream.plan.acid_names import is_table_file
 
 __all__ = ["FoundFile", "Places", "find_files"]
 
@@ -155,7 +156,7 @@ def _is_wanted(file: ListedFile) -> bool:
 
 def _partitioned(file: FoundFile, *, hive: bool) -> FoundFile:
     folders = file.path.split("/")[:-1]
-    if any(_TRANSACTIONS.match(folder) for folder in folders):
+    if any(_TRANSACTIONS.match(folder) for folder in folders) or is_table_file(file.url):
         raise UsageError("this is a transactional table: open it with orcstream.acid.open_table(url)")
     named = "/".join(folder for folder in folders if "=" in folder) if hive else ""
     return FoundFile(file.url, file.path, file.length, file.modified_s, named)

@@ -19,6 +19,7 @@ __all__ = [
     "copy_of",
     "delta_name",
     "is_hidden",
+    "is_table_file",
     "parse_directory",
     "statement_of",
 ]
@@ -128,6 +129,12 @@ def copy_of(file_name: str) -> int:
     """Which file of its bucket and name an original file is: 2 for `000001_0_copy_2`."""
     found = _ORIGINAL.fullmatch(file_name)
     return int(found[2] or 0) if found else 0
+
+
+def is_table_file(path: str) -> bool:
+    """Whether a file is one bucket of a directory of events, so that its rows need not be a table's."""
+    *folders, name = path.split("/")
+    return bucket_of(name) is not None and any(parse_directory(folder) for folder in folders)
 
 
 # --- the bucket column -----------------------------------------------------------------------------

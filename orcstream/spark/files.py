@@ -3,8 +3,8 @@
 Knows what is left out (names that begin with ``_`` or ``.``, files without bytes), and which folders name
 values (`partitions`). Must not know what is in the files.
 
-Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; what listing
-raises.
+Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; `UsageError` for
+a transactional table; what listing raises.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io import globs
 from orcstream.io.folders import ListedFile, list_files
+from orcstream.plan.acid_names import is_table_file
 from orcstream.spark.options import Options
 from orcstream.spark.partitions import (
     PartitionPath,
@@ -32,14 +33,17 @@ from orcstream.spark.partitions import (
     zone_named,
 )
 
-__all__ = ["FileChoice", "FoundFile", "FoundFiles", "find_files"]
+__all__ = ["FileChoice", "FoundFile", "FoundFiles", "find_files", "transactional"]
 
 _LISTINGS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class FileChoice:
-    """What a user says about which files; taken from options."""
+    """What a user says about which files; taken from options.
+
+    `with_events` is for those that look at files as such: it allows those of transactional tables.
+    """
 
     paths: tuple[str, ...]
     base_path: str | None = None
@@ -50,6 +54,7 @@ class FileChoice:
     ignore_missing: bool = False
     case_sensitive: bool = False
     timezone: str = "UTC"
+    with_events: bool = False
 
     @classmethod
     def of(cls, options: Options, *, case_sensitive: bool, timezone: str) -> FileChoice:
@@ -132,8 +137,26 @@ async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | No
                 tasks.start_soon(work, number, path)
     except BaseExceptionGroup as group:
         raise _first(group) from None
+    if not choice.with_events:
+        _refuse_transactional(one for several in found for one in several)
     candidates = {one.listed.url: one for several in found for one in several if _is_wanted(one, choice)}
     return _partitioned(list(candidates.values()), choice)
+
+
+def _refuse_transactional(candidates: Iterable[_Candidate]) -> None:
+    """Files of a transactional table are events of its rows, and its directories no partitions."""
+    for one in candidates:
+        if is_table_file(one.listed.url):
+            raise transactional(one.listed.url)
+
+
+def transactional(url: str) -> UsageError:
+    """The error for a file of a transactional table."""
+    return UsageError(
+        "this file is part of a transactional table, whose files hold inserts and deletes, not the rows; "
+        "read the table with orcstream.acid.open_table(url), and pass the rows to spark.createDataFrame",
+        url=url,
+    )
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -18,16 +18,17 @@ from pyspark.sql import types as spark
 
 from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
+from orcstream.acid.event_file import event_columns
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
 from orcstream.schema import Schema
 from orcstream.spark.access import Access, run
-from orcstream.spark.files import FoundFile
+from orcstream.spark.files import FoundFile, transactional
 from orcstream.spark.partitions import typed_value
 from orcstream.spark.planning import Piece
 from orcstream.spark.shaping import FileForm, Shape, form_of
 from orcstream.spark.where import Where, fitted
 
-__all__ = ["Faults", "PieceReader", "ReadPlan"]
+__all__ = ["Faults", "PieceReader", "ReadPlan", "refuse_events"]
 
 _logger = logging.getLogger("orcstream.spark")
 # The file being read, and the next.
@@ -177,6 +178,7 @@ class PieceReader:
         """The file as it is to be read; opened again, without a request, where its times are others."""
         with opened:
             _hold(opened, piece)
+            refuse_events(opened)
             with _named(opened.schema):
                 form = self._form(opened.schema)
                 if form.instants == (self._plan.timezone is None):
@@ -232,6 +234,12 @@ def _hold(file: blocking.OrcFile, piece: Piece) -> None:
         raise SourceChanged(
             "the file was replaced after the read was planned; start the query again", url=file.url
         )
+
+
+def refuse_events(file: OrcFile | blocking.OrcFile) -> None:
+    """Raise `UsageError` for a file of events, wherever it lies: it would be read as nulls."""
+    if event_columns(file.schema) is not None:
+        raise transactional(file.url)
 
 
 @contextmanager

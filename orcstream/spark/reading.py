@@ -23,7 +23,7 @@ from orcstream.spark.files import FileChoice, FoundFile, FoundFiles
 from orcstream.spark.merged_files import find_counted
 from orcstream.spark.merging import merged
 from orcstream.spark.options import Options
-from orcstream.spark.pieces import Faults, PieceReader, ReadPlan
+from orcstream.spark.pieces import Faults, PieceReader, ReadPlan, refuse_events
 from orcstream.spark.planning import (
     Look,
     Piece,
@@ -147,6 +147,7 @@ async def _file_schema(read: ReadOptions, found: FoundFiles) -> spark.StructType
     async with opening as files:
         async for file in files:
             async with file:
+                refuse_events(file)
                 with located(url=file.url):
                     own = _own_columns(file, read, in_folders)
                 schema = own if schema is None else _merged(schema, own, file, read)

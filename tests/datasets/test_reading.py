@@ -243,8 +243,16 @@ async def test_a_folder_named_like_a_file(folder: Path, tmp_path: Path) -> None:
 
 async def test_transactional_tables_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "t" / "delta_0000001_0000001_0000" / "bucket_00000", rows_of(0))
-    with pytest.raises(UsageError, match=r"acid\.open_table"):
-        await orcstream.dataset(tmp_path)
+    places = (
+        "",
+        "/t",
+        "/t/delta_0000001_0000001_0000",
+        "/t/*/bucket_*",
+        "/t/delta_0000001_0000001_0000/bucket_00000",
+    )
+    for place in places:
+        with pytest.raises(UsageError, match=r"acid\.open_table"):
+            await orcstream.dataset(f"{tmp_path}{place}")
 
 
 async def test_what_is_not_there(tmp_path: Path, folder: Path) -> None:

@@ -54,7 +54,7 @@ def found_pieces(
     distribute: Distribute, paths: Sequence[str], access: Access, *, piece_bytes: int
 ) -> list[Piece]:
     """All files of some paths that count; those larger than `piece_bytes` by their stripes."""
-    choice = FileChoice(tuple(paths), recursive=True)
+    choice = FileChoice(tuple(paths), recursive=True, with_events=True)
     found = run(partial(find_counted, choice, access.storage_options)).files
     pieces = [Piece(one.url, one.length or 0, one.version, modified_s=one.modified_s) for one in found]
     large = [one for one in pieces if one.length > piece_bytes or not one.length]
