@@ -25,6 +25,7 @@ from orcstream.acid.transactions import (
     TableDefinition,
     Work,
 )
+from orcstream.io.urls import inner_path
 from orcstream.plan.acid_names import parse_directory
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Schema
@@ -412,7 +413,4 @@ def _paths(value: Any, *, may_be_empty: bool = False) -> tuple[str, ...]:
 
 def _path(value: Any, *, may_be_empty: bool = False) -> str:
     """Below the table: what removes directories by these paths must not leave it."""
-    parts = _text(value).split("/")
-    if any(part in ("", ".", "..") for part in parts) and not (may_be_empty and value == ""):
-        raise ValueError(f"{value!r} is no path below the table")
-    return str(value)
+    return "" if may_be_empty and value == "" else inner_path(value)

@@ -44,7 +44,7 @@ class HdfsFolder:
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         for path in paths:
-            await retried(partial(self._hdfs.delete, posixpath.join(self._path, path)), self._shown)
+            await retried(partial(self._hdfs.delete, below(self._path, path)), self._shown)
 
     async def remove_folders(self, paths: Sequence[str]) -> None:
         for path in paths:

@@ -1,19 +1,23 @@
-"""Folders of this machine. Knows the disk; links to folders are not followed, links to files are."""
+"""Folders of this machine. Knows the disk; links to folders are not followed, links to files are.
+
+Nothing outside of the folder is removed, whatever paths say: neither by ``..`` nor through links.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from orcstream.errors import UsageError
 from orcstream.io.folder import FolderListing, ListedFile, below
 from orcstream.io.local import fingerprint_of
 from orcstream.io.sink_local import in_thread
 from orcstream.io.urls import local_path
 
-__all__ = ["LocalFolder"]
+__all__ = ["LocalFolder", "check_no_link_leads_out"]
 
 
 class LocalFolder:
@@ -29,6 +33,7 @@ class LocalFolder:
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         def work() -> None:
+            check_no_link_leads_out(self._path, paths, self._shown)
             for path in paths:
                 (self._path / path).unlink(missing_ok=True)
 
@@ -36,6 +41,8 @@ class LocalFolder:
 
     async def remove_folders(self, paths: Sequence[str]) -> None:
         def work() -> None:
+            # The folder itself may be a link, too.
+            check_no_link_leads_out(self._path, [f"{path}/" for path in paths], self._shown)
             for path in paths:
                 for folder, _, _ in os.walk(self._path / path, topdown=False):
                     with suppress(OSError):  # not empty, or gone meanwhile
@@ -64,6 +71,22 @@ class LocalFolder:
                 except FileNotFoundError:
                     continue  # removed meanwhile
         return FolderListing(found, empty)
+
+
+def check_no_link_leads_out(folder: Path, paths: Iterable[str], shown: str) -> None:
+    """Raise `UsageError` where the folders of a path are not below `folder`, with all links followed.
+
+    A path that ends with ``/`` is that of a folder. Files may be links: removing one removes the link.
+    """
+    root = os.path.realpath(folder)
+    inside = root if root.endswith(os.sep) else root + os.sep
+    parents = {path.rpartition("/")[0]: path for path in paths}
+    for parent, path in parents.items():
+        place = os.path.realpath(os.path.join(root, parent))  # noqa: PTH118 - an absolute one counts, too
+        if place != root and not place.startswith(inside):
+            raise UsageError(
+                f"the path {path!r} leads out of the folder, to {place!r}; nothing was done", url=shown
+            )
 
 
 def _unless_removed(error: OSError) -> None:

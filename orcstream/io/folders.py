@@ -20,7 +20,7 @@ import anyio
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
 from orcstream.io.folder import Folder, FolderListing, ListedFile
-from orcstream.io.folder_local import LocalFolder
+from orcstream.io.folder_local import LocalFolder, check_no_link_leads_out
 from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
@@ -28,6 +28,7 @@ from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 __all__ = [
     "FolderListing",
     "ListedFile",
+    "check_links",
     "list_files",
     "list_folder",
     "make_folder_of",
@@ -77,6 +78,18 @@ async def remove_folders(
 ) -> None:
     """Remove folders below a folder that are empty, or hold nothing but empty ones; others stay."""
     await _with_folder(url, storage_options, lambda folder: folder.remove_folders(list(paths)))
+
+
+async def check_links(url: str, paths: Iterable[str]) -> None:
+    """Raise `UsageError` where a symbolic link leads one of these paths out of the folder.
+
+    To be called before files are read or written by paths that a record names; removing checks by itself.
+    Only local folders have such links.
+    """
+    if protocol_of(url) in ("file", "local"):
+        folder, found = Path(local_path(url)), list(paths)
+        shown = strip_credentials(url)
+        await in_thread(lambda: check_no_link_leads_out(folder, found, shown), shown)
 
 
 async def make_folder_of(url: str) -> None:

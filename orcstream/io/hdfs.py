@@ -21,7 +21,7 @@ from orcstream.errors import ShortRead, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import already_there
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
-from orcstream.io.urls import NATIVE_HDFS, protocol_of
+from orcstream.io.urls import NATIVE_HDFS, is_utf8, protocol_of
 
 __all__ = [
     "Appending",
@@ -33,7 +33,6 @@ __all__ = [
     "Place",
     "StandBy",
     "error_of",
-    "is_utf8",
     "missing_bytes",
     "open_hdfs",
     "place_of",
@@ -245,12 +244,3 @@ def place_of(url: str, shown: str) -> Place:
     if any(part in (".", "..") for part in path.split("/")) or not is_utf8(path):
         raise UsageError("a path in HDFS is UTF-8, without '.' and '..'", url=shown)
     return Place(scheme, options, "/" + "/".join(part for part in path.split("/") if part))
-
-
-def is_utf8(text: str) -> bool:
-    """Whether `text` can be sent: JSON, and names of files elsewhere, may hold halves of characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -44,7 +44,7 @@ class Records:
         """Write one; `FileExistsError` where there is one and it is not to be replaced."""
         data = json.dumps({"version": _VERSION, **record}, ensure_ascii=False, indent=1).encode()
         await small_files.put(
-            self._url_of(name),
+            self.url_of(name),
             data,
             overwrite=overwrite,
             storage_options=self.storage_options,
@@ -53,7 +53,7 @@ class Records:
 
     async def get(self, name: str) -> dict[str, Any]:
         """Read one. `FileNotFoundError` where there is none, `FormatError` where it is no record."""
-        return await read_record(self._url_of(name), self.storage_options)
+        return await read_record(self.url_of(name), self.storage_options)
 
     async def remove(self, names: Iterable[str]) -> None:
         """Those that are gone already are no failure."""
@@ -61,7 +61,8 @@ class Records:
         if found:
             await remove_files(self.url, found, storage_options=self.storage_options)
 
-    def _url_of(self, name: str) -> str:
+    def url_of(self, name: str) -> str:
+        """The URL of one."""
         return f"{self.url.rstrip('/')}/{name}"
 
 

@@ -1,6 +1,7 @@
 """URLs as text: which protocol, and which path.
 
-Knows how fsspec spells URLs (plain paths, ``protocol://``, ``outer::inner`` chains). Must not open anything.
+Knows how fsspec spells URLs (plain paths, ``protocol://``, ``outer::inner`` chains), and which relative paths
+stay below a folder in every store. Must not open anything.
 """
 
 from __future__ import annotations
@@ -13,13 +14,27 @@ from typing import Any
 from orcstream._credentials import SCHEME, strip_credentials
 from orcstream.errors import UsageError
 
-__all__ = ["NATIVE_HDFS", "WEB_HDFS", "is_our_hdfs", "local_path", "name_of", "protocol_of"]
+__all__ = [
+    "NATIVE_HDFS",
+    "WEB_HDFS",
+    "inner_path",
+    "is_inner_path",
+    "is_our_hdfs",
+    "is_utf8",
+    "local_path",
+    "name_of",
+    "protocol_of",
+]
 
 # HDFS over HTTP, and over its own RPC.
 WEB_HDFS = frozenset({"webhdfs", "swebhdfs"})
 NATIVE_HDFS = frozenset({"hdfs", "viewfs"})
 _HAS_DRIVES = os.name == "nt"
 _DRIVE = re.compile("/[A-Za-z]:")
+# A separator on some systems, the start of a drive, a chain of file systems, and the end of a name in C.
+_LEADS_ELSEWHERE = re.compile(r"\\|^[A-Za-z]:|::|\0")
+# This folder, the one above, or nothing; also as percent-escapes, and escapes of those.
+_DOTS = re.compile(r"(?:\.|%(?:25)*2e){0,2}", re.IGNORECASE)
 
 
 def protocol_of(url: str) -> str:
@@ -60,3 +75,30 @@ def name_of(url: str) -> str:
         return os.path.abspath(local_path(url))  # noqa: PTH100 - paths of text, many of them
     clean = strip_credentials(url)
     return f"s3{clean[3:]}" if protocol == "s3a" else clean
+
+
+def inner_path(value: object) -> str:
+    """`value`, if it is the relative path of something below a folder in whatever store; `UsageError` else.
+
+    To be called on every path that a record names, before anything is opened, written or removed by it. No
+    store decodes percent-escapes in paths; segments that would be dots for one that does are refused anyway.
+    Symbolic links are `io.folders.check_links`.
+    """
+    if not is_inner_path(value):
+        raise UsageError(f"{value!r:.200} is no relative path below the table; nothing was done with it")
+    return str(value)
+
+
+def is_inner_path(value: object) -> bool:
+    """Whether `inner_path` takes it."""
+    is_text = isinstance(value, str) and is_utf8(value) and not _LEADS_ELSEWHERE.search(value)
+    return is_text and not any(_DOTS.fullmatch(segment) for segment in str(value).split("/"))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether `text` can be sent: JSON, and names of files elsewhere, may hold halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

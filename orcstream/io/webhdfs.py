@@ -22,7 +22,8 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import SourceError
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, not_permitted, retry_after_s
 from orcstream.io.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member
-from orcstream.io.hdfs import Appending, FileStatus, HdfsRefusal, StandBy, error_of, is_utf8, missing_bytes
+from orcstream.io.hdfs import Appending, FileStatus, HdfsRefusal, StandBy, error_of, missing_bytes
+from orcstream.io.urls import is_utf8
 from orcstream.io.webhdfs_connection import HdfsConnection
 
 __all__ = ["WebHdfs"]

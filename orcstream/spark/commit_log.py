@@ -16,12 +16,23 @@ Who knows the log sees each row once: merged files count from their record on, w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from orcstream.io.folders import check_links
 from orcstream.io.records import Records
-from orcstream.spark.commit_records import LOG_FOLDER, Group, Source, group_of, groups_of, record_of
+from orcstream.io.urls import inner_path
+from orcstream.spark.commit_records import (
+    LOG_FOLDER,
+    Group,
+    Source,
+    group_of,
+    groups_of,
+    record_of,
+    row_count_of,
+    said_in,
+)
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.target import Target, records_of
 from orcstream.spark.write_options import WritePlan
@@ -41,6 +52,15 @@ class Intent:
     batch: int
     files: tuple[WrittenFile, ...]
     removes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for path in self.paths:
+            inner_path(path)
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the files that come and of those that go."""
+        return [*(one.path for one in self.files), *self.removes]
 
 
 @dataclass(slots=True)
@@ -81,6 +101,7 @@ class CommitLog:
 
     async def begin(self, intent: Intent) -> Intent:
         """Record an intent; answers it, or that of another driver who was first."""
+        await check_links(self.plan.url, intent.paths)
         files = [
             {"path": one.path, "rows": one.row_count, **prepared_to_json(one.prepared)}
             for one in intent.files
@@ -102,12 +123,16 @@ class CommitLog:
         return str((await self._get(_name(self.last_done, "done")))["run"])
 
     async def _read_intent(self, batch: int) -> Intent:
-        record = await self._get(_name(batch, "intent"))
+        record = await self._get(name := _name(batch, "intent"))
         files = []
-        for one in record["files"]:
-            prepared = prepared_from_json(one, self.plan.url_of(one["path"]), one["path"])
-            files.append(WrittenFile(one["path"], one["rows"], prepared))
-        return Intent(batch, tuple(files), tuple(record["removes"]))
+        with said_in(self._records.url_of(name)):
+            for one in record["files"]:
+                path = inner_path(one["path"])
+                prepared = prepared_from_json(one, self.plan.url_of(path), path)
+                files.append(WrittenFile(path, row_count_of(one), prepared))
+            intent = Intent(batch, tuple(files), tuple(record["removes"]))
+        await check_links(self.plan.url, intent.paths)
+        return intent
 
     # --- compactions
 
@@ -133,12 +158,12 @@ class CommitLog:
 
     async def groups_of(self, batch: int) -> Sequence[Group]:
         """What is to be merged."""
-        return groups_of(await self._get(_name(batch, "compaction")))
+        return await self._groups_in(_name(batch, "compaction"), groups_of)
 
     async def merged(self, batch: int, number: int) -> Group | None:
         """What became of a group: a merged file, and what it replaces."""
         name = _name(batch, "merged", number)
-        return group_of(await self._get(name)) if name in self.names else None
+        return (await self._groups_in(name, _one_group))[0] if name in self.names else None
 
     async def end_group(self, batch: int, number: int, merged: Group) -> None:
         """The merged file is visible, and counts; what it replaces may go."""
@@ -147,6 +172,15 @@ class CommitLog:
     async def end_compaction(self, batch: int) -> None:
         """Nothing is left of what was merged."""
         await self._put(_name(batch, "compacted"), {}, overwrite=True)
+
+    async def _groups_in(
+        self, name: str, parse: Callable[[Mapping[str, Any]], Sequence[Group]]
+    ) -> Sequence[Group]:
+        record = await self._get(name)
+        with said_in(self._records.url_of(name)):
+            groups = parse(record)
+        await check_links(self.plan.url, [path for one in groups for path in (one.target, *one.paths)])
+        return groups
 
     # --- length
 
@@ -183,6 +217,10 @@ class CommitLog:
         self.names.difference_update(names)
 
 
+def _one_group(record: Mapping[str, Any]) -> Sequence[Group]:
+    return (group_of(record),)
+
+
 def _name(batch: int, kind: str, number: int | None = None) -> str:
     group = "" if number is None else f"-{number:03}"
     return f"{batch:020}{group}.{kind}.json"
@@ -212,9 +250,12 @@ async def claimed_paths(target: Target, paths: Iterable[str]) -> set[str]:
             assert match is not None
             if match[3] == "intent" and _name(int(match[1]), "done") not in names:
                 record = await records.get(name)
-                found.update(one["path"] for one in record["files"])
-                found.update(record["removes"])
+                with said_in(records.url_of(name)):
+                    found.update(inner_path(one["path"]) for one in record["files"])
+                    found.update(map(inner_path, record["removes"]))
             elif match[3] == "compaction" and _name(int(match[1]), "compacted") not in names:
-                for group in (await records.get(name))["groups"]:
-                    found.update([group["target"], *(one["path"] for one in group["replaces"])])
+                record = await records.get(name)
+                with said_in(records.url_of(name)):
+                    for group in groups_of(record):
+                        found.update([group.target, *group.paths])
     return found

@@ -1,14 +1,20 @@
 """Which files became one, as records say it: those of a stream's writer, and those of the job `compact`.
 
 Knows the contents of one kind of record. Must not know how files are merged, nor which records there are
-(`commit_log`, `jobs.compaction_journal`).
+(`commit_log`, `jobs.compaction_journal`). Whoever may write to a table may write records, too, and what reads
+them may do more: so paths are relative and stay below the table, or there is no such record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
+
+from orcstream._credentials import strip_credentials
+from orcstream.errors import FormatError
+from orcstream.io.urls import inner_path
 
 __all__ = [
     "JOBS_FOLDER",
@@ -18,6 +24,8 @@ __all__ = [
     "group_of",
     "groups_of",
     "record_of",
+    "row_count_of",
+    "said_in",
 ]
 
 LOG_FOLDER: Final = "_orcstream_log"
@@ -35,6 +43,9 @@ class Source:
     row_count: int
     holds: tuple[Source, ...] = ()
 
+    def __post_init__(self) -> None:
+        inner_path(self.path)
+
     @property
     def originals(self) -> tuple[Source, ...]:
         """The files that its rows were written to first."""
@@ -48,7 +59,9 @@ class Source:
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
         """Others may have written more beside it."""
-        return cls(given["path"], given["rows"], tuple(Source.of_json(one) for one in given.get("holds", ())))
+        return cls(
+            given["path"], row_count_of(given), tuple(Source.of_json(one) for one in given.get("holds", ()))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,14 @@ class Group:
 
     target: str
     sources: tuple[Source, ...]
+
+    def __post_init__(self) -> None:
+        inner_path(self.target)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of the sources."""
+        return tuple(one.path for one in self.sources)
 
     @property
     def originals(self) -> tuple[Source, ...]:
@@ -77,3 +98,21 @@ def group_of(record: Mapping[str, Any]) -> Group:
 def groups_of(record: Mapping[str, Any]) -> tuple[Group, ...]:
     """The groups of a record of one, or of a plan of several."""
     return tuple(group_of(one) for one in record.get("groups", (record,)))
+
+
+def row_count_of(given: Mapping[str, Any]) -> int:
+    """The number of rows that a record says a file has. Raises `ValueError` for what is none."""
+    rows = given["rows"]
+    if type(rows) is not int or rows < 0:
+        raise ValueError(f"{rows!r} is no number of rows")
+    return rows
+
+
+@contextmanager
+def said_in(url: str) -> Iterator[None]:
+    """Makes what goes wrong with the contents of a record a `FormatError` that names it."""
+    try:
+        yield
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        said = error if isinstance(error, ValueError) else repr(error)
+        raise FormatError(f"the record is damaged: {said}", url=strip_credentials(url)) from None

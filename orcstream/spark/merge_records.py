@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from orcstream.errors import FormatError, Unsupported
+from orcstream.errors import Unsupported
 from orcstream.io.folders import ListedFile, list_files
 from orcstream.io.urls import name_of
-from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, groups_of
+from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, groups_of, said_in
 
 __all__ = ["Compaction", "find_compactions", "groups_in"]
 
@@ -103,7 +103,5 @@ async def _listed(url: str, storage_options: Mapping[str, Any]) -> Sequence[List
 
 def groups_in(url: str, record: Mapping[str, Any]) -> Sequence[Group]:
     """What a record says. Raises `FormatError` where it says something else."""
-    try:
+    with said_in(url):
         return groups_of(record)
-    except (KeyError, TypeError) as error:
-        raise FormatError(f"this is no record of merged files: {error!r}", url=url) from None

@@ -116,7 +116,25 @@ async def test_hostile_records(tmp_path: Path, name: str, text: str) -> None:
         await call()
 
 
-@pytest.mark.parametrize("path", ["", "/", "..", "a/../b", "/etc", "a//b", "."])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "..",
+        "a/../b",
+        "/etc",
+        "a//b",
+        ".",
+        "..\\b",
+        "C:b",
+        "s3://b/k",
+        "a::b",
+        "%2e%2e/b",
+        "a\0",
+        "\ud800",
+    ],
+)
 def test_paths_stay_below_the_table(path: str) -> None:
     with pytest.raises(ValueError, match="below the table"):
         Entry.of({"id": 1, "outcome": "committed", "purpose": "write", "directories": [path]})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.folders import ListedFile, list_files
+from orcstream.io.urls import is_inner_path
 from orcstream.spark import written
 from orcstream.spark.access import run
 from orcstream.spark.commit_log import claimed_paths
@@ -160,7 +161,10 @@ def _planned(
     small = [
         one.path
         for one in listed
-        if 0 < one.length < options.small_bytes and not globs.is_hidden(one.path) and one.path not in claimed
+        if 0 < one.length < options.small_bytes
+        and not globs.is_hidden(one.path)
+        and one.path not in claimed
+        and is_inner_path(one.path)
     ]
     chunks = [small[at : at + _LOOKED_AT_ONCE] for at in range(0, len(small), _LOOKED_AT_ONCE)]
     looked = [

@@ -21,10 +21,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from orcstream.errors import FormatError
+from orcstream.io.folders import check_links
 from orcstream.io.records import Records
 from orcstream.spark import commit_records
-from orcstream.spark.commit_records import JOBS_FOLDER, record_of
+from orcstream.spark.commit_records import JOBS_FOLDER, record_of, row_count_of, said_in
 from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.target import Target, records_of
 from orcstream.spark.written import WrittenFile
@@ -76,11 +76,6 @@ class Group(commit_records.Group):
     sources: tuple[Source, ...]
     number: int
     rewrites: bool
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Of the sources."""
-        return tuple(one.path for one in self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +134,13 @@ class CompactionJournal:
     async def groups(self) -> list[Group]:
         """The plan."""
         record = await self._records.get("plan.json")
-        try:
-            return [
+        with said_in(self._records.url_of("plan.json")):
+            groups = [
                 Group(one["target"], tuple(map(Source.of_json, one["replaces"])), number, one["rewrites"])
                 for number, one in enumerate(record["groups"])
             ]
-        except (KeyError, TypeError) as error:
-            raise FormatError(f"the plan of {self.name} is no plan: {error!r}", url=self.target.url) from None
+        await check_links(self.target.url, [path for one in groups for path in (one.target, *one.paths)])
+        return groups
 
     async def end(self) -> None:
         """The job is over."""
@@ -166,14 +161,15 @@ class CompactionJournal:
 
     async def prepared(self, group: Group) -> Made | None:
         """The file that was made for a group."""
+        name = f"{group.number:06}.prepared.json"
         try:
-            record = await self._records.get(f"{group.number:06}.prepared.json")
+            record = await self._records.get(name)
         except FileNotFoundError:
             return None
-        prepared = prepared_from_json(record, self.target.url_of(group.target), group.target)
-        return Made(
-            WrittenFile(group.target, int(record["rows"]), prepared), tuple(record["sources"]), record["how"]
-        )
+        with said_in(self._records.url_of(name)):
+            prepared = prepared_from_json(record, self.target.url_of(group.target), group.target)
+            file = WrittenFile(group.target, row_count_of(record), prepared)
+            return Made(file, _sources_of(group, record), record["how"])
 
     async def prepare(self, group: Group, made: Made) -> None:
         """A file was made; `FileExistsError` where another task was first."""
@@ -184,16 +180,26 @@ class CompactionJournal:
 
     async def result(self, group: Group) -> GroupResult | None:
         """What became of a group, if that is known."""
+        name = f"{group.number:06}.merged.json"
         try:
-            record = await self._records.get(f"{group.number:06}.merged.json")
+            record = await self._records.get(name)
         except FileNotFoundError:
             return None
         del record["version"]
-        return GroupResult(**{**record, "sources": tuple(record["sources"])})
+        with said_in(self._records.url_of(name)):
+            return GroupResult(**{**record, "sources": _sources_of(group, record)})
 
     async def settle(self, group: Group, result: GroupResult) -> None:
         """The new file counts, and its sources do not; or they are left as they are."""
         await self._records.put(f"{group.number:06}.merged.json", asdict(result), overwrite=True)
+
+
+def _sources_of(group: Group, record: Mapping[str, Any]) -> tuple[str, ...]:
+    """The files that are replaced: of this group, and no others."""
+    sources = tuple(record["sources"])
+    if others := set(sources).difference(group.paths):
+        raise ValueError(f"the group has no file {min(others)!r}")
+    return sources
 
 
 def last_number(names: Iterable[str]) -> tuple[int, bool]:
