@@ -227,7 +227,8 @@ def _geospatial_types(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int
 # --- whom to believe -------------------------------------------------------------------------------
 
 _HOUR_NS = 3600 * 10**9
-# No two zones' clocks were ever further apart than 26 hours.
+# Since 1900, no zone's offset from UTC was more than 25.5 hours from the one that it had when 2015 began, the
+# moment that stored times count from; the rest is for rules that differ between releases of the tz database.
 _ANY_ZONE_NS = 27 * _HOUR_NS
 # What separates two releases of the tz database for times after 1900, but for islands that changed sides of
 # the date line.
@@ -272,7 +273,7 @@ class Trust:
     def in_zone(self, zone: str | None) -> Trust:
         """The same for a stripe whose TIMESTAMPs were written, and are read, in this zone.
 
-        None where it is not known, or where values are read in another zone than they were written in.
+        `zone` is None where it is not known.
         """
         if zone in _UTC_NAMES:
             margin = 0
@@ -281,6 +282,13 @@ class Trust:
         else:
             margin = _ONE_ZONE_NS
         return replace(self, zone_margin_ns=margin)
+
+    def read_elsewhere(self, written: str | None, shift_ns: int) -> Trust:
+        """The same for a stripe that was written in one zone and is read in another, or as points in time.
+
+        `written` is None where it is not known. `shift_ns` is how far the reading zone moves what is stored.
+        """
+        return replace(self, zone_margin_ns=shift_ns + (0 if written in _UTC_NAMES else _ANY_ZONE_NS))
 
     def believes_bloom(self, kind: StatisticsKind, encoding: int, *, utf8: bool) -> bool:
         """Whether a column's filters may be asked; `utf8` tells BLOOM_FILTER_UTF8 from BLOOM_FILTER."""

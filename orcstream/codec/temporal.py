@@ -62,10 +62,14 @@ class ZoneRules:
 
     def base_seconds(self) -> int:
         """The instant at which the zone's clocks showed 2015-01-01 00:00:00."""
+        return _EPOCH_2015 - self.base_offset()
+
+    def base_offset(self) -> int:
+        """The zone's offset then."""
         index = int(np.searchsorted(self.transitions, _EPOCH_2015, side="right"))
         guess = _EPOCH_2015 - int(self.offsets[index])
         index = int(np.searchsorted(self.transitions, guess, side="right"))
-        return _EPOCH_2015 - int(self.offsets[index])
+        return int(self.offsets[index])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

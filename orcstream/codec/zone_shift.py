@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from orcstream.codec.temporal import UTC, ZoneRules
 
-__all__ = ["instant_shift", "named_zone", "wall_clock_shift"]
+__all__ = ["farthest_shift", "instant_shift", "named_zone", "wall_clock_shift"]
 
 _Seconds = NDArray[np.int64]
 
@@ -40,6 +40,15 @@ def instant_shift(clocks: _Seconds, zone: ZoneRules, *, later: bool = False) -> 
     before, after = zone.offsets[:-1], zone.offsets[1:]
     ends = zone.transitions + (after if later else np.maximum(before, after))
     return -zone.offsets[np.searchsorted(ends, _in_rules(clocks), side="right")]
+
+
+def farthest_shift(zone: ZoneRules, *, instants: bool) -> int:
+    """How far reading TIMESTAMP values in `zone` moves them from what is stored, in seconds; at most.
+
+    Stored seconds count from the first moment of 2015 on the clocks of the zone.
+    """
+    base = zone.base_offset()
+    return abs(base) if instants else int(np.abs(zone.offsets - base).max())
 
 
 def named_zone(

@@ -30,7 +30,8 @@ from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, 
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
 from orcstream.reader.stream import BatchStream, More, Reading
-from orcstream.reader.stripes import FileTimes, parse_index
+from orcstream.reader.stripes import parse_index
+from orcstream.reader.times import FileTimes
 from orcstream.schema import Schema
 from orcstream.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 
@@ -464,7 +465,7 @@ class OrcFile:
         # With it come the writer's statistics, which reading does without.
         from orcstream.reader.verifying import verify_file
 
-        return await verify_file(self, stripes=stripes, on_rows=on_rows)
+        return await verify_file(self, self._times, stripes=stripes, on_rows=on_rows)
 
     # --- life time ---------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.following import Following
 from orcstream.reader.observing import Observer, Watch, check_observer, watched
 from orcstream.reader.session import Session
-from orcstream.reader.stripes import FileTimes
+from orcstream.reader.times import FileTimes
 from orcstream.tails import known_tail, read_tail
 from orcstream.unlocking import KeyRing, UnlockedFile, required_keys
 from orcstream.zones import load_zone

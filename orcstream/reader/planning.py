@@ -35,7 +35,8 @@ from orcstream.reader.pruning import PrunedRows, Pruner, trust_in
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.stream import ReadingPlan
-from orcstream.reader.stripes import FileTimes, StripeStarter, walk_types
+from orcstream.reader.stripes import StripeStarter, walk_types
+from orcstream.reader.times import FileTimes
 from orcstream.schema import Kind, Schema, Type
 from orcstream.unlocking import UnlockedFile
 from orcstream.zones import find_zone
@@ -138,8 +139,7 @@ class ReadPlanner:
         pruned = PrunedRows()
         pruner = row_filter = None
         if predicate is not None and asked is not None:
-            same_zone = self._times.timezone is None and not self._times.instants
-            pruner = Pruner(self._tail, predicate, asked.sources, same_zone=same_zone)
+            pruner = Pruner(self._tail, predicate, asked.sources, self._times)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
         shares = Shares(options.memory_limit)
         # Two pipelines share the memory.

@@ -19,6 +19,7 @@ from orcstream.plan.prune import ABSENT, Outcome, Questions, bloom_columns, grou
 from orcstream.plan.selection import RowGroups
 from orcstream.plan.tail import Tail
 from orcstream.predicate import Leaf, Predicate, leaves_of
+from orcstream.reader.times import FileTimes
 from orcstream.schema import FileColumn, Kind, Type
 
 __all__ = ["PrunedRows", "Pruner", "trust_in"]
@@ -44,19 +45,18 @@ class PrunedRows:
 class Pruner:
     """What the file's own numbers say about one predicate.
 
-    `sources` are the predicate's top-level columns. `same_zone` is false where timestamps are read in another
-    zone than they were written in.
+    `sources` are the predicate's top-level columns; `times` decides in which zone TIMESTAMP values are read.
     """
 
-    def __init__(
-        self, tail: Tail, predicate: Predicate, sources: Sequence[Source], *, same_zone: bool
-    ) -> None:
+    def __init__(self, tail: Tail, predicate: Predicate, sources: Sequence[Source], times: FileTimes) -> None:
         self._tail = tail
         self._predicate = predicate
         self._sources = {source.name: source for source in sources}
-        self._same_zone = same_zone
+        self._times = times
         self._questions = Questions()
         self._trust = trust_in(tail)
+        # Stripes name their zones in their footers, which are not read yet.
+        self._unzoned = times.trust(self._trust, None)
 
     @cached_property
     def columns(self) -> frozenset[FileColumn]:
@@ -84,14 +84,14 @@ class Pruner:
             self._column_of,
             [self._tail.footer.statistics],
             [self._tail.footer.row_count],
-            self._trust,
+            self._unzoned,
         )
         return Outcome.TRUE in outcome
 
     def stripes(self, statistics: Sequence[StatisticsList]) -> list[bool]:
         """Which stripes may have matches."""
         counts = [stripe.row_count for stripe in self._tail.footer.stripes]
-        outcomes = stripe_outcomes(self._predicate, self._column_of, statistics, counts, self._trust)
+        outcomes = stripe_outcomes(self._predicate, self._column_of, statistics, counts, self._unzoned)
         return [Outcome.TRUE in outcome for outcome in outcomes]
 
     def groups(
@@ -120,7 +120,7 @@ class Pruner:
         return [Outcome.TRUE in outcome for outcome in outcomes]
 
     def _zoned(self, footer: StripeFooter) -> Trust:
-        return self._trust.in_zone(footer.writer_timezone if self._same_zone else None)
+        return self._times.trust(self._trust, footer.writer_timezone)
 
     def _column_of(self, leaf: Leaf) -> FileColumn | None:
         """The file's column that a leaf asks about: None where converted, ABSENT where there is none."""

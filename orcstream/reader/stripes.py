@@ -16,13 +16,11 @@ from orcstream.codec.layout import is_decimal64, positions_of
 from orcstream.codec.metadata_indexes import RowIndex, parse_bloom_index, parse_row_index
 from orcstream.codec.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.structure import (
-    Calendar,
     StreamKind,
     StripeFooter,
     StripeInformation,
 )
-from orcstream.codec.temporal import UTC, Clock, ZoneRules
-from orcstream.codec.zone_shift import instant_shift
+from orcstream.codec.temporal import UTC, Clock
 from orcstream.errors import located
 from orcstream.plan.messages import decompress_message, parse_footer
 from orcstream.plan.selection import (
@@ -36,16 +34,14 @@ from orcstream.plan.selection import (
     plan_spans,
     slop_bytes,
 )
-from orcstream.plan.tail import Tail
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.pruning import PrunedRows, Pruner
 from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
+from orcstream.reader.times import FileTimes
 from orcstream.schema import FileColumn, Kind, Type
 from orcstream.unlocking import UnlockedFile
-from orcstream.zones import load_zone, mean_time_zone
 
 __all__ = [
-    "FileTimes",
     "StripeContext",
     "StripeStarter",
     "parse_index",
@@ -55,38 +51,6 @@ __all__ = [
 
 # Makes the segments of a column for some spans.
 Segments = Callable[[Sequence[Span]], Sequence[Segment]]
-
-
-class FileTimes:
-    """What `open` was told about the file's times."""
-
-    __slots__ = ("calendar", "default_timezone", "instants", "timezone")
-
-    def __init__(
-        self, timezone: str | None, default_timezone: str, calendar: str, *, instants: bool = False
-    ) -> None:
-        self.timezone = timezone
-        self.default_timezone = default_timezone
-        self.calendar = calendar
-        self.instants = instants
-
-    def clock(self, written: str | None) -> Clock:
-        """How TIMESTAMP values are told that were written in a zone."""
-        zone = self.zone(written)
-        if not self.instants:
-            return Clock(zone)
-        mean_time = mean_time_zone(zone.name)
-        return Clock(zone, lambda clocks: instant_shift(clocks, mean_time))
-
-    def zone(self, written: str | None) -> ZoneRules:
-        return load_zone(self.timezone or written or self.default_timezone)
-
-    def hybrid(self, tail: Tail) -> bool:
-        if self.calendar != "auto":
-            return self.calendar == "hybrid"
-        if tail.footer.calendar is Calendar.UNKNOWN:
-            return tail.footer.writer == 0
-        return tail.footer.calendar is Calendar.JULIAN_GREGORIAN
 
 
 class StripeContext:

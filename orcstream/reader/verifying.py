@@ -28,6 +28,7 @@ from orcstream.column_statistics import ColumnStatistics, Trust, merge
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.pruning import trust_in
+from orcstream.reader.times import FileTimes
 from orcstream.schema import Kind, Type
 
 if TYPE_CHECKING:
@@ -103,7 +104,11 @@ class Verification:
 
 
 async def verify_file(
-    file: OrcFile, *, stripes: range | None = None, on_rows: Callable[[int], None] | None = None
+    file: OrcFile,
+    times: FileTimes,
+    *,
+    stripes: range | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> Verification:
     """Decode the stripes of a file and compare its statistics; see the module.
 
@@ -115,12 +120,15 @@ async def verify_file(
     for number in (min(stripes), max(stripes)) if stripes else ():
         if not 0 <= number < count:
             raise UsageError(f"no stripe {number}: the file has {count}", url=file.url)
-    return await _Verifier(file, stripes, on_rows or (lambda _: None)).run()
+    return await _Verifier(file, times, stripes, on_rows or (lambda _: None)).run()
 
 
 class _Verifier:
-    def __init__(self, file: OrcFile, stripes: range | None, on_rows: Callable[[int], None]) -> None:
+    def __init__(
+        self, file: OrcFile, times: FileTimes, stripes: range | None, on_rows: Callable[[int], None]
+    ) -> None:
         self._file = file
+        self._times = times
         self._wanted = range(len(file.stripes)) if stripes is None else stripes
         self._is_whole = stripes is None
         self._on_rows = on_rows
@@ -158,10 +166,10 @@ class _Verifier:
         self, stripe: StripeInformation, by_stripe: Sequence[StatisticsList]
     ) -> Statistics | None:
         """What the values of a stripe say; None where they cannot be read."""
-        place = _Place(stripe.index, self._trust.in_zone(None))
+        place = _Place(stripe.index, self._times.trust(self._trust, None))
         try:
             footer = await self._file.stripe_footer(stripe.index)
-            place = _Place(stripe.index, self._trust.in_zone(footer.writer_timezone))
+            place = _Place(stripe.index, self._times.trust(self._trust, footer.writer_timezone))
             groups = _RowGroups(await self._file.row_index(stripe.index), self._stride())
             found = await self._decoded(stripe, groups, place)
         except (FormatError, Unsupported) as error:
@@ -206,7 +214,7 @@ class _Verifier:
             )
 
     def _footer(self, found: Statistics) -> None:
-        place = _Place(None, self._trust.in_zone(None))
+        place = _Place(None, self._times.trust(self._trust, None))
         statistics = self._file.statistics
         names = {".".join(path): column for column, (path, _) in self._types.items() if path}
         claims = {names[name]: statistics[name] for name in statistics}

@@ -24,7 +24,8 @@ from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.fetching import StripeWork, windows_of
 from orcstream.reader.pruning import Pruner
 from orcstream.reader.runs import ColumnRun, RowSizes, StreamPiece, StripeRun
-from orcstream.reader.stripes import FileTimes, StripeStarter
+from orcstream.reader.stripes import StripeStarter
+from orcstream.reader.times import FileTimes
 from orcstream.unlocking import KeyRing, UnlockedFile
 from tests.support.read_sources import sample
 from tests.support.reference import rle_v2

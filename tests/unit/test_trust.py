@@ -102,3 +102,5 @@ def test_zones() -> None:
     for name in (None, "Pacific/Apia", "EST", "GMT+8"):
         assert trust.in_zone(name).zone_margin_ns == trust.zone_margin_ns
     assert trust.in_zone("UTC").in_zone(None) == trust
+    assert trust.read_elsewhere("UTC", 2 * hour).zone_margin_ns == 2 * hour
+    assert trust.read_elsewhere("Europe/Berlin", 2 * hour).zone_margin_ns == trust.zone_margin_ns + 2 * hour
