@@ -23,6 +23,7 @@ from orcstream.errors import FormatError
 from orcstream.expr import Expr, col
 from orcstream.io.small_files import side_by_side
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import AcidDirectory, DirectoryKind
 from orcstream.plan.write_ids import WriteIds
@@ -97,12 +98,14 @@ class Bucket:
 
     async def close_file(self, file: EventFile | None) -> None:
         """Of an insert that was read, or could not be opened."""
-        with anyio.CancelScope(shield=True):
-            if file is not None:
-                await file.orc.aclose()
-            self._left -= 1
-            if self._left == 0:
-                await self.aclose()
+        await until_over(self._close_file(file))
+
+    async def _close_file(self, file: EventFile | None) -> None:
+        if file is not None:
+            await file.orc.aclose()
+        self._left -= 1
+        if self._left == 0:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Give back all that is held."""
@@ -165,8 +168,7 @@ class Bucket:
             try:
                 await collector.take(EventFile(file, orc))
             finally:
-                with anyio.CancelScope(shield=True):
-                    await orc.aclose()
+                await until_over(orc.aclose())
 
         try:
             await side_by_side(self._deletes, deletes)

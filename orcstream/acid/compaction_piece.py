@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import anyio
 import numpy as np
 
 from orcstream.acid.batch_rows import ids_of, rows_of
@@ -32,6 +31,7 @@ from orcstream.errors import KeyUnavailable, UsageError
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 from orcstream.reader.planning import ReadOptions
 from orcstream.schema import Schema
 from orcstream.writer.creating import FileOptions, create
@@ -258,5 +258,4 @@ async def _commit(writer: EventWriter | PlainWriter) -> None:
 
 async def _abort(writer: EventWriter | PlainWriter | None) -> None:
     if writer is not None:
-        with anyio.CancelScope(shield=True):
-            await writer.abort()
+        await until_over(writer.abort())

@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import anyio
-
 from orcstream.acid.event_file import DELETE, EventFile
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.io.small_files import side_by_side
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.acid_names import AcidDirectory, DirectoryKind
 from orcstream.reader.file import OrcFile
@@ -64,8 +63,7 @@ async def describe(
         try:
             return await _counts(EventFile(file, orc))
         finally:
-            with anyio.CancelScope(shield=True):
-                await orc.aclose()
+            await until_over(orc.aclose())
 
     found = await side_by_side(files, counted)
     counts = {file.path: pair for file, pair in zip(files, found, strict=True)}

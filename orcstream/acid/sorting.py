@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import anyio
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,6 +30,7 @@ from orcstream.codec.gather import compact
 from orcstream.codec.grouping import joined
 from orcstream.codec.ingest import IngestedRows
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import AcidFile
 from orcstream.reader.budget import LEAST_LIMIT
 from orcstream.reader.opening import open as open_file
@@ -296,8 +296,7 @@ class EventSorter:
                     await orc.write(self._layout.events(part.ids, part.operations, part.rows))
             opened = await open_file(path, keys=self._options.get("keys"))
         finally:
-            with anyio.CancelScope(shield=True):
-                await run_in_thread(folder.cleanup)
+            await until_over(run_in_thread(folder.cleanup))
         self.spilled_runs += 1
         return _Run(EventFile(AcidFile(path, 0, None, None), opened), folder, self._schema)
 
@@ -325,6 +324,8 @@ class EventSorter:
 
 
 async def _close(runs: Sequence[_Run]) -> None:
-    with anyio.CancelScope(shield=True):
+    async def close_all() -> None:
         for run in runs:
             await run.aclose()
+
+    await until_over(close_all())

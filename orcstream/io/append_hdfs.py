@@ -20,6 +20,7 @@ from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.byte_source import Transient
 from orcstream.io.hdfs import OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of, sink_error
+from orcstream.io.uncancelled import until_done, until_over
 
 __all__ = ["HdfsFile", "open_hdfs_file"]
 
@@ -47,16 +48,13 @@ class HdfsFile:
         # What is created after its writer gave up would stay: creations are waited for, and then undone.
         making = asyncio.create_task(self._make())
         try:
-            await asyncio.shield(making)
+            await until_done(making)
         except asyncio.CancelledError:
-            with anyio.CancelScope(shield=True):
-                while not making.done():
-                    with suppress(asyncio.CancelledError):
-                        await asyncio.wait([making])
-                if not making.cancelled() and making.exception() is None:
-                    with suppress(SinkError):
-                        await self.cut()
+            if not making.cancelled() and making.exception() is None:
+                with suppress(SinkError):
+                    await until_over(self.cut())
             raise
+        making.result()
 
     async def _make(self) -> None:
         is_ours = False
@@ -68,8 +66,8 @@ class HdfsFile:
                 await self._begin_lengths()
         except BaseException as error:
             if is_ours:
-                with anyio.CancelScope(shield=True), suppress(SinkError):
-                    await self.cut()
+                with suppress(SinkError):
+                    await until_over(self.cut())
             if isinstance(error, SourceError | TimeoutError):
                 raise sink_error(error, self._url) from error
             raise

@@ -29,6 +29,7 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread
 from orcstream.io.system import WRITE_ONLY, sync_data, sync_folder, write_at
+from orcstream.io.uncancelled import until_over
 from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
 __all__ = [
@@ -123,20 +124,24 @@ class AppendSink:
         was finished or closed.
         """
         self._state = self._state or "the file is being ended"
-        with anyio.CancelScope(shield=True):
-            async with self._lock:
-                if self._state != _CLOSED:
-                    try:
-                        await self._file.cut()
-                    finally:
-                        await self._close()
+        await until_over(self._cut())
+
+    async def _cut(self) -> None:
+        async with self._lock:
+            if self._state != _CLOSED:
+                try:
+                    await self._file.cut()
+                finally:
+                    await self._close()
 
     async def aclose(self) -> None:
         """Give back what is held; the file stays, perhaps without what was not flushed."""
         self._state = self._state or "the file is being ended"
-        with anyio.CancelScope(shield=True):
-            async with self._lock:
-                await self._close()
+        await until_over(self._close_locked())
+
+    async def _close_locked(self) -> None:
+        async with self._lock:
+            await self._close()
 
     async def _close(self) -> None:
         self._state = _CLOSED
@@ -195,8 +200,7 @@ class _LocalFile:
             await in_thread(self._begin, self._url)
         except asyncio.CancelledError:
             if self._descriptor >= 0:  # it was made nevertheless
-                with anyio.CancelScope(shield=True):
-                    await self.cut()
+                await until_over(self.cut())
             raise
 
     async def append(self, data: bytes, offset: int) -> None:
@@ -320,7 +324,6 @@ async def open_append_sink(
     try:
         await file.begin()
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await file.aclose()
+        await until_over(file.aclose())
         raise
     return AppendSink(shown, file)

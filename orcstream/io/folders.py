@@ -15,14 +15,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import anyio
-
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
 from orcstream.io.folder import Folder, FolderListing, ListedFile
 from orcstream.io.folder_local import LocalFolder, check_no_link_leads_out
 from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
+from orcstream.io.uncancelled import until_over
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = [
@@ -108,8 +107,7 @@ async def _with_folder(
     try:
         return await call(folder)
     finally:
-        with anyio.CancelScope(shield=True):
-            await folder.aclose()
+        await until_over(folder.aclose())
 
 
 async def _open_folder(url: str, options: Mapping[str, Any]) -> Folder:

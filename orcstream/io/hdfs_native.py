@@ -35,6 +35,7 @@ from orcstream.io.clients import Lease, lease_client
 from orcstream.io.hadoop_configuration import configuration_folder
 from orcstream.io.hdfs import FileStatus, HdfsRefusal, Place, error_of, missing_bytes
 from orcstream.io.threads import own_limiter, run_in_thread
+from orcstream.io.uncancelled import until_over
 
 __all__ = ["HdfsNative", "NativeConnection", "lease_hdfs_native"]
 
@@ -183,8 +184,11 @@ class _Writer:
                 if writer is not None:
                     writer.close()
 
-        with anyio.move_on_after(RELEASE_S, shield=True), suppress(Exception):
-            await _on_thread(work, self._url)
+        async def bounded() -> None:
+            with anyio.move_on_after(RELEASE_S), suppress(Exception):
+                await _on_thread(work, self._url)
+
+        await until_over(bounded())
 
     async def _run(self, use: Callable[[Any], object]) -> None:
         def work() -> None:

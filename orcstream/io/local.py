@@ -24,6 +24,7 @@ from orcstream.errors import ShortRead, SourceError
 from orcstream.io.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file, not_permitted
 from orcstream.io.system import READ_ONLY, read_at, read_cached, tells_cached
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 
 __all__ = ["LocalSource", "fingerprint_of", "open_local"]
 
@@ -137,11 +138,13 @@ class LocalSource(PinnedSource):
         if self._is_closed:
             return
         self._is_closed = True
-        with anyio.CancelScope(shield=True):
-            # All tokens: no read is under way.
-            for _ in range(int(self._limiter.total_tokens) - 1):
-                await self._limiter.acquire_on_behalf_of(object())
-            await _in_thread(self._file.close, self._limiter, self.url)
+        await until_over(self._close())
+
+    async def _close(self) -> None:
+        # All tokens: no read is under way.
+        for _ in range(int(self._limiter.total_tokens) - 1):
+            await self._limiter.acquire_on_behalf_of(object())
+        await _in_thread(self._file.close, self._limiter, self.url)
 
 
 def _read(descriptor: int, range: ByteRange, url: str) -> BytesLike:

@@ -23,6 +23,7 @@ from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SinkError, SourceChanged, Unsupported, UsageError
 from orcstream.io.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, no_parts_left
 from orcstream.io.retry import RetryPolicy
+from orcstream.io.uncancelled import until_done, until_over
 
 __all__ = ["PartSink", "abort_policy_of", "left_behind", "policy_of", "sink_error"]
 
@@ -135,8 +136,8 @@ class PartSink:
         if self._ending is None:
             # A task of its own: it goes on should the one that waits for it be cancelled again.
             self._ending = asyncio.create_task(self._end())
-        with anyio.CancelScope(shield=True):
-            await asyncio.shield(self._ending)
+        await until_done(self._ending)
+        self._ending.result()
 
     async def aclose(self) -> None:
         if self._closed:
@@ -145,8 +146,7 @@ class PartSink:
             await self.abort()
             return
         self._closed = True
-        with anyio.CancelScope(shield=True):
-            await self._store.aclose()
+        await until_over(self._store.aclose())
 
     def _enter(self) -> None:
         if self._closed or self._ending is not None:

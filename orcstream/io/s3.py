@@ -42,6 +42,7 @@ from orcstream.io.http import ContentRange, HttpStatus, RangeClient, other_range
 from orcstream.io.presign import SignedPattern, pattern_of
 from orcstream.io.s3_options import object_of, options_refused, parameter_refused, with_customer_key
 from orcstream.io.tls import tls_of
+from orcstream.io.uncancelled import until_over
 
 __all__ = [
     "CREDENTIAL_CODES",
@@ -134,8 +135,7 @@ async def _make_client(options: Mapping[str, Any], shown: str) -> S3Client:
         connector = aiohttp.TCPConnector(limit=CONNECTION_CAP, ssl=await tls_of(verify, "verify", shown))
         session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await filesystem._s3creator.__aexit__(None, None, None)
+        await until_over(filesystem._s3creator.__aexit__(None, None, None))
         raise
     return S3Client(filesystem, session)
 

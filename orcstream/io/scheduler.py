@@ -29,6 +29,7 @@ from orcstream.errors import OrcError, ShortRead, UsageError
 from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.estimate import CostEstimate, SlowRequests
 from orcstream.io.retry import RetryPolicy
+from orcstream.io.uncancelled import until_over
 
 __all__ = ["FetchReport", "FetchScheduler", "FetchStatistics", "FetchTicket", "TaskStarter"]
 
@@ -258,8 +259,7 @@ class FetchScheduler:
     async def aclose(self) -> None:
         """`close`, and wait until no request is under way."""
         self.close()
-        with anyio.CancelScope(shield=True):
-            await self._idle.wait()
+        await until_over(self._idle.wait())
 
     async def _work(self) -> None:
         try:

@@ -52,8 +52,7 @@ async def open_sink(
     try:
         return PartSink(text, store, options, overwrite=overwrite)
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await store.aclose()
+        await until_over(store.aclose())
         raise
 
 
@@ -141,8 +140,7 @@ async def cleanup(
     except SourceError as error:
         raise sink_error(error, strip_credentials(text)) from error
     finally:
-        with anyio.CancelScope(shield=True):
-            await store.aclose()
+        await until_over(store.aclose())
 
 
 async def _with_store(
@@ -152,8 +150,7 @@ async def _with_store(
     try:
         await call(store)
     finally:
-        with anyio.CancelScope(shield=True):
-            await store.aclose()
+        await until_over(store.aclose())
 
 
 async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | None) -> Store:

@@ -36,6 +36,7 @@ from orcstream.io.byte_source import Transient
 from orcstream.io.hdfs import Appending, FileStatus, Hdfs, HdfsWriter, OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
+from orcstream.io.uncancelled import until_over
 
 __all__ = ["HdfsFile", "HdfsStore", "open_hdfs_store"]
 
@@ -181,9 +182,7 @@ class _Upload:
         self._created.append(temporary)
         try:
             # What is created after we gave up would stay, so the request is not cancelled.
-            with anyio.fail_after(self._create_timeout_s, shield=True):
-                permission = earlier.permission if earlier else ""
-                self._writer = await self._hdfs.create(temporary, permission=permission)
+            await until_over(self._create(temporary, earlier.permission if earlier else ""))
         except FileExistsError as error:
             # Nobody else knows the name.
             raise Transient("the creation was sent twice, and answered once", url=self._url) from error
@@ -192,6 +191,10 @@ class _Upload:
                 self._created.remove(temporary)
             raise
         self._names = [temporary]
+
+    async def _create(self, temporary: str, permission: str) -> None:
+        with anyio.fail_after(self._create_timeout_s):
+            self._writer = await self._hdfs.create(temporary, permission=permission)
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
         if self._in_doubt:

@@ -58,6 +58,7 @@ from orcstream.io.s3 import (
     find_place,
 )
 from orcstream.io.s3_options import object_of, parameter_refused
+from orcstream.io.uncancelled import until_over
 from orcstream.io.urls import protocol_of
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -293,16 +294,18 @@ class _Upload:
         started_s = time.time()
         try:
             # Its answer names what an abort needs, so the request is not cancelled.
-            with anyio.fail_after(self._create_timeout_s, shield=True):
-                answer = await self._calls.call(
-                    "create_multipart_upload", Key=self._calls.key, Metadata={**given, TOKEN: self._token}
-                )
-            upload_id = self._calls.text_of(answer, "UploadId")
+            await until_over(self._create({**given, TOKEN: self._token}))
         except BaseException as error:
             if not isinstance(error, Exception) or is_transient(error):
                 self._lost.append((started_s, time.time()))
             raise
-        self._upload_id = upload_id
+
+    async def _create(self, metadata: Mapping[str, str]) -> None:
+        with anyio.fail_after(self._create_timeout_s):
+            answer = await self._calls.call(
+                "create_multipart_upload", Key=self._calls.key, Metadata=dict(metadata)
+            )
+        self._upload_id = self._calls.text_of(answer, "UploadId")
 
     async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
         body = _Body(data)
@@ -399,16 +402,18 @@ class _Upload:
             with anyio.fail_after(self._timeout_s):
                 return await asyncio.shield(request)
         finally:
-            with anyio.CancelScope(shield=True):
-                if not request.done() and sent_bytes() == length:
-                    await asyncio.wait([request], timeout=self._answer_timeout_s)
-                if not request.done():
-                    request.cancel()
-                    await asyncio.wait([request])
+            await until_over(self._ended(request, is_sent=lambda: sent_bytes() == length))
             error = None if request.cancelled() else request.exception()
             is_lost = request.cancelled() or (isinstance(error, Exception) and is_transient(error))
             if sent_bytes() == length and is_lost:
                 self._is_settled = False
+
+    async def _ended(self, request: asyncio.Task[Any], *, is_sent: Callable[[], bool]) -> None:
+        if not request.done() and is_sent():
+            await asyncio.wait([request], timeout=self._answer_timeout_s)
+        if not request.done():
+            request.cancel()
+            await asyncio.wait([request])
 
     async def _wait_while_it_moves(
         self, request: asyncio.Task[Any], sent_bytes: Callable[[], int], length: int

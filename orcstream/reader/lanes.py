@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
 from orcstream.batch import Batch
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.scheduler import TaskStarter
+from orcstream.io.uncancelled import until_over
 from orcstream.reader.budget import LEAST_LIMIT
 from orcstream.reader.stream import ReadStatistics
 
@@ -66,7 +67,7 @@ class LanesPlan:
     turn_bytes: int
     ahead_bytes: int
     at_once: int
-    end: Callable[[], Awaitable[None]] | None = None
+    end: Callable[[], Coroutine[Any, Any, None]] | None = None
 
 
 class _Lane:
@@ -127,9 +128,8 @@ class Lanes:
                         self._tell()
                         await self._room.wait()
         finally:
-            with anyio.CancelScope(shield=True):
-                if self._plan.end is not None:
-                    await self._plan.end()
+            if self._plan.end is not None:
+                await until_over(self._plan.end())
             self._finished.set()
             for lane in self._lanes:  # a task that was stopped before its first step says nothing
                 lane.end()
@@ -174,8 +174,7 @@ class Lanes:
         else:
             lane.is_whole = True
         finally:
-            with anyio.CancelScope(shield=True):
-                await lane.unit.end()
+            await until_over(lane.unit.end())
             lane.end()
 
     async def _read(self, lane: _Lane) -> ReadStatistics:
@@ -240,8 +239,7 @@ class Lanes:
 
     async def wait_stopped(self) -> None:
         if self._has_begun:
-            with anyio.CancelScope(shield=True):
-                await self._finished.wait()
+            await until_over(self._finished.wait())
 
 
 def _without_first(count: int, deliver: Deliver) -> Deliver:

@@ -19,10 +19,11 @@ import anyio
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
-from orcstream.io.clients import keep_clients
+from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.source import cost_of
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.observing import Observer
@@ -143,12 +144,14 @@ class _ManyOpens:
             raise
         finally:
             self._finished = True
-            with anyio.CancelScope(shield=True):
-                if self._stopping:
-                    await self._close_ready()
-                await urls.aclose()
-                await clients.aclose()
+            await until_over(self._end(urls, clients))
             self._tell()
+
+    async def _end(self, urls: _Urls, clients: Lease[Client]) -> None:
+        if self._stopping:
+            await self._close_ready()
+        await urls.aclose()
+        await clients.aclose()
 
     async def _open_all(self, urls: _Urls) -> None:
         async with anyio.create_task_group() as tasks:
@@ -226,11 +229,13 @@ class _ManyOpens:
         self._stopping = True
         if self._scope is not None:
             self._scope.cancel()
-        with anyio.CancelScope(shield=True):
-            if self._supervisor is not None:
-                await asyncio.wait([self._supervisor])
-            await self._close_ready()
+        await until_over(self._wait_stopped())
         self._tell()
+
+    async def _wait_stopped(self) -> None:
+        if self._supervisor is not None:
+            await asyncio.wait([self._supervisor])
+        await self._close_ready()
 
     def stop_from_any_thread(self) -> None:
         loop = self._loop

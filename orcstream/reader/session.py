@@ -19,6 +19,7 @@ from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.scheduler import FetchReport, FetchScheduler, TaskStarter
+from orcstream.io.uncancelled import until_done, until_over
 from orcstream.reader.observing import Observer, RequestSpan, Watch, watched
 from orcstream.reader.supervisor import Supervisor, keep_alive
 
@@ -121,8 +122,7 @@ class Session:
     async def aclose(self) -> None:
         """End all tasks, close the source, and wait for both."""
         closer = self._begin_close()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([closer])
+        await until_done(closer)
 
     def _begin_close(self) -> asyncio.Task[None]:
         self._closed = True
@@ -137,8 +137,7 @@ class Session:
             self._scheduler.close()
             await self._tasks.end()
         finally:
-            with anyio.CancelScope(shield=True):
-                await self.source.aclose()
+            await until_over(self.source.aclose())
             _open_sessions.discard(self)
             if not _open_sessions:
                 self._loop.call_later(IDLE_S, _trim)

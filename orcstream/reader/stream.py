@@ -24,6 +24,7 @@ from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.late import LatePlan, LateReading
@@ -266,8 +267,7 @@ class Reading:
     async def wait_stopped(self) -> None:
         # Tasks that have not begun when their loop ends never do; they do nothing once they are stopped.
         if self._has_begun:
-            with anyio.CancelScope(shield=True):
-                await self._finished.wait()
+            await until_over(self._finished.wait())
 
     def statistics(self) -> ReadStatistics:
         fetched = self._scheduler.statistics() if self._scheduler is not None else None

@@ -30,9 +30,10 @@ from orcstream.codec.row_gathering import RowGatherer
 from orcstream.codec.writable import check_writable
 from orcstream.errors import CommitUnknown, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
-from orcstream.io.clients import keep_clients
+from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_done, until_over
 from orcstream.schema import Schema
 from orcstream.writer.creating import Creating
 from orcstream.writer.partitions import Partition, Partitioner
@@ -334,8 +335,7 @@ class Ingester:
             return
         self._state = "aborted"
         self._scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([self._task])
+        await until_done(self._task)
         left, self._left_behind = self._left_behind, None
         if left is not None:
             raise left
@@ -401,11 +401,13 @@ class Ingester:
         except BaseException as error:  # noqa: BLE001 - raised to whoever calls next
             self._failure = _first_of(error)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._abort_open()
-                await clients.aclose()
+            await until_over(self._end(clients))
             # After the last await: who waits finds the task done.
             self._loop.call_soon(self._tell)
+
+    async def _end(self, clients: Lease[Client]) -> None:
+        await self._abort_open()
+        await clients.aclose()
 
     async def _work(self) -> None:
         while self._queue or self._state != "ending":
@@ -516,8 +518,7 @@ class Ingester:
                 else:
                     prepared = None
                     # What happened must be known.
-                    with anyio.CancelScope(shield=True):
-                        length = (await _committed(writer)).length
+                    length = (await until_over(_committed(writer))).length
         finally:
             self._tell()
         self._committing.discard(file)

@@ -30,6 +30,7 @@ from orcstream.io.retry import RetryPolicy
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source
 from orcstream.io.threads import run_in_thread
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge_variants import OpenedStatistics
 from orcstream.plan.tail import MAGIC
@@ -160,8 +161,7 @@ async def merge(
         await sink.aclose()
         return run.result(sink, prepared if prepare_only else None)
     finally:
-        with anyio.CancelScope(shield=True):
-            await clients.aclose()
+        await until_over(clients.aclose())
 
 
 async def _abort(sink: ByteSink, error: BaseException) -> None:
@@ -250,8 +250,7 @@ class _Merge:
                 await source.verify()
                 return file, found.view(found.range)
             finally:
-                with anyio.CancelScope(shield=True):
-                    await source.aclose()
+                await until_over(source.aclose())
 
     def _add(self, url: Url, file: UnlockedFile, data: memoryview) -> Refusal | None:
         tail = file.stored_tail
@@ -296,10 +295,12 @@ class _Merge:
         try:
             await in_order(self._pieces(), self._fetch, take, self._fits, name=_TASKS)
         finally:
-            with anyio.CancelScope(shield=True):
-                for one in self._inputs:
-                    await one.aclose()
+            await until_over(self._close_inputs())
         await sink.write(await run_in_thread(lambda: self._merger.ending(self._new_keys)))
+
+    async def _close_inputs(self) -> None:
+        for one in self._inputs:
+            await one.aclose()
 
     def _pieces(self) -> Iterator[_Piece]:
         for one in self._inputs:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import anyio
-
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import AppendSink
 from orcstream.io.byte_sink import ByteSink, Prepared, SinkOptions
 from orcstream.io.sink import commit, discard
+from orcstream.io.uncancelled import until_over
 
 __all__ = ["GrowingFile", "Outlet", "WholeFile"]
 
@@ -125,5 +124,4 @@ class GrowingFile(_ToSink):
         await self._sink.finish()
 
     async def abort(self) -> None:
-        with anyio.CancelScope(shield=True):
-            await self._sink.cut()
+        await until_over(self._sink.cut())

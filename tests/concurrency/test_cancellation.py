@@ -110,7 +110,7 @@ async def test_the_file_stays_usable_at_every_request() -> None:
             rows: list[tuple[Any, ...]] = []
             with scope:
                 await read_rows(file, rows)
-            assert len(left.tasks()) == 1
+            assert len(left.tasks()) <= 1  # the supervisor, which ends in a turn or two
             again: list[tuple[Any, ...]] = []
             await read_rows(file, again)
             assert again == ROWS
@@ -178,7 +178,7 @@ async def test_after_every_batch() -> None:
                     await anext(stream)
                     await anyio.lowlevel.checkpoint()
             assert scope.cancelled_caught
-            assert len(left.tasks()) == 1
+            assert len(left.tasks()) <= 1  # the supervisor, which ends in a turn or two
         await left.check()
 
 

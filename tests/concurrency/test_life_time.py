@@ -92,7 +92,7 @@ async def test_leaving_the_block_early_stops_all_requests_at_once() -> None:
             await anext(stream)
             await left.wait_open(3)
         assert source.open_count == 0
-        assert len(left.tasks()) == 1  # the file's
+        assert len(left.tasks()) <= 1  # the file's, which ends in a turn or two
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
     await left.check()

@@ -149,7 +149,7 @@ async def test_the_file_stays_usable_at_every_request(way: str) -> None:
             with scope:
                 await WAYS[way](file, [])
             assert scope.cancelled_caught
-            assert len(left.tasks()) == 1
+            assert len(left.tasks()) <= 1  # the supervisor, which ends in a turn or two
             again: Into = []
             await WAYS[way](file, again)
             assert WANTED[way](again)
