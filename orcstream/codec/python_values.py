@@ -169,6 +169,8 @@ def _narrow_float(value: Any) -> float:
     number = _float(value)
     if math.isfinite(number) and abs(number) > _FLOAT_MAX:
         raise ValueError("this is too large for a float of 32 bits")
+    if isinstance(value, int | np.integer) and float(np.float32(number)) != number:
+        raise ValueError("a float of 32 bits holds this only rounded")
     return number
 
 

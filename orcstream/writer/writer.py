@@ -207,12 +207,14 @@ class OrcWriter:
         return rows
 
     async def _encode(self, encoder: FileEncoder, rows: IngestedRows) -> None:
-        chunk_rows = self._chunk_rows(rows)
-        for start in range(0, rows.row_count, chunk_rows):
+        start = 0
+        while start < rows.row_count:
             stripe = self._stripe
             if stripe is None:
                 stripe = self._stripe = await self._workers.run(encoder.begin_stripe)
-            chunk = stripe.take(rows, start, min(rows.row_count, start + chunk_rows))
+            stop = min(rows.row_count, start + self._chunk_rows(rows, stripe.size_bytes))
+            chunk = stripe.take(rows, start, stop)
+            start = stop
             await self._encode_chunk(stripe, chunk)
             # Both stripes, the one that flows out and the one that grows, have one share of the memory.
             held_bytes = stripe.held_bytes
@@ -230,10 +232,13 @@ class OrcWriter:
 
         await self._workers.round(encode, len(stripe.columns))
 
-    def _chunk_rows(self, rows: IngestedRows) -> int:
-        """Rows to encode before sizes are looked at; whole row groups where that is more than one."""
+    def _chunk_rows(self, rows: IngestedRows, stripe_bytes: int) -> int:
+        """Rows to encode before sizes are checked again; whole row groups where that is more than one."""
         each = max(1, rows.size_bytes // max(1, rows.row_count))
-        count = max(1, self._options.chunk_bytes // each)
+        limit = self._options.stripe_limit
+        # Rows that do not compress end the stripe where it is full, or a sixteenth later.
+        room = max(limit - stripe_bytes, limit // 16)
+        count = max(1, min(self._options.chunk_bytes, room) // each)
         stride = self._options.row_index_stride
         return count if not stride or count < stride else count - count % stride
 

@@ -457,6 +457,8 @@ WRONG_VALUES = [
     ("int", 1 << 31),
     ("int", 1.0),
     ("float", 1e300),
+    ("float", 16_777_217),
+    ("float", np.int64(-(2**40) - 1)),
     ("float", "1"),
     ("double", (1 << 53) + 1),
     ("string", b"x"),

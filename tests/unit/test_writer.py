@@ -19,6 +19,7 @@ import pyarrow.orc
 import pytest
 
 import orcstream
+import orcstream.blocking
 from orcstream.byterange import BytesLike
 from orcstream.codec.file_encoder import FileEncoder, StripeEncoder
 from orcstream.errors import SchemaMismatch, UsageError
@@ -559,3 +560,15 @@ def test_options_that_exclude_each_other(options: dict[str, Any], message: str) 
 def test_systems_that_do_not_tell_their_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     assert orcstream.create(io.BytesIO(), "struct<a:int>").options.threads >= 1
+
+
+@pytest.mark.parametrize("stripe_bytes", [64 << 10, 1 << 20, 4 << 20])
+def test_a_large_write_keeps_the_size_of_stripes(stripe_bytes: int) -> None:
+    """Random numbers do not compress, so a stripe is as long as its rows."""
+    numbers = np.random.default_rng(0).integers(0, 2**62, 2_000_000)
+    into = io.BytesIO()
+    orcstream.blocking.write(into, {"x": numbers}, "struct<x:bigint>", stripe_bytes=stripe_bytes)
+    with orcstream.blocking.open(into.getvalue()) as file:
+        lengths = [stripe.data_length for stripe in file.stripes]
+    assert max(lengths) <= stripe_bytes * 1.25
+    assert min(lengths[:-1]) >= stripe_bytes * 0.9
