@@ -1,4 +1,4 @@
-"""Cleanup that must not be cancelled goes through `io.uncancelled`: asyncio's `cancel` ignores anyio's shields."""
+"""Cleanup that must run to its end goes through `io.uncancelled`: asyncio ignores the shields of anyio."""
 
 from __future__ import annotations
 
