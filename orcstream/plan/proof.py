@@ -110,6 +110,8 @@ class Question:
             if plausible and values_occur and self._bounds_hold and statistics.kind == self.kind:
                 bounds = self._bounds(statistics)
         if self.leaf.op is Op.IS_NULL:
+            # A union is delivered as null where child 0 is, too, which its own statistics count as a value.
+            nulls_occur |= values_occur and self.leaf.type.kind is Kind.UNION
             return (_TRUE if nulls_occur else _NONE) | (_FALSE if values_occur else _NONE)
         outcome = _NONE
         if values_occur:
