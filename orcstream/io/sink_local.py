@@ -43,9 +43,22 @@ NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 @dataclass(frozen=True, slots=True)
 class LocalFile(MovedFile):
-    """A prepared file; the inode tells it from others, under either name."""
+    """A prepared file. Inode, length and time of its last write tell it from others, under either name.
+
+    The inode alone does not: file systems give the number of a removed file to the next one.
+    """
 
     inode: int
+    length: int
+    modified_ns: int
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this file has that name."""
+        try:
+            seen = path.lstat()
+        except FileNotFoundError:
+            return False
+        return (seen.st_ino, seen.st_size, seen.st_mtime_ns) == (self.inode, self.length, self.modified_ns)
 
 
 class LocalStore:
@@ -111,7 +124,9 @@ class _Upload:
             if not stat.S_ISREG(earlier.st_mode):
                 raise UsageError("not a regular file: it cannot be replaced", url=self._url)
             mode = stat.S_IMODE(earlier.st_mode)
-        self._descriptor = os.open(self._temporary, WRITE_ONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        # Whoever opens it while it is readable reads all that is written later.
+        first = 0o666 if mode is None else 0o600
+        self._descriptor = os.open(self._temporary, WRITE_ONLY | os.O_CREAT | os.O_EXCL, first)
         self.remains = self._temporary
         if mode is not None:
             with contextlib.suppress(PermissionError):
@@ -124,7 +139,8 @@ class _Upload:
             raise SinkError(f"{length} bytes were written, the file has {status.st_size}", url=self._url)
         self._close()
         sync_folder(self._path)
-        return LocalFile(self._path, self._temporary, status.st_ino)
+        status = Path(self._temporary).lstat()  # some systems settle the time when a file is closed
+        return LocalFile(self._path, self._temporary, status.st_ino, length, status.st_mtime_ns)
 
     def _discard(self) -> None:
         self._close()
@@ -145,15 +161,15 @@ def _state_of(prepared: Prepared) -> LocalFile:
 
 def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
     temporary, path = Path(file.temporary), Path(file.path)
-    if not _is_file(temporary, file.inode):
-        if _is_file(path, file.inode):  # committed before
+    if not file.is_at(temporary):
+        if file.is_at(path):  # committed before
             sync_folder(file.path)
             return
-        raise CommitFailed("what was prepared is gone", url=url)
+        raise CommitFailed("what was prepared is gone, or was changed", url=url)
     try:
         if overwrite:
             temporary.replace(path)
-        elif not _is_file(path, file.inode):  # it is, where an earlier commit got no further than the link
+        elif not file.is_at(path):  # it is, where an earlier commit got no further than the link
             os.link(temporary, path)
     except FileExistsError:
         raise already_there(url) from None
@@ -175,13 +191,6 @@ def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
             f"the file is there, but a crash of the machine may take it back: {error.strerror or error}",
             url=url,
         ) from error
-
-
-def _is_file(path: Path, inode: int) -> bool:
-    try:
-        return path.lstat().st_ino == inode
-    except FileNotFoundError:
-        return False
 
 
 def _cleanup(path: str, older_than_s: float, containing: str, remove: bool) -> Iterator[Leftover]:

@@ -25,7 +25,7 @@ PATTERN = SignedPattern(
     "value",
     [
         ListedFile(URL, "a", 1, "", None),
-        Prepared(url=URL, length=1, overwrite=True, state=LocalFile("a", "b", 1)),
+        Prepared(url=URL, length=1, overwrite=True, state=LocalFile("a", "b", 1, 2, 3)),
         place_of(URL, ""),
         HadoopToken(b"secret", b"secret", "HDFS_DELEGATION_TOKEN", "host:8020"),
         PATTERN,

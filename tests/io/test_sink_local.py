@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,63 @@ def failing_at(number: int | None, folder: Path) -> Iterator[list[str]]:
         for owner, name in CALLS:
             patched.setattr(owner, name, wrap(name, getattr(owner, name)))
         yield made
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+async def test_another_file_with_the_same_inode_number_is_no_commit(
+    tmp_path: Path, *, overwrite: bool
+) -> None:
+    path = tmp_path / "a.orc"
+    sink = await open_sink(path, sink_options=PARTS, overwrite=overwrite)
+    await sink.write(DATA)
+    prepared = await sink.prepare()
+    await sink.aclose()
+    assert isinstance(prepared.state, LocalFile)
+    Path(prepared.state.temporary).unlink()
+    path.write_bytes(bytes(len(DATA)))
+    # What file systems do that give out numbers again, as ext4 and XFS do at once.
+    reused = replace(prepared, state=replace(prepared.state, inode=path.stat().st_ino))
+    with pytest.raises(CommitFailed, match="is gone"):
+        await commit(reused)
+    assert path.read_bytes() == bytes(len(DATA))
+
+
+async def test_a_file_may_be_committed_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    sink = await open_sink(path, sink_options=PARTS)
+    await sink.write(DATA)
+    prepared = await sink.prepare()
+    await sink.aclose()
+    for _ in range(3):
+        await commit(prepared)
+    assert path.read_bytes() == DATA
+
+
+@pytest.mark.skipif(not hasattr(os, "fchmod"), reason="Windows has no such permissions")
+async def test_a_temporary_is_never_wider_than_the_file_that_it_replaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.orc"
+    path.write_bytes(b"secret")
+    path.chmod(0o600)
+    modes = []
+    real = os.open
+
+    def spy(name: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        descriptor = real(name, flags, mode, **more)
+        if str(name).endswith(".tmp"):
+            modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", spy)
+    sink = await open_sink(path, sink_options=PARTS)
+    await sink.write(DATA)
+    prepared = await sink.prepare()
+    await sink.aclose()
+    assert modes
+    assert not any(mode & 0o077 for mode in modes)
+    await commit(prepared)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -17,8 +17,8 @@ from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
 
 TEMPORARY = f"/t/{temporary_name('a.orc')}"
 STATES: list[tuple[str, State]] = [
-    ("/t/a.orc", LocalFile("/t/a.orc", TEMPORARY, 7)),
-    ("file:///t/a.orc", LocalFile("/t/a.orc", TEMPORARY, 7)),
+    ("/t/a.orc", LocalFile("/t/a.orc", TEMPORARY, 7, 8, 9)),
+    ("file:///t/a.orc", LocalFile("/t/a.orc", TEMPORARY, 7, 8, 9)),
     ("hdfs://host:1/t/a.orc", HdfsFile("/t/a.orc", TEMPORARY, "length=3 modified=5 id=7")),
     ("webhdfs://user@host:1/t/a.orc", HdfsFile("/t/a.orc", TEMPORARY, "length=3 modified=5 id=7")),
     ("ftp://host/t/a.orc", StoredFile("/t/a.orc", TEMPORARY)),
