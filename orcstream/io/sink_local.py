@@ -52,6 +52,12 @@ class LocalFile(MovedFile):
     length: int
     modified_ns: int
 
+    @classmethod
+    def of(cls, path: str, temporary: str) -> LocalFile:
+        """The file that is the temporary now, to become `path`."""
+        seen = Path(temporary).lstat()
+        return cls(path, temporary, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+
     def is_at(self, path: Path) -> bool:
         """Whether this file has that name."""
         try:
@@ -139,8 +145,8 @@ class _Upload:
             raise SinkError(f"{length} bytes were written, the file has {status.st_size}", url=self._url)
         self._close()
         sync_folder(self._path)
-        status = Path(self._temporary).lstat()  # some systems settle the time when a file is closed
-        return LocalFile(self._path, self._temporary, status.st_ino, length, status.st_mtime_ns)
+        # Not before: some systems settle the time when a file is closed.
+        return LocalFile.of(self._path, self._temporary)
 
     def _discard(self) -> None:
         self._close()

@@ -105,7 +105,7 @@ def test_a_batch_that_commits(scene: Scene, number: int) -> None:
     path = outside_paths(scene)[number]
     temporary = scene.victim / temporary_name("a.orc")
     temporary.write_bytes(b"other")
-    state = LocalFile(str(scene.victim / "a.orc"), str(temporary), temporary.stat().st_ino)
+    state = LocalFile.of(str(scene.victim / "a.orc"), str(temporary))
     scene.before = scene.outside()
     scene.put_stream(f"{BATCH}.intent", {"files": [file_record(path, state)], "removes": []})
     with pytest.raises((FormatError, UsageError)):
@@ -122,7 +122,7 @@ async def _opened_intent(scene: Scene) -> None:
 def test_a_file_of_another_table_with_the_same_name(scene: Scene) -> None:
     temporary = scene.victim / temporary_name("a.orc")
     temporary.write_bytes(b"other")
-    state = LocalFile(str(scene.victim / "a.orc"), str(temporary), temporary.stat().st_ino)
+    state = LocalFile.of(str(scene.victim / "a.orc"), str(temporary))
     scene.before = scene.outside()
     scene.put_stream(f"{BATCH}.intent", {"files": [file_record("a.orc", state)], "removes": []})
     with pytest.raises(FormatError, match="is of another file"):
@@ -187,7 +187,7 @@ def test_a_result_of_a_job(scene: Scene, number: int, name: str) -> None:
     folder = f"{JOBS_FOLDER}/compact-00000001"
     scene.put(folder, "plan", {"groups": [{**group("y.orc", **looked), "rewrites": False}]})
     path = [*outside_paths(scene), "z.orc"][number + 1]
-    state = LocalFile(str(scene.table / "x.orc"), str(scene.table / temporary_name("x.orc")), 1)
+    state = LocalFile(str(scene.table / "x.orc"), str(scene.table / temporary_name("x.orc")), 1, 2, 3)
     record = {**file_record("x.orc", state), "sources": [path], "how": "copied"}
     (scene.table / "z.orc").write_bytes(b"z")
     if name == "merged":
