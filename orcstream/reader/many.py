@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
@@ -288,6 +289,7 @@ class FileStream:
         return self
 
     async def __anext__(self) -> OrcFile:
+        await anyio.lowlevel.checkpoint()  # before a file is taken that a cancellation could lose
         try:
             while self._failure is None:
                 self._opens.start()

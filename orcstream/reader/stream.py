@@ -16,6 +16,7 @@ from typing import Self, TypeAlias
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
@@ -369,6 +370,8 @@ class BatchStream:
             raise StopAsyncIteration
         self._busy = True
         try:
+            # Batches that are ready would keep every other task waiting. A cancellation here loses nothing.
+            await anyio.lowlevel.checkpoint()
             batch = await self._next()
         except Exception as error:
             self._reading.fail(error)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+import anyio.lowlevel
+
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.column import vector_bytes
 from orcstream.codec.gather import compact
@@ -85,6 +87,7 @@ class TableStream:
             raise StopAsyncIteration
         self._busy = True
         try:
+            await anyio.lowlevel.checkpoint()  # before anything is taken that a cancellation could lose
             batch = None if self._left == 0 else await self._next()
         except Exception as error:
             self._failure = error
