@@ -50,6 +50,11 @@ def add_acid_options(command: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--write-ids", type=_write_ids, metavar="N", help="as of a write id, or Hive's text of visible ids"
     )
+    show.add_argument(
+        "--no-read-lock",
+        action="store_true",
+        help="with --metastore: hold no shared lock while reading; Hive may remove files meanwhile",
+    )
     show.add_argument("--no-count", action="store_true", help="open no file: no rows, no deletes")
     _add_common(show)
 
@@ -94,7 +99,7 @@ def _write_ids(text: str) -> int | str:
 
 @asynccontextmanager
 async def _opened(
-    options: argparse.Namespace, write_ids: int | str | None = None
+    options: argparse.Namespace, write_ids: int | str | None = None, *, read_lock: bool = True
 ) -> AsyncIterator[tuple[acid.AcidTable, Progress]]:
     """The table, and the progress of what is done with it."""
     from orcstream import acid
@@ -106,6 +111,7 @@ async def _opened(
             write_ids=write_ids,
             metastore=options.metastore,
             table=options.table,
+            read_lock=read_lock,
             storage_options=options.storage_options,
             keys=keys,
             require_keys=options.require_keys,
@@ -118,7 +124,7 @@ async def _opened(
 
 
 async def _show(options: argparse.Namespace) -> None:
-    async with _opened(options, options.write_ids) as (table, progress):
+    async with _opened(options, options.write_ids, read_lock=not options.no_read_lock) as (table, progress):
         progress.text = lambda: "looking into the table's files"
         found = await table.describe(count=not options.no_count)
         rows = None if options.no_count else await _row_count(table, progress)

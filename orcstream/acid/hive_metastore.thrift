@@ -10,6 +10,7 @@
  */
 
 enum TxnType { DEFAULT = 0, REPL_CREATED = 1, READ_ONLY = 2, COMPACTION = 3, MATER_VIEW_REBUILD = 4, SOFT_DELETE = 5, REBALANCE_COMPACTION = 6 }
+enum TxnState { COMMITTED = 1, ABORTED = 2, OPEN = 3 }
 enum LockLevel { DB = 1, TABLE = 2, PARTITION = 3 }
 enum LockState { ACQUIRED = 1, WAITING = 2, ABORT = 3, NOT_ACQUIRED = 4 }
 enum LockType { SHARED_READ = 1, SHARED_WRITE = 2, EXCLUSIVE = 3, EXCL_WRITE = 4 }
@@ -157,6 +158,18 @@ struct GetOpenTxnsResponse {
   2: required list<i64> open_txns,
   3: optional i64 min_open_txn,
   4: required binary abortedBits
+}
+
+struct TxnInfo {
+  1: required i64 id,
+  2: required TxnState state,
+  3: required string user,
+  4: required string hostname
+}
+
+struct GetOpenTxnsInfoResponse {
+  1: required i64 txn_high_water_mark,
+  2: required list<TxnInfo> open_txns
 }
 
 struct OpenTxnRequest {
@@ -324,6 +337,7 @@ service ThriftHiveMetastore {
     throws (1: InvalidOperationException o1, 2: MetaException o2)
 
   GetOpenTxnsResponse get_open_txns()
+  GetOpenTxnsInfoResponse get_open_txns_info()
   OpenTxnsResponse open_txns(1: OpenTxnRequest rqst)
   void abort_txn(1: AbortTxnRequest rqst) throws (1: NoSuchTxnException o1)
   void abort_txns(1: AbortTxnsRequest rqst) throws (1: NoSuchTxnException o1)
@@ -340,6 +354,7 @@ service ThriftHiveMetastore {
     throws (1: NoSuchLockException o1, 2: NoSuchTxnException o2, 3: TxnAbortedException o3)
   void add_dynamic_partitions(1: AddDynamicPartitions rqst)
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
+  void add_write_ids_to_min_history(1: i64 txnId, 2: map<string, i64> writeIds) throws (1: MetaException o2)
   CompactionResponse compact2(1: CompactionRequest rqst)
   ShowCompactResponse show_compact(1: ShowCompactRequest rqst)
 }

@@ -8,9 +8,10 @@ The snapshot of a transaction is taken before its write id, so that whatever it 
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import unquote
@@ -27,7 +28,7 @@ from orcstream.errors import (
     Unsupported,
     UsageError,
 )
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import until_done, until_over
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Kind, Schema, Type
 
@@ -41,6 +42,7 @@ _CAPABILITIES: Final = (
 )
 _PARTITIONS_AT_ONCE: Final = 500
 _SETTLING_S: Final = 30.0
+_LOCK_LOOKS_S: Final = (0.05, 2.0)  # the first pause between two looks at a lock, and the longest
 _UNDER_WAY: Final = ("initiated", "working", "ready for cleaning")
 
 
@@ -192,10 +194,7 @@ class Metastore:
         if purpose == "write":
             _check_bucketing(await self.table(), self._client.url)
         kind = types.TxnType.COMPACTION if purpose == "compaction" else types.TxnType.DEFAULT
-        request = types.OpenTxnRequest(
-            num_txns=count, user=self.user, hostname=socket.gethostname(), agentInfo=_AGENT, txn_type=kind
-        )
-        ids = sorted((await self.call("open_txns", request)).txn_ids)
+        ids = await self.open_transactions(count, kind)
         try:
             snapshot = await self._snapshot(ids[0])
             write_ids = await self._allocate(ids) if purpose == "write" else [0] * len(ids)
@@ -207,6 +206,21 @@ class Metastore:
             for one, write_id in zip(ids, write_ids, strict=True)
         ]
 
+    async def open_transactions(self, count: int, kind: int) -> list[int]:
+        """The ids of so many new transactions, or fewer, in order. Cancelled, it leaves none open."""
+        request = services().OpenTxnRequest(
+            num_txns=count, user=self.user, hostname=socket.gethostname(), agentInfo=_AGENT, txn_type=kind
+        )
+        # Else the ids in an answer that nobody waits for would be lost.
+        opening = asyncio.create_task(self.call("open_txns", request), name="orcstream transaction")
+        try:
+            await until_done(opening)
+        except asyncio.CancelledError as error:
+            if opening.exception() is None:
+                await until_over(self._leave(opening.result().txn_ids, error))
+            raise
+        return sorted(opening.result().txn_ids)
+
     async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:  # noqa: ARG002 - Hive's is another
         """The metastore gives up by itself what was silent for too long, and says nothing of it."""
         return ()
@@ -216,13 +230,19 @@ class Metastore:
 
         `CommitFailed` while any is.
         """
-        opened = (await self.transactions()).open
-        if directories and opened:
+        opened = await self.open_now() if directories else []
+        if opened:
             raise CommitFailed(
                 f"transactions are open that may read what is to be removed (the first is {opened[0]}): "
                 "clean again when they are over, or leave it to Hive",
                 url=self.url,
             )
+
+    async def open_now(self) -> list[int]:
+        """The transactions that are open, of all tables; those of readers too, which `transactions` lacks."""
+        is_open = services().TxnState.OPEN
+        found = await self.call("get_open_txns_info", repeat=True)
+        return sorted(one.id for one in found.open_txns if one.state == is_open)
 
     async def _leave(self, transaction_ids: Sequence[int], error: BaseException) -> None:
         """Where this fails too, the metastore gives them up when they have been silent for long enough."""
@@ -264,6 +284,10 @@ class Metastore:
         found = await self.call("get_open_txns", repeat=True)
         return _ids_of(found.txn_high_water_mark, found.open_txns, found.abortedBits)
 
+    async def write_ids(self) -> WriteIds:
+        """Which write ids of the table are committed now."""
+        return await self._write_ids(await self.transactions())
+
     async def _write_ids(self, transactions: WriteIds) -> WriteIds:
         request = services().GetValidWriteIdsRequest(
             fullTableNames=[self.name], validTxnList=str(transactions)
@@ -281,6 +305,19 @@ class Metastore:
         if ids.is_aborted(one):
             return "aborted"
         return "committed" if ids.is_visible(one) else "open"
+
+    async def locked(self, request: Any, call: Callable[..., Awaitable[Any]]) -> bool:
+        """Wait for locks, up to `lock_timeout_s`; returns whether they are held. `call` makes the calls."""
+        types, pause = services(), _LOCK_LOOKS_S[0]
+        with anyio.move_on_after(self.lock_timeout_s):
+            answer = await call("lock", request)
+            while answer.state == types.LockState.WAITING:
+                await anyio.sleep(pause)
+                pause = min(pause * 1.5, _LOCK_LOOKS_S[1])
+                look = types.CheckLockRequest(lockid=answer.lockid, txnid=request.txnid)
+                answer = await call("check_lock", look, repeat=True)
+            return bool(answer.state == types.LockState.ACQUIRED)
+        return False
 
     # --- compaction
 
@@ -361,12 +398,15 @@ class Metastore:
             processorIdentifier=_AGENT,
         )
 
-    def lock_request(self, components: Sequence[tuple[Operation, str]], transaction_id: int) -> Any:
-        """The locks for changes of partitions, "" being that of a table without any."""
+    def lock_request(
+        self, components: Sequence[tuple[Operation | Literal["read"], str]], transaction_id: int
+    ) -> Any:
+        """The locks for reads or changes of partitions, "" being the table, or that of one without any."""
         types = services()
         asked = []
         for operation, partition in components:
             locks = {
+                "read": (types.LockType.SHARED_READ, types.DataOperationType.SELECT),
                 "insert": (types.LockType.SHARED_READ, types.DataOperationType.INSERT),
                 "change": (types.LockType.EXCL_WRITE, types.DataOperationType.UPDATE),
                 "overwrite": (types.LockType.EXCLUSIVE, types.DataOperationType.UPDATE),

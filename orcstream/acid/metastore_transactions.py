@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
-
 from orcstream.acid.metastore_client import Lost, Refused, services
 from orcstream.acid.metastore_statistics import outdate_statistics
 from orcstream.acid.transactions import Operation, Outcome, Snapshot, Work
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["MetastoreBatch", "MetastoreTransaction"]
 
 _COMMIT_ATTEMPTS: Final = 3
-_LOCK_LOOKS_S: Final = (0.05, 2.0)  # the first pause between two looks at a lock, and the longest
 # Locks that are as good as one.
 _INCLUDED_IN: Final[Mapping[Operation, tuple[Operation, ...]]] = {
     "insert": ("insert", "change", "overwrite"),
@@ -71,18 +68,10 @@ class MetastoreTransaction:
         ]
         if not wanted or not self.write_id:
             return
-        types, pause = services(), _LOCK_LOOKS_S[0]
         request = self._metastore.lock_request(wanted, self.transaction_id)
-        with anyio.move_on_after(self._metastore.lock_timeout_s):
-            answer = await self._call("lock", request)
-            while answer.state == types.LockState.WAITING:
-                await anyio.sleep(pause)
-                pause = min(pause * 1.5, _LOCK_LOOKS_S[1])
-                look = types.CheckLockRequest(lockid=answer.lockid, txnid=self.transaction_id)
-                answer = await self._call("check_lock", look, repeat=True)
-            if answer.state == types.LockState.ACQUIRED:
-                self._locked.update(wanted)
-                return
+        if await self._metastore.locked(request, self._call):
+            self._locked.update(wanted)
+            return
         raise CommitFailed(
             f"{self._metastore.name} is locked by others; begin again, or raise lock_timeout_s",
             url=self._metastore.url,

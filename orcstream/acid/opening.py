@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.acid.event_file import EventFile, opening_of
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
+from orcstream.acid.metastore_reading import read_transaction
 from orcstream.acid.snapshot import TableSnapshot, list_table
-from orcstream.acid.table import AcidTable
+from orcstream.acid.table import AcidTable, Protect
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import UsageError, located
@@ -42,6 +44,7 @@ def open_table(
     transactions: WriteIds | int | str | None = None,
     metastore: str | None = None,
     table: str | None = None,
+    read_lock: bool = True,
     schema: object = None,
     partition_schema: object = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -65,7 +68,9 @@ def open_table(
 
     `metastore` is that of a table that Hive shares (``thrift://host:9083``, several with commas between
     them), and `table` the table's name in it, ``database.table``: it says what is committed, what the columns
-    are, and gives ids and locks to those who write. It needs ``orcstream[hive]``.
+    are, and gives ids and locks to those who write. It needs ``orcstream[hive]``. With `read_lock`, each
+    read holds a transaction and a shared lock there from its first batch to its end, so that Hive removes no
+    file that it needs; statements that overwrite or drop the table wait for it.
 
     `schema` are the columns of the rows, where those of the newest file are not it; `partition_schema` those
     that folders name, with their types, which are else inferred. The other parameters are those of
@@ -94,6 +99,7 @@ def open_table(
         None if schema is None else schema_of(schema),
         None if partition_schema is None else schema_of(partition_schema),
         _metastore(metastore, table),
+        read_lock=read_lock,
     )
 
 
@@ -146,6 +152,8 @@ class OpeningTable(Pending[AcidTable]):
         schema: Schema | None,
         partition_schema: Schema | None,
         metastore: Metastore | None,
+        *,
+        read_lock: bool,
     ) -> None:
         super().__init__()
         self._url = url
@@ -155,6 +163,7 @@ class OpeningTable(Pending[AcidTable]):
         self._schema = schema
         self._partition_schema = partition_schema
         self._metastore = metastore
+        self._read_lock = read_lock
 
     async def _make(self) -> AcidTable:
         try:
@@ -190,7 +199,12 @@ class OpeningTable(Pending[AcidTable]):
             schema = schema or await self._newest_schema(snapshot)
             if schema.root.kind is not Kind.STRUCT:
                 raise UsageError(f"a table's rows are structs, not {schema.root}")
-            return AcidTable(snapshot, schema, columns, self._options, keeper)
+            return AcidTable(snapshot, schema, columns, self._options, keeper, protect=self._protect())
+
+    def _protect(self) -> Protect | None:
+        if self._metastore is None or not self._read_lock:
+            return None
+        return partial(read_transaction, self._metastore)
 
     async def _seen(self, keeper: Transactions | None) -> Snapshot:
         """What is committed: as the user says, or who keeps it, or else everything that is there."""

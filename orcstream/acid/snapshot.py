@@ -27,7 +27,7 @@ from orcstream.plan.acid import (
 from orcstream.plan.acid_names import NO_STATEMENT, AcidDirectory, parse_directory
 from orcstream.plan.write_ids import WriteIds
 
-__all__ = ["TableListing", "TableSnapshot", "list_table"]
+__all__ = ["TableListing", "TableSnapshot", "check_still_there", "list_table"]
 
 _MOST_METADATA_BYTES = 1 << 16
 
@@ -173,6 +173,18 @@ def _is_read(directory: AcidDirectory, partition: Partition) -> bool:
 def _is_compacted(delta: AcidDirectory) -> bool:
     """Whether it stands in for others; one of a batch holds several write ids as well, of one statement."""
     return delta.statement == NO_STATEMENT
+
+
+def check_still_there(snapshot: TableSnapshot, now: TableListing) -> None:
+    """Raise `Unsupported` (``history_is_gone``) where a later listing lacks files that a snapshot needs."""
+    for partition in snapshot.partitions:
+        for file in (*partition.inserts, *partition.deletes):
+            if not now.has(file.path):
+                raise Unsupported(
+                    f"{file.path} was removed since the table was opened; open it again",
+                    reason="history_is_gone",
+                    url=now.shown,
+                )
 
 
 async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | None) -> TableListing:

@@ -5,11 +5,12 @@ Puts what the user asks for into the words of the layers below. Must not know ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeAlias, Unpack
 
 from orcstream.acid.cleaning import Cleaned, clean
 from orcstream.acid.compacting import Compaction, TableCompaction, begin_compaction, compact
@@ -19,7 +20,7 @@ from orcstream.acid.describing import DirectoryDescription, describe
 from orcstream.acid.event_file import opening_of
 from orcstream.acid.overwriting import check_not_overwritten
 from orcstream.acid.planning import TablePlanner, TableReadOptions
-from orcstream.acid.snapshot import TableSnapshot, list_table
+from orcstream.acid.snapshot import TableSnapshot, check_still_there, list_table
 from orcstream.acid.stream import lanes_of
 from orcstream.acid.streaming import WritingStream
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions
@@ -41,7 +42,9 @@ from orcstream.schema import Schema, Type
 from orcstream.writer.creating import FileOptions
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 
-__all__ = ["AcidTable"]
+__all__ = ["AcidTable", "Protect"]
+
+Protect: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class AcidTable:
@@ -59,8 +62,11 @@ class AcidTable:
         transactions: Transactions | None = None,
         *,
         life: TableLife | None = None,
+        protect: Protect | None = None,
     ) -> None:
         """`schema` is that of the rows, without the columns that folders name.
+
+        `protect` keeps what is read from being removed, where somebody else cleans the table.
 
         `transactions` say what is committed, where anybody does. A view of another table lives in its `life`,
         which is not the view's to end.
@@ -73,6 +79,7 @@ class AcidTable:
         self._transactions = transactions
         self._life = life or TableLife()
         self._is_view = life is not None
+        self._protect = protect
         self._root = _with_partitions(schema.root, partition_columns)
 
     # --- facts
@@ -226,9 +233,21 @@ class AcidTable:
             raise UsageError("the table is closed", url=self._url)
         planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
         plan = planner.plan(self._open_file)
+        lanes = replace(lanes_of(plan), guard=self._guard)
         return TableStream(
-            self, plan.output.schema, lanes_of(plan), self._life.tasks, self._url, batch_rows=plan.batch_rows
+            self, plan.output.schema, lanes, self._life.tasks, self._url, batch_rows=plan.batch_rows
         )
+
+    @asynccontextmanager
+    async def _guard(self) -> AsyncIterator[None]:
+        """Held while files are read: nobody removes them meanwhile, nor has since the table was opened."""
+        if self._protect is None:
+            yield
+            return
+        async with self._protect():
+            now = await list_table(self.place, self._url, self._opening.storage_options)
+            check_still_there(self._snapshot, now)
+            yield
 
     async def _open_file(self, file: AcidFile) -> OrcFile:
         return await opening_of(self._snapshot.url_of(file), file, self._opening)
@@ -238,12 +257,18 @@ class AcidTable:
 
         To `count` rows and deletes, the tail of each file is read; without, nothing is.
         """
-        return await describe(self._snapshot, self._open_file, count=count)
+        if not count:
+            return await describe(self._snapshot, self._open_file, count=False)
+        async with self._guard():
+            return await describe(self._snapshot, self._open_file, count=True)
 
     # --- other views
 
     async def seen(self, snapshot: Snapshot) -> AcidTable:
-        """The table as of another `snapshot` of what is committed, which may have what came since."""
+        """The table as of another `snapshot` of what is committed, which may have what came since.
+
+        For those who have a transaction open, as of `of`.
+        """
         listing = await list_table(self.place, self._url, self._opening.storage_options)
         return self.of(listing.snapshot(snapshot))
 
@@ -268,10 +293,16 @@ class AcidTable:
 
     def only(self, partition: Partition) -> AcidTable:
         """A `partition`, or some of the files of one, by itself."""
-        return self.of(replace(self._snapshot, partitions=(partition,)))
+        return self._view(replace(self._snapshot, partitions=(partition,)), self._protect)
 
     def of(self, snapshot: TableSnapshot) -> AcidTable:
-        """The table as of another `snapshot` of its directory, or of a part of it."""
+        """The table as of another `snapshot` of its directory, or of a part of it.
+
+        For those who have a transaction open: reads of it begin none of their own.
+        """
+        return self._view(snapshot, None)
+
+    def _view(self, snapshot: TableSnapshot, protect: Protect | None) -> AcidTable:
         return AcidTable(
             snapshot,
             self._row_schema,
@@ -279,6 +310,7 @@ class AcidTable:
             self._opening,
             self._transactions,
             life=self._life,
+            protect=protect,
         )
 
     # --- writing

@@ -186,6 +186,7 @@ complete -c orcstream -n '__fish_seen_subcommand_from acid; and not __fish_seen_
 complete -c orcstream -n '__fish_seen_subcommand_from acid; and not __fish_seen_subcommand_from show compact clean' -a clean -d 'directories that no reader can need, which are removed'
 complete -c orcstream -n '__fish_seen_subcommand_from acid; and __fish_seen_subcommand_from show' -s h -l help -d 'show this help message and exit'
 complete -c orcstream -n '__fish_seen_subcommand_from acid; and __fish_seen_subcommand_from show' -l write-ids -x -d 'as of a write id, or Hive\'s text of visible ids'
+complete -c orcstream -n '__fish_seen_subcommand_from acid; and __fish_seen_subcommand_from show' -l no-read-lock -d 'with --metastore: hold no shared lock while reading; Hive may remove files meanwhile'
 complete -c orcstream -n '__fish_seen_subcommand_from acid; and __fish_seen_subcommand_from show' -l no-count -d 'open no file: no rows, no deletes'
 complete -c orcstream -n '__fish_seen_subcommand_from acid; and __fish_seen_subcommand_from show' -F -d 'the table\'s directory'
 complete -c orcstream -n '__fish_seen_subcommand_from acid; and __fish_seen_subcommand_from show' -l metastore -r -F -d 'of Hive, such as thrift://host:9083; with --table'

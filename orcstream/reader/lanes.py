@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeAlias
 
 import anyio
 
 from orcstream.batch import Batch
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io.scheduler import TaskStarter
 from orcstream.io.uncancelled import until_over
 from orcstream.reader.budget import LEAST_LIMIT
@@ -61,13 +61,18 @@ class Unit(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesPlan:
-    """What is read, and in how much memory; see the module. `end` is called when nothing runs any more."""
+    """What is read, and in how much memory; see the module. `end` is called when nothing runs any more.
+
+    `guard` is held from before the first file begins until after `end`, and the last step of a reader waits
+    for its end. It may fail, and end the read, at any time.
+    """
 
     units: Sequence[Unit]
     turn_bytes: int
     ahead_bytes: int
     at_once: int
     end: Callable[[], Coroutine[Any, Any, None]] | None = None
+    guard: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
 
 class _Lane:
@@ -106,6 +111,7 @@ class Lanes:
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()
         self._has_begun = False
+        self._failure: Exception | None = None
         self._lanes: deque[_Lane] = deque()
         self._waiting = deque(plan.units)
         self._room = anyio.Event()
@@ -118,22 +124,30 @@ class Lanes:
         self._has_begun = True
         try:
             with self._scope:
-                async with anyio.create_task_group() as tasks:
-                    while self._waiting or self._lanes:
-                        while self._waiting and len(self._lanes) < self._plan.at_once:
-                            lane = _Lane(self._waiting.popleft())
-                            self._lanes.append(lane)
-                            tasks.start_soon(self._work, lane, name="orcstream table file")
-                        self._admit()
-                        self._tell()
-                        await self._room.wait()
+                async with self._plan.guard():
+                    await self._read_all()
+        except (OrcError, OSError) as error:  # of the guard; raised to the consumer
+            self._failure = error
         finally:
-            if self._plan.end is not None:
-                await until_over(self._plan.end())
             self._finished.set()
             for lane in self._lanes:  # a task that was stopped before its first step says nothing
                 lane.end()
             self._tell()
+
+    async def _read_all(self) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                while self._waiting or self._lanes:
+                    while self._waiting and len(self._lanes) < self._plan.at_once:
+                        lane = _Lane(self._waiting.popleft())
+                        self._lanes.append(lane)
+                        tasks.start_soon(self._work, lane, name="orcstream table file")
+                    self._admit()
+                    self._tell()
+                    await self._room.wait()
+        finally:
+            if self._plan.end is not None:
+                await until_over(self._plan.end())
 
     def _admit(self) -> None:
         """Say which files may be read now, in their order."""
@@ -211,7 +225,7 @@ class Lanes:
                 if not self._waiting:
                     return None
                 if self._finished.is_set() or self._scope.cancel_called:
-                    raise _was_closed()
+                    raise await self._reason()
                 await self._room.wait()
                 continue
             lane = self._lanes[0]
@@ -223,11 +237,17 @@ class Lanes:
                 raise lane.error
             if lane.is_done:
                 if not lane.is_whole:
-                    raise _was_closed()
+                    raise await self._reason()
                 self._lanes.popleft()
                 self._tell()
                 continue
             await lane.changed.wait()
+
+    async def _reason(self) -> Exception:
+        """Why it was stopped: the guard says so at its end."""
+        if self._has_begun:
+            await self._finished.wait()
+        return self._failure or _was_closed()
 
     def stop(self) -> None:
         self._scope.cancel()
