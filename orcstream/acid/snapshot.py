@@ -54,6 +54,13 @@ class TableListing:
         mark = seen.transactions.high_watermark
         return any(one.visibility > mark for listing in self.partitions.values() for one in listing.files)
 
+    def stands_in_for(self, file: AcidFile) -> bool:
+        """Whether a compaction or an overwrite has made something in the place of a file."""
+        folder = file.path.rpartition("/")[0]
+        path = folder if file.directory is None else folder.rpartition("/")[0]
+        listing = self.partitions.get(path)
+        return listing is not None and any(_covers(one, file.directory) for one in listing.files)
+
     def _are_there(self, path: str, written: frozenset[str]) -> bool:
         listing = self.partitions.get(path)
         there = set() if listing is None else {one.name for one in listing.files}
@@ -113,6 +120,18 @@ class TableSnapshot:
     def versioned(self, partition: Partition) -> frozenset[AcidDirectory]:
         """The directories of a partition that are known to be of Hive 3 or later."""
         return frozenset(self.listing.partitions[partition.path].versioned)
+
+
+def _covers(wider: AcidDirectory, directory: AcidDirectory | None) -> bool:
+    """Whether a directory holds what another one did; None are original files."""
+    if directory is None or wider == directory:
+        return directory is None and wider.is_base
+    is_kind = wider.is_base or (wider.kind is directory.kind and _is_compacted(wider))
+    return (
+        is_kind
+        and wider.first_write_id <= directory.first_write_id
+        and directory.last_write_id <= wider.last_write_id
+    )
 
 
 def _check_complete(partitions: Iterable[Partition], known: Mapping[str, frozenset[str]]) -> None:

@@ -250,7 +250,17 @@ class AcidTable:
             yield
 
     async def _open_file(self, file: AcidFile) -> OrcFile:
-        return await opening_of(self._snapshot.url_of(file), file, self._opening)
+        try:
+            return await opening_of(self._snapshot.url_of(file), file, self._opening)
+        except FileNotFoundError as error:
+            listing = await list_table(self.place, self._url, self._opening.storage_options)
+            if not listing.stands_in_for(file):
+                raise
+            raise Unsupported(
+                f"{file.path} was compacted and removed after this snapshot was taken; open the table again",
+                reason="history_is_gone",
+                url=self._url,
+            ) from error
 
     async def describe(self, *, count: bool = True) -> tuple[DirectoryDescription, ...]:
         """Every directory there is, and what it is to this reader.

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import unquote
 
 from pyspark import TaskContext
@@ -35,29 +35,37 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskFiles", "replaced_paths", "stem_of", "task_threads", "writer_of"]
 
-Replaces = Literal["nothing", "all", "partitions"]
+Replaces = Literal["nothing", "all", "partitions", "as the session"]
+# Tasks know the settings of the session that a query runs in; the process that commits does not.
+_SESSION_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
 @dataclass(slots=True)
 class TaskFiles(WriterCommitMessage):
-    """What a task answers: the files that it has prepared."""
+    """What a task answers: the files that it has prepared, and how its session overwrites partitions."""
 
     files: list[WrittenFile]
+    overwrite_mode: str = "static"
 
 
 def writer_of(schema: StructType, options: Mapping[str, str], *, overwrite: bool) -> DataSourceArrowWriter:
     """The writer for `df.write`; raises what its tasks would raise because of the options."""
     given = Options(options)
     plan = write_plan(schema, given)
-    mode = given.text("overwrite_partitions", "static")
+    mode = given.text("overwrite_partitions")
     given.finish()
-    if mode not in ("static", "dynamic"):
+    if mode not in (None, "static", "dynamic"):
         raise UsageError(f"option overwrite_partitions is static or dynamic, not {mode!r}")
     if mode == "dynamic" and not plan.partition_by:
         raise UsageError("overwrite_partitions=dynamic needs partition_by: the columns of the partitions")
     run(partial(written.check_plan, plan))
-    replaces: Replaces = "nothing" if not overwrite else "all" if mode == "static" else "partitions"
-    return OrcWriter(plan, uuid.uuid4().hex, replaces)
+    return OrcWriter(plan, uuid.uuid4().hex, _replaces(plan, mode) if overwrite else "nothing")
+
+
+def _replaces(plan: WritePlan, mode: str | None) -> Replaces:
+    if mode is None:
+        return "as the session" if plan.partition_by else "all"
+    return "all" if mode == "static" else "partitions"
 
 
 class OrcWriter(DataSourceArrowWriter):
@@ -69,23 +77,25 @@ class OrcWriter(DataSourceArrowWriter):
         self._replaces = replaces
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
-        return TaskFiles(
-            written.write_files(self._plan, iterator, stem_of(self._job), threads=task_threads())
-        )
+        files = written.write_files(self._plan, iterator, stem_of(self._job), threads=task_threads())
+        return TaskFiles(files, (_task().getLocalProperty(_SESSION_MODE) or "static").lower())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        files = [file for one in messages if isinstance(one, TaskFiles) for file in one.files]
-        run(partial(self._commit, files))
+        found = [one for one in messages if isinstance(one, TaskFiles)]
+        replaces = self._replaces
+        if replaces == "as the session":
+            replaces = "partitions" if any(one.overwrite_mode == "dynamic" for one in found) else "all"
+        run(partial(self._commit, [file for one in found for file in one.files], replaces))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - not to be relied on
         run(partial(written.sweep, self._plan, self._job))
 
-    async def _commit(self, files: list[WrittenFile]) -> None:
+    async def _commit(self, files: list[WrittenFile], replaces: Replaces) -> None:
         plan = self._plan
         if not files and not plan.partition_by:
             files = await written.write_empty(plan, f"part-00000-{self._job}")
-        earlier = await written.visible_files(plan) if self._replaces != "nothing" else []
-        replaced = replaced_paths([one.path for one in earlier], files, self._replaces)
+        earlier = await written.visible_files(plan) if replaces != "nothing" else []
+        replaced = replaced_paths([one.path for one in earlier], files, replaces)
         try:
             await written.commit_files(plan, files)
         except BaseException:

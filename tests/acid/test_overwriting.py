@@ -49,6 +49,22 @@ async def test_a_table(url: str, rows: list[Any], insert_only: bool) -> None:
     assert caught.value.reason == "history_is_gone"
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_snapshot_whose_files_are_cleaned_while_it_is_open(url: str, is_deleted: bool) -> None:
+    await make(url)
+    if is_deleted:
+        async with acid.open_table(url) as table, await table.transaction() as change:
+            await change.delete(col("id") < 5)
+    async with acid.open_table(url) as earlier, acid.open_table(url) as table:
+        assert (await table.compact("major")).partitions
+        assert (await table.clean(older_than_s=0)).directories
+        for ask in (earlier.read, earlier.describe):
+            with pytest.raises(Unsupported, match="open the table again") as caught:
+                await ask()
+            assert caught.value.reason == "history_is_gone"
+    assert len(await rows_of(url)) == (5 if is_deleted else 10)
+
+
 async def test_partitions(url: str) -> None:
     await acid.create_table(url, SCHEMA, partitions={"part": "int"})
     async with acid.open_table(url) as table, await table.transaction() as change:

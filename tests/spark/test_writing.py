@@ -168,6 +168,32 @@ def test_overwrite_of_the_partitions_written(spark: SparkSession, tmp_path: Path
     assert ids(tmp_path) == [100, 101, 102, 103]
 
 
+@pytest.mark.parametrize(
+    ("session", "option", "is_dynamic"),
+    [("dynamic", None, True), ("DYNAMIC", None, True), ("dynamic", "static", False), ("static", None, False)],
+)
+def test_the_session_says_which_partitions_are_overwritten(
+    spark: SparkSession, tmp_path: Path, session: str, option: str | None, is_dynamic: bool
+) -> None:
+    """As with Spark's own sources; the option comes first."""
+    save(spark.range(0, 12).selectExpr("id", "id % 3 as k"), tmp_path, partition_by="k")
+    given = {} if option is None else {"overwrite_partitions": option}
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", session)
+    try:
+        new = spark.range(100, 104).selectExpr("id", "1 as k")
+        save(new, tmp_path, "overwrite", partition_by="k", **given)
+        kept = [0, 2, 3, 5, 6, 8, 9, 11] if is_dynamic else []
+        assert ids(tmp_path) == [*kept, 100, 101, 102, 103]
+        save(new.where("id < 0"), tmp_path, "overwrite", partition_by="k", **given)
+        left = [path for path in data_files(tmp_path) if pyarrow.orc.ORCFile(path).nrows]
+        assert bool(left) == is_dynamic
+        save(spark.range(3).toDF("id"), tmp_path / "plain", "overwrite")
+        save(spark.range(3).toDF("id"), tmp_path / "plain", "overwrite")
+        assert ids(tmp_path / "plain") == [0, 1, 2]
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
 def test_files_are_rolled(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(0, 1000, 1, 1).toDF("id")
     save(df, tmp_path / "rows", max_records_per_file=300)
