@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
+import pyspark
 from pyspark.sql import types as spark
 
 from orcstream._credentials import strip_credentials
@@ -39,9 +40,13 @@ _DOUBLE = re.compile(
     r"\s*[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\s*", re.ASCII
 )
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?", re.ASCII)
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?", re.ASCII)
 
-Value = int | float | str | bool | Decimal | datetime.date | datetime.datetime | None
+# Earlier versions take such folders for texts.
+_HAS_TIMES_OF_DAY: Final = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
+
+Value = int | float | str | bool | Decimal | datetime.date | datetime.datetime | datetime.time | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,8 @@ def _type_of(text: str | None) -> spark.DataType:
         return spark.TimestampType()
     if _DAY.fullmatch(text) and _is_time(text):
         return spark.DateType()
+    if _HAS_TIMES_OF_DAY and _CLOCK.fullmatch(text):
+        return spark.TimeType(6)
     return spark.StringType()
 
 
@@ -209,6 +216,8 @@ def _parsed(text: str, type_: spark.DataType, zone: ZoneInfo | None) -> Value:
         return _number(text, type_)
     if isinstance(type_, spark.DateType):
         return datetime.date.fromisoformat(text[:10])
+    if isinstance(type_, spark.TimeType):
+        return datetime.time.fromisoformat(text)
     if isinstance(type_, spark.TimestampNTZType):
         return datetime.datetime.fromisoformat(text)
     if isinstance(type_, spark.TimestampType):

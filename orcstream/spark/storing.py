@@ -1,20 +1,39 @@
 """Arrow data as Spark hands it to Python, with the types that files of Spark have for it.
 
-Knows which Arrow types stand for numbers there: times without a zone and intervals. Must not know files.
+Knows which Arrow types stand for numbers there: times without a zone and intervals; and how the names of
+folders spell times. Must not know files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 __all__ = ["as_stored"]
 
 
-def as_stored(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With microseconds as the numbers that they are; nothing is copied but the frames of nested columns."""
+def as_stored(batch: pa.RecordBatch, spelled: Sequence[str] = (), timezone: str = "UTC") -> pa.RecordBatch:
+    """With microseconds as the numbers that they are; nothing is copied but the frames of nested columns.
+
+    Times in the columns `spelled` become texts; points in time as what clocks of `timezone` showed.
+    """
+    for name in spelled:
+        texts = _texts(batch.column(name), timezone)
+        batch = batch.set_column(batch.schema.get_field_index(name), name, texts)
     fields = [field.with_type(_stored(field.type)) for field in batch.schema]
     wanted = pa.schema(fields)
     return batch if wanted.equals(batch.schema) else batch.cast(wanted)
+
+
+def _texts(times: pa.Array, timezone: str) -> pa.Array:
+    """As Spark names folders: `2024-01-31 12:00:00.5`, without zeros at the end of a fraction."""
+    clocks = times
+    if times.type.tz is not None:
+        clocks = pc.local_timestamp(times.cast(pa.timestamp("us", tz=timezone)))
+    texts = clocks.cast(pa.timestamp("us")).cast(pa.string())  # with six digits after the point
+    return pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
 
 
 def _stored(type_: pa.DataType) -> pa.DataType:

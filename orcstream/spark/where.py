@@ -57,7 +57,7 @@ class Where:
 
         Raises `UsageError` and `SchemaMismatch` for what cannot be asked of these columns.
         """
-        root = _asked_type(orc_schema(schema).root, schema)
+        root = _asked_type(orc_schema(_with_texts(schema)).root, schema)
         with _option_named():
             found = cls(Expr.parse(text), root, case_sensitive)
             found = replace(found, expr=found._with_zone(timezone))
@@ -89,6 +89,17 @@ def fitted(expr: Expr, root: Type, *, case_sensitive: bool) -> Expr:
     """The same question for a file that is read as `root`, where times may have another form."""
     forms = {Kind.TIMESTAMP: _wall_clock, Kind.LONG: _microseconds}
     return _changed(expr, root, forms, case_sensitive)
+
+
+def _with_texts(schema: spark.StructType) -> spark.StructType:
+    """With texts for times of day, which only folders hold and ORC has no type for."""
+    texts = spark.StringType()
+    return spark.StructType(
+        [
+            spark.StructField(one.name, texts if isinstance(one.dataType, spark.TimeType) else one.dataType)
+            for one in schema.fields
+        ]
+    )
 
 
 def _asked_type(type_: Type, target: spark.DataType) -> Type:
@@ -140,6 +151,8 @@ def _microseconds(value: Literal) -> Literal:
 
 def _nanoseconds(value: Any) -> Any:
     """The value of a folder as `PartitionRow` takes it."""
+    if isinstance(value, datetime.time):
+        return value.isoformat().rstrip("0") if value.microsecond else value.isoformat()
     if not isinstance(value, datetime.datetime):
         return value
     known = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)

@@ -9,19 +9,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyspark
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMonthIntervalType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    YearMonthIntervalType,
+)
 
 from orcstream import Encrypt, Schema
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
-from orcstream.schema import Type, find_column
+from orcstream.schema import Kind, Type, find_column
 from orcstream.spark.access import Access
 from orcstream.spark.options import Options
-from orcstream.spark.types import orc_schema
+from orcstream.spark.types import numbered, orc_schema
 
 __all__ = ["WritePlan", "write_plan"]
 
@@ -29,6 +37,7 @@ N = TypeVar("N", int, float)
 
 # As Spark's own writer says which version of it has written a file.
 VERSION_KEY: Final = "org.apache.spark.version"
+_TIMES: Final = (TimestampType, TimestampNTZType)
 _TEXTS: Final = ("compression", "encoding_strategy", "file_version", "calendar")
 _SIZES: Final = ("block_bytes", "stripe_bytes")
 _TRUTHS: Final = ("original_blooms", "lossy_timestamps")
@@ -54,6 +63,9 @@ class WritePlan:
     memory_limit: int
     file_options: Mapping[str, Any]
     access: Access
+    # Partition columns of times, which become texts in a zone.
+    spelled: tuple[str, ...] = ()
+    spelled_in: str = "UTC"
 
     @property
     def storage_options(self) -> Mapping[str, Any]:
@@ -90,17 +102,28 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
     partition_by = tuple(_real(columns, name) for name in options.names("partition_by") or ())
     if len(set(partition_by)) < len(partition_by):
         raise UsageError(f"option partition_by names a column twice: {', '.join(partition_by)}")
+    spelled = tuple(name for name in partition_by if isinstance(schema[name].dataType, _TIMES))
     max_rows = options.count("max_records_per_file", 0, least=0)
     return WritePlan(
         url=url,
-        schema=columns,
+        schema=_with_texts(columns, spelled),
         partition_by=partition_by,
         max_bytes=options.size("max_bytes_per_file", 256 << 20),
         max_rows=max_rows or None,
         memory_limit=options.size("memory_limit", 256 << 20),
         file_options=_file_options(columns, options),
         access=Access.of(options),
+        spelled=spelled,
+        spelled_in=options.text("timezone") or "UTC",  # as folders are read
     )
+
+
+def _with_texts(schema: Schema, names: tuple[str, ...]) -> Schema:
+    """The schema with texts for some columns."""
+    root = schema.root
+    pairs = zip(root.field_names, root.children, strict=True)
+    children = tuple(Type(Kind.STRING) if name in names else child for name, child in pairs)
+    return numbered(replace(root, children=children))
 
 
 def _check_reachable(type_: DataType, path: tuple[str, ...]) -> None:

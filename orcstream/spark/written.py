@@ -97,7 +97,7 @@ class _Task:
 
     async def write(self, batch: pa.RecordBatch) -> None:
         assert self._out is not None
-        await self._out.write(as_stored(batch))
+        await self._out.write(as_stored(batch, self._plan.spelled, self._plan.spelled_in))
 
     async def prepare(self) -> list[WrittenFile]:
         assert self._out is not None

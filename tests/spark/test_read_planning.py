@@ -11,7 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceReader
-from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimeType,
+)
 
 import orcstream
 from orcstream.errors import (
@@ -230,6 +239,38 @@ def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
     (tmp_path / "b.orc").unlink()
     batches: list[Any] = [batch for part in parts for batch in reader.read(part)]
     assert [batch.to_pylist() for batch in batches] == [[{"id": -1}]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_"),
+    [
+        (["12:00:00", "13:30:00.5"], TimeType(6)),
+        (["23:59:59.123456", "__HIVE_DEFAULT_PARTITION__"], TimeType(6)),
+        (["24:00:00"], StringType()),
+        (["12:00"], StringType()),
+        (["1:2:3"], StringType()),
+        (["12:00:00Z"], StringType()),
+        (["T12:00:00"], StringType()),
+        (["12:00:00.1234567"], StringType()),
+        (["12:00:00", "noon"], StringType()),
+    ],
+)
+def test_times_of_day_in_folders(tmp_path: Path, texts: list[str], type_: DataType) -> None:
+    """What Spark 4.3 takes such folders for."""
+    for text in texts:
+        (tmp_path / f"t={text}").mkdir()
+        write(tmp_path / f"t={text}" / "a.orc", "struct<id:int>", [(1,)])
+    options = {"path": str(tmp_path)}
+    assert schema_of(options)["t"].dataType == type_
+    null = "__HIVE_DEFAULT_PARTITION__"
+    values: list[Any] = [None if text == null else text for text in texts]
+    if isinstance(type_, TimeType):
+        values = [one and datetime.time.fromisoformat(one) for one in values]
+    assert sorted(map(str, read(options)["t"].to_pylist())) == sorted(map(str, values))
+    assert read({**options, "where": f"t = '{texts[0]}'"})["t"].to_pylist() == [values[0]]
+    assert read({**options, "where": f"t > '{texts[0]}'"}).num_rows == sum(
+        one is not None and one > values[0] for one in values
+    )
 
 
 def test_a_file_of_keys_may_change_while_processes_live(tmp_path: Path) -> None:

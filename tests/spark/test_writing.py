@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 from pathlib import Path
@@ -21,6 +22,7 @@ from orcstream.errors import UsageError
 from orcstream.io.sink_filesystem import StoredFile
 from orcstream.spark import written
 from orcstream.spark.options import Options
+from orcstream.spark.storing import as_stored
 from orcstream.spark.write_options import write_plan
 from orcstream.spark.writing import TaskFiles, replaced_paths, writer_of
 from orcstream.spark.written import WrittenFile
@@ -156,6 +158,44 @@ def test_partitions_are_folders(spark: SparkSession, tmp_path: Path) -> None:
         return {str(one.parent.relative_to(root)) for one in data_files(root)}
 
     assert folders(tmp_path / "ours") == folders(native)
+
+
+TIMES_AND_TEXTS = [
+    ("2024-01-31 12:00:00+00:00", "2024-01-31 13:00:00", "2024-01-31 12:00:00"),
+    ("2024-07-31 10:20:30.500000+00:00", "2024-07-31 12:20:30.5", "2024-07-31 10:20:30.5"),
+    ("0099-12-31 23:59:59.000001+00:00", None, "0099-12-31 23:59:59.000001"),
+]
+
+
+@pytest.mark.parametrize(("time", "in_berlin", "in_utc"), TIMES_AND_TEXTS)
+def test_times_as_folders_spell_them(time: str, in_berlin: str | None, in_utc: str) -> None:
+    """The texts are those that Spark's own writer puts into names of folders."""
+    at = datetime.datetime.fromisoformat(time)
+    batch = pyarrow.record_batch(
+        {
+            "at": pyarrow.array([at, None], pyarrow.timestamp("us", "Asia/Tokyo")),
+            "clock": pyarrow.array([at.replace(tzinfo=None), None], pyarrow.timestamp("us")),
+        }
+    )
+    for zone, text in ((ZONE, in_berlin), ("UTC", in_utc)):
+        if text is not None:
+            found = as_stored(batch, ["at", "clock"], zone).to_pydict()
+            assert found == {"at": [text, None], "clock": [in_utc, None]}
+
+
+def test_partitions_of_times(spark: SparkSession, tmp_path: Path) -> None:
+    df = spark.range(0, 6, 1, 1).selectExpr(
+        "id",
+        "if(id = 5, null, timestamp'2024-01-31 12:00:00' + make_dt_interval(0, 0, 0, id / 2)) as at",
+        "timestamp_ntz'2024-03-31 02:30:00' + make_dt_interval(cast(id % 2 as int)) as clock",
+    )
+    df.write.partitionBy("at", "clock").orc(str(tmp_path / "native"))
+    save(df, tmp_path / "ours", partition_by="at,clock", timezone="UTC")
+    ours, theirs = (spark.read.orc(str(tmp_path / name)) for name in ("ours", "native"))
+    assert ours.dtypes == theirs.dtypes
+    assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
+    again = spark.read.format("orcstream").load(str(tmp_path / "ours"))
+    assert sorted(map(str, again.collect())) == sorted(map(str, theirs.collect()))
 
 
 def test_overwrite_of_the_partitions_written(spark: SparkSession, tmp_path: Path) -> None:
