@@ -106,12 +106,25 @@ class OrcError(Exception):
 
 @contextmanager
 def located(**place: Any) -> Iterator[None]:
-    """Errors that leave the block say where they happened: the keywords of `OrcError.locate`."""
+    """Errors that leave the block say where they happened: the keywords of `OrcError.locate`.
+
+    Memory that the system refuses is an error of ours, too.
+    """
     try:
         yield
+    except MemoryError as error:
+        raise out_of_memory(error).locate(**place) from error
     except OrcError as error:
         error.locate(**place)
         raise
+
+
+def out_of_memory(error: MemoryError) -> OrcError:
+    """What is raised where the system has no memory left."""
+    size = f" for {error}" if str(error) else ""
+    return Unsupported(
+        f"the process has no memory left{size}; lower memory_limit=, or give it more", reason="out_of_memory"
+    )
 
 
 def _rebuild(cls: type[OrcError], message: str, state: dict[str, object]) -> OrcError:

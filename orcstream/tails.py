@@ -7,11 +7,13 @@ read the file's rows and those that copy its stripes do. What a tail means is kn
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.byte_source import ByteSource, Suffix
-from orcstream.plan.tail import Need, Tail, plan_tail
+from orcstream.io.threads import run_in_thread
+from orcstream.plan.tail import Large, Tail, plan_tail
 
 __all__ = ["TailFetcher", "known_tail", "read_tail"]
 
@@ -31,12 +33,15 @@ async def read_tail(fetcher: TailFetcher) -> tuple[Tail, RangeBuffer]:
     """The tail, and the bytes it was made of: one suffix read, and one more when the guess was too small."""
     suffix = await fetcher.fetch_suffix(fetcher.source.cost.tail_bytes)
     data = memoryview(suffix.data)
-    planned = plan_tail(data, suffix.file_length)
-    while isinstance(planned, Need):
+    planned = plan_tail(data, suffix.file_length, at_once=True)
+    while not isinstance(planned, Tail):
+        if isinstance(planned, Large):  # other tasks of the loop would wait
+            planned = await run_in_thread(partial(plan_tail, data, suffix.file_length))
+            continue
         (more,) = await fetcher.fetch([planned.range])
         await fetcher.source.verify()
         data = memoryview(b"".join([more.view(more.range), data]))
-        planned = plan_tail(data, suffix.file_length)
+        planned = plan_tail(data, suffix.file_length, at_once=True)
     start = suffix.file_length - len(data)
     planned = replace(planned, fingerprint=fetcher.source.fingerprint)
     return planned, RangeBuffer(ByteRange(start, suffix.file_length), data)

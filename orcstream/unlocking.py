@@ -19,10 +19,9 @@ from orcstream.byterange import ByteRange
 from orcstream.codec.compression import decompress_metadata
 from orcstream.codec.encryption import stream_cipher
 from orcstream.codec.forms import FileForm
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES
+from orcstream.codec.limits import MESSAGE_CAP_BYTES, metadata_limit
 from orcstream.codec.metadata_indexes import StatisticsList, parse_column_statistics, parse_file_statistics
 from orcstream.codec.structure import DataMask, Encryption, StreamKind, StripeInformation
-from orcstream.codec.wire import MOST_PARTS
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys import KeyProvider
@@ -31,6 +30,8 @@ from orcstream.schema import FileColumn, Schema
 
 __all__ = ["EncryptedColumn", "KeyRing", "UnlockedFile", "required_keys"]
 
+# What a place for statistics takes in lists that are laid over each other.
+_PLACE_BYTES = 16
 # Requests to a key store at a time.
 _REQUESTS = 16
 
@@ -263,8 +264,17 @@ class UnlockedFile:
 
     @property
     def statistics_range(self) -> ByteRange:
-        """Where the statistics of stripes are; those that are encrypted lie before the others."""
+        """Where the statistics of stripes are; those that are encrypted lie before the others.
+
+        Raises `Unsupported` for more than would be parsed.
+        """
         metadata = self.stored_tail.metadata_range
+        longest = max(metadata.length, self.stored_tail.stripe_statistics_range.length)
+        if longest > METADATA_CAP_BYTES:
+            raise Unsupported(
+                f"statistics of stripes of {longest} bytes, more than {METADATA_CAP_BYTES}",
+                reason="metadata_too_large",
+            )
         start = self.stored_tail.stripe_statistics_range.start if self.form.variant_of else metadata.start
         return ByteRange(start, metadata.stop)
 
@@ -310,7 +320,8 @@ class UnlockedFile:
         """What a few bytes of a footer claim: columns times stripes, no more than may stand in the clear."""
         footer = self.stored_tail.footer
         hidden = sum(len(footer.schema.types[one.root].column_ids) for one in self._variants)
-        if len(footer.stripes) * (footer.schema.column_count + hidden) > MOST_PARTS:
+        size = len(footer.stripes) * (footer.schema.column_count + hidden) * _PLACE_BYTES
+        if size > metadata_limit(self.stored_tail.file_length):
             raise Unsupported(
                 f"statistics of {footer.schema.column_count} columns in {len(footer.stripes)} stripes",
                 reason="metadata_too_large",

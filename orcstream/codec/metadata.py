@@ -22,6 +22,7 @@ from typing import TypeVar
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.checks import check_no_overlap, check_stripe_footer, check_variants
 from orcstream.codec.compression import Compression
+from orcstream.codec.limits import check_footer_parts, check_stripe_footer_parts
 from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.structure import (
     Calendar,
@@ -44,14 +45,12 @@ from orcstream.schema import DEFAULT_CRS, EDGE_ALGORITHMS, MAX_DEPTH, FileColumn
 
 __all__ = [
     "MAX_BLOCK_SIZE",
-    "MESSAGE_CAP_BYTES",
     "Footer",
     "parse_footer",
     "parse_postscript",
     "parse_stripe_footer",
 ]
 
-MESSAGE_CAP_BYTES = 32 << 20
 # What the 23 bits of a chunk header can say; ORC Java refuses more too.
 MAX_BLOCK_SIZE = 1 << 23
 _DEFAULT_BLOCK_SIZE = 256 << 10
@@ -146,6 +145,7 @@ def parse_postscript(data: bytes) -> Postscript:
 def parse_footer(data: bytes, postscript: Postscript, file_length: int) -> Footer:
     """The file footer from its decompressed bytes."""
     with foreign(CorruptTail, "file footer"):
+        check_footer_parts(data, file_length)
         message = pb.FooterView.FromString(data)
         schema = Schema(_root(message.types))
         encryption = None
@@ -345,6 +345,7 @@ def parse_stripe_footer(
     """A stripe footer from its decompressed bytes."""
     try:
         with foreign(CorruptStripe, "stripe footer"):
+            check_stripe_footer_parts(data, schema.column_count + _variant_columns(schema, encryption))
             message = pb.StripeFooter.FromString(data)
             footer = StripeFooter(
                 streams=tuple(_stream(stream, None) for stream in message.streams),
@@ -357,6 +358,12 @@ def parse_stripe_footer(
         error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
         raise
     return footer
+
+
+def _variant_columns(schema: Schema, encryption: Encryption | None) -> int:
+    """How many columns the variants of a file have."""
+    variants = encryption.variants if encryption is not None else ()
+    return sum(len(schema.types[one.root].column_ids) for one in variants)
 
 
 def _stream(message: pb.Stream, variant: int | None) -> StreamInformation:

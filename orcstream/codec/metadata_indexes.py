@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orcstream._proto import orc_proto as pb
+from orcstream.codec._wire import count_parts, count_row_index, read_row_index
 from orcstream.codec.bloom import MAX_HASHES, BloomFilter, BloomIndex
+from orcstream.codec.limits import BLOOM_INDEX, MOST_POSITIONS, Room
 from orcstream.codec.wire import foreign, split_each, split_field
 from orcstream.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError
@@ -36,6 +38,12 @@ __all__ = [
 
 # Decimal statistics are text; nothing longer than two decimals of 38 digits can be one.
 _DECIMAL_TEXT = re.compile(r"[+-]?[0-9]{1,80}(\.[0-9]{0,80})?", re.ASCII)
+
+
+# What is made of an entry of a row index beside its positions, of a bloom filter, and of a word of one.
+_ENTRY_BYTES = 56
+_FILTER_BYTES = 500
+_WORD_BYTES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +100,15 @@ class RowIndex:
         return parse_statistics(serialized, CorruptStripe) if serialized else None
 
 
-def parse_metadata(data: bytes, stripe_count: int, column_count: int) -> tuple[StatisticsList, ...]:
+def parse_metadata(
+    data: bytes, stripe_count: int, column_count: int, room: Room
+) -> tuple[StatisticsList, ...]:
     """Statistics by stripe from the decompressed file metadata; may be of fewer stripes than there are.
 
     The bytes are only cut up here, so they may be far longer than other messages.
     """
     stripes = split_field(memoryview(data), 1, stripe_count, "file metadata")
-    return tuple(map(StatisticsList, split_each(stripes, 1, column_count, "stripe statistics")))
+    return tuple(map(StatisticsList, split_each(stripes, 1, column_count, "stripe statistics", room)))
 
 
 def parse_file_statistics(data: bytes, column_count: int) -> tuple[bytes, ...]:
@@ -213,27 +223,27 @@ _BOUNDS: dict[StatisticsKind, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-def parse_row_index(data: bytes, max_entries: int | None = None) -> RowIndex:
-    """The row index of one column from its decompressed stream.
+def parse_row_index(data: bytes, max_entries: int | None = None, room: Room | None = None) -> RowIndex:
+    """The row index of one column from its decompressed stream, which takes some of `room`.
 
     `max_entries` is how many row groups the caller can account for; more are `CorruptStripe`.
     """
-    # Measured against decoding packed positions in numpy: extending a list is as fast or faster.
-    positions: list[int] = []
-    starts = [0]
-    statistics: list[bytes] = []
     with foreign(CorruptStripe, "row index"):
-        entries = pb.RowIndexView.FromString(data).entry
-        if max_entries is not None and len(entries) > max_entries:
-            raise CorruptStripe(f"a row index of {len(entries)} entries, for at most {max_entries}")
-        for entry in entries:
-            positions.extend(entry.positions)
-            starts.append(len(positions))
-            statistics.append(entry.statistics)
-    return RowIndex(np.array(positions, dtype=np.uint64), np.array(starts, dtype=np.int64), tuple(statistics))
+        entries, count, most = count_row_index(data)
+        if max_entries is not None and entries > max_entries:
+            raise CorruptStripe(f"a row index of {entries} entries, for at most {max_entries}")
+        if most > MOST_POSITIONS:
+            raise CorruptStripe(f"a row index entry of {most} positions, more than {MOST_POSITIONS}")
+        if room is not None:
+            room.take(len(data) + entries * _ENTRY_BYTES + count * 8)
+        numbers, places, statistics = read_row_index(data, entries, count)
+    positions = np.frombuffer(memoryview(numbers), np.uint64)
+    return RowIndex(positions, np.frombuffer(memoryview(places), np.int64), statistics)
 
 
-def parse_bloom_index(data: bytes, max_entries: int, *, utf8: bool = True, encoding: int = 0) -> BloomIndex:
+def parse_bloom_index(
+    data: bytes, max_entries: int, *, utf8: bool = True, encoding: int = 0, room: Room | None = None
+) -> BloomIndex:
     """The bloom filters of one column in one stripe from their decompressed stream.
 
     `utf8` tells streams of kind BLOOM_FILTER_UTF8 from BLOOM_FILTER, `encoding` is the column's
@@ -241,9 +251,12 @@ def parse_bloom_index(data: bytes, max_entries: int, *, utf8: bool = True, encod
     None, for it proves nothing.
     """
     with foreign(CorruptStripe, "bloom filters"):
+        (_, (count, parts)) = count_parts(data, BLOOM_INDEX)
+        if count > max_entries:
+            raise CorruptStripe(f"{count} bloom filters, for at most {max_entries}")
+        if room is not None:
+            room.take(2 * len(data) + count * _FILTER_BYTES + parts * _WORD_BYTES)
         entries = pb.BloomFilterIndex.FromString(data).bloom_filter
-        if len(entries) > max_entries:
-            raise CorruptStripe(f"{len(entries)} bloom filters, for at most {max_entries}")
         return BloomIndex(tuple(_bloom_filter(entry, utf8=utf8) for entry in entries), utf8, encoding)
 
 

@@ -13,62 +13,41 @@ from contextlib import contextmanager
 
 from google.protobuf.message import DecodeError
 
-from orcstream.errors import CorruptTail, FormatError, Unsupported
+from orcstream.codec._wire import find_field
+from orcstream.codec.limits import Room
+from orcstream.errors import CorruptTail, FormatError
 
-__all__ = ["MOST_PARTS", "foreign", "join_field", "split_each", "split_field"]
+__all__ = ["foreign", "join_field", "split_each", "split_field"]
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MAX_VARINT_BYTES = 10
+_BYTES = 2
 # A message of hundreds of megabytes of two bytes each would keep a reader busy for minutes.
 _MAX_OTHERS = 100_000
-# Each part takes 60 bytes and a microsecond, however short it is, and a file claims them for next to nothing.
-MOST_PARTS = 1 << 24
+# What each part takes besides its bytes, however short it is: a file claims millions for next to nothing.
+_PART_BYTES = 44
 
 
 def split_field(data: memoryview, number: int, limit: int, what: str) -> list[memoryview]:
     """Views of the length-delimited field `number`, at most `limit` of them; others are passed over."""
-    pieces: list[memoryview] = []
-    at, stop, others = 0, len(data), 0
-    while at < stop:
-        tag, at = _varint(data, at, what)
-        wire_type = tag & 7
-        if tag != number << 3 | _BYTES:
-            others += 1
-            if others > _MAX_OTHERS:
-                raise CorruptTail(f"the {what} has more than {_MAX_OTHERS} fields that nobody knows")
-        if wire_type == _VARINT:
-            _, at = _varint(data, at, what)
-            continue
-        if wire_type == _BYTES:
-            length, at = _varint(data, at, what)
-        elif wire_type == _FIXED64:
-            length = 8
-        elif wire_type == _FIXED32:
-            length = 4
-        else:
-            raise CorruptTail(f"the {what} cannot be parsed: wire type {wire_type} at byte {at}")
-        if length > stop - at:
-            raise CorruptTail(
-                f"the {what} cannot be parsed: a field of {length} bytes at byte {at} of {stop}"
-            )
-        if tag == number << 3 | _BYTES:
-            if len(pieces) == limit:
-                raise CorruptTail(f"the {what} has more than the {limit} parts that the file has use for")
-            pieces.append(data[at : at + length])
-        at += length
+    try:
+        places, others = find_field(data, number, limit)
+    except ValueError as error:
+        raise CorruptTail(f"the {what} cannot be parsed: {error}") from error
+    if others > _MAX_OTHERS:
+        raise CorruptTail(f"the {what} has more than {_MAX_OTHERS} fields that nobody knows")
+    ends = iter(memoryview(places).cast("q"))
+    pieces = [data[start:stop] for start, stop in zip(ends, ends, strict=True)]
+    if len(pieces) > limit:
+        raise CorruptTail(f"the {what} has more than the {limit} parts that the file has use for")
     return pieces
 
 
 def split_each(
-    messages: Iterable[memoryview], number: int, limit: int, what: str
+    messages: Iterable[memoryview], number: int, limit: int, what: str, room: Room
 ) -> Iterator[tuple[bytes, ...]]:
-    """Copies of the parts of each message, as `split_field` finds them; `MOST_PARTS` of them in all."""
-    room = MOST_PARTS
+    """Copies of the parts of each message, as `split_field` finds them; they take some of `room`."""
     for message in messages:
         parts = split_field(message, number, limit, what)
-        room -= len(parts)
-        if room < 0:
-            raise Unsupported(f"more than {MOST_PARTS} {what}", reason="metadata_too_large")
+        room.take(len(message) + len(parts) * _PART_BYTES)
         yield tuple(map(bytes, parts))
 
 
@@ -85,15 +64,6 @@ def _varint_bytes(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _varint(data: memoryview, at: int, what: str) -> tuple[int, int]:
-    value = 0
-    for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value, at + index + 1
-    raise CorruptTail(f"the {what} cannot be parsed: no end of the number at byte {at}")
 
 
 @contextmanager

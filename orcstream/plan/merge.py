@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.metadata import MAX_BLOCK_SIZE, MESSAGE_CAP_BYTES
+from orcstream.codec.limits import MESSAGE_CAP_BYTES
+from orcstream.codec.metadata import MAX_BLOCK_SIZE
 from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.metadata_out import serialize_footer, tail_bytes
 from orcstream.codec.structure import Calendar, StripeInformation

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from orcstream.codec.annotations import renamed_keys
 from orcstream.codec.compression import Compressor
 from orcstream.codec.encryption import MAX_STRIPE_ID
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES
+from orcstream.codec.limits import MESSAGE_CAP_BYTES
 from orcstream.codec.metadata_indexes import StatisticsList
 from orcstream.codec.sealing import VariantStatistics, seal
 from orcstream.codec.structure import Encryption

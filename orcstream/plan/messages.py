@@ -6,12 +6,23 @@ Must not know where they lie, nor how they were fetched or decrypted.
 from __future__ import annotations
 
 from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES, parse_stripe_footer
+from orcstream.codec.limits import AT_ONCE_BYTES, MESSAGE_CAP_BYTES, message_cap
+from orcstream.codec.metadata import parse_stripe_footer
 from orcstream.codec.structure import StripeFooter, StripeInformation
-from orcstream.errors import FormatError
+from orcstream.errors import FormatError, Unsupported
 from orcstream.plan.tail import Tail
 
-__all__ = ["decompress_message", "parse_footer"]
+__all__ = ["check_footer_length", "decompress_message", "is_large", "parse_footer"]
+
+
+def check_footer_length(stripe: StripeInformation) -> None:
+    """Before the footer of a stripe is fetched: one that claims more than any may have is `Unsupported`."""
+    if stripe.footer_length > MESSAGE_CAP_BYTES:
+        raise Unsupported(
+            f"a stripe footer of {stripe.footer_length} bytes, more than {MESSAGE_CAP_BYTES}",
+            reason="metadata_too_large",
+            stripe=stripe.index,
+        )
 
 
 def parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:
@@ -24,9 +35,23 @@ def parse_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> Str
     return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
 
 
-def decompress_message(tail: Tail, data: memoryview) -> bytes:
-    """A footer or an index stream."""
+def decompress_message(tail: Tail, data: memoryview, most_bytes: int | None = None) -> bytes:
+    """A footer or an index stream; of `most_bytes` at most, where that is less than any may have."""
     postscript = tail.postscript
-    return decompress_metadata(
-        data, postscript.compression, postscript.compression_block_size, MESSAGE_CAP_BYTES
-    )
+    cap_bytes = message_cap(tail.file_length)
+    if most_bytes is not None:
+        cap_bytes = min(cap_bytes, max(0, most_bytes))
+    return decompress_metadata(data, postscript.compression, postscript.compression_block_size, cap_bytes)
+
+
+def is_large(tail: Tail, data: memoryview) -> bool:
+    """Whether a message takes longer to parse than other tasks of a loop should wait."""
+    if len(data) > AT_ONCE_BYTES // 4:
+        return True
+    try:
+        decompress_message(tail, data, AT_ONCE_BYTES)
+    except Unsupported:
+        return True
+    except FormatError:  # raised by who parses it
+        return False
+    return False

@@ -17,16 +17,18 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import overload
 
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.codec.compression import Compression, decompress_metadata
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES, Footer, parse_footer, parse_postscript
+from orcstream.codec.limits import AT_ONCE_BYTES, MESSAGE_CAP_BYTES, Room, message_cap, metadata_limit
+from orcstream.codec.metadata import Footer, parse_footer, parse_postscript
 from orcstream.codec.metadata_indexes import StatisticsList, parse_metadata
 from orcstream.codec.structure import Calendar, Postscript
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError
 from orcstream.schema import Kind, Schema, Type
 
-__all__ = ["METADATA_CAP_BYTES", "Need", "Tail", "parse_stripe_statistics", "plan_tail"]
+__all__ = ["METADATA_CAP_BYTES", "Large", "Need", "Tail", "parse_stripe_statistics", "plan_tail"]
 
 MAGIC = b"ORC"
 _PARQUET_MAGIC = b"PAR1"
@@ -44,6 +46,11 @@ class Need:
     """The suffix is too short: fetch these bytes, which end where it begins, and plan again with both."""
 
     range: ByteRange
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """The suffix is long enough, but its footer takes long to parse: call `plan_tail` again, on a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ class Tail:
         held_at = _SAVED_HEAD.size + fingerprint_bytes
         fingerprint = body[_SAVED_HEAD.size : held_at].decode(errors="surrogateescape")
         planned = plan_tail(memoryview(body)[held_at:], file_length)
-        if isinstance(planned, Need):
+        if not isinstance(planned, Tail):
             raise UsageError("this saved tail was damaged: it is cut short")
         return replace(planned, fingerprint=fingerprint)
 
@@ -128,10 +135,15 @@ class Tail:
         return ByteRange(stop - self.postscript.stripe_statistics_length, stop)
 
 
-def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
+@overload
+def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail: ...
+@overload
+def plan_tail(suffix: memoryview, file_length: int, *, at_once: bool) -> Need | Large | Tail: ...
+def plan_tail(suffix: memoryview, file_length: int, *, at_once: bool = False) -> Need | Large | Tail:
     """The tail from the last bytes of a file of `file_length` bytes.
 
-    A file of no bytes is an empty table, as for ORC Java: Hive leaves such files for empty buckets.
+    With `at_once`, the answer is `Large` where the footer takes long to parse. A file of no bytes is an empty
+    table, as for ORC Java: Hive leaves such files for empty buckets.
     """
     if len(suffix) > file_length:
         raise CorruptTail(f"{len(suffix)} bytes at the end of a file of {file_length}")
@@ -152,11 +164,17 @@ def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
         postscript = parse_postscript(bytes(suffix[-1 - postscript_length : -1]))
         if postscript.tail_bytes > file_length:
             raise CorruptTail(f"a tail of {postscript.tail_bytes} bytes in a file of {file_length}")
-    except FormatError as error:
+    except (FormatError, Unsupported) as error:
         error.locate(file_offset=file_length - 1 - postscript_length)
         if isinstance(error, NotOrcFile):
             error.message = f"{_what_else(suffix, file_length)}: {error.message}"
         raise
+    if postscript.footer_length > MESSAGE_CAP_BYTES:
+        raise Unsupported(
+            f"a file footer of {postscript.footer_length} bytes, more than {MESSAGE_CAP_BYTES}",
+            reason="metadata_too_large",
+            file_offset=file_length - 1 - postscript_length,
+        )
     if not postscript.has_magic and len(suffix) == file_length and suffix[:3] != MAGIC:
         # Files of Hive 0.11.0 have the magic at their start only. Where that was not fetched, a footer that
         # parses is proof enough: a round trip for three bytes would prove less.
@@ -164,7 +182,7 @@ def plan_tail(suffix: memoryview, file_length: int) -> Need | Tail:
     wanted = 1 + postscript_length + postscript.footer_length
     if wanted > len(suffix):
         return _need(file_length, len(suffix), wanted)
-    return _tail(suffix, postscript, file_length)
+    return _tail(suffix, postscript, file_length, at_once=at_once)
 
 
 def _what_else(suffix: memoryview, file_length: int) -> str:
@@ -180,11 +198,17 @@ def _need(file_length: int, have: int, wanted: int) -> Need:
     return Need(ByteRange(file_length - wanted, file_length - have))
 
 
-def _tail(suffix: memoryview, postscript: Postscript, file_length: int) -> Tail:
+def _tail(suffix: memoryview, postscript: Postscript, file_length: int, *, at_once: bool) -> Large | Tail:
     stop = len(suffix) - 1 - postscript.length
     start = stop - postscript.footer_length
+    cap_bytes = AT_ONCE_BYTES if at_once else message_cap(file_length)
     try:
-        footer_bytes = _decompress(suffix[start:stop], postscript, MESSAGE_CAP_BYTES, "file footer")
+        try:
+            footer_bytes = _decompress(suffix[start:stop], postscript, cap_bytes, "file footer")
+        except Unsupported:
+            if at_once:  # few bytes may decompress to many
+                return Large()
+            raise
         footer = parse_footer(footer_bytes, postscript, file_length)
     except (FormatError, Unsupported) as error:
         if not postscript.has_magic and isinstance(error, FormatError):
@@ -205,9 +229,12 @@ def parse_stripe_statistics(tail: Tail, metadata: bytes) -> tuple[StatisticsList
     `metadata` are the bytes of `tail.metadata_range`.
     """
     try:
-        data = _decompress(memoryview(metadata), tail.postscript, METADATA_CAP_BYTES, "file metadata")
-        return parse_metadata(data, len(tail.footer.stripes), tail.footer.schema.column_count)
-    except FormatError as error:
+        limit = metadata_limit(tail.file_length)
+        cap_bytes = min(METADATA_CAP_BYTES, limit // 2)
+        data = _decompress(memoryview(metadata), tail.postscript, cap_bytes, "file metadata")
+        room = Room(limit, "statistics of the stripes")
+        return parse_metadata(data, len(tail.footer.stripes), tail.footer.schema.column_count, room)
+    except (FormatError, Unsupported) as error:
         error.locate(file_offset=tail.metadata_range.start)
         raise
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
 import anyio.abc
@@ -24,6 +24,8 @@ from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cove
 from orcstream.codec.structure import StripeInformation
 from orcstream.io.byte_source import OnBytes
 from orcstream.io.scheduler import FetchScheduler, FetchTicket
+from orcstream.io.threads import run_in_thread
+from orcstream.plan.messages import check_footer_length
 from orcstream.plan.read import (
     CONTROL_STRIPES,
     control_count,
@@ -62,6 +64,9 @@ class StripeStart(Protocol):
 
     async def unlock(self, works: Sequence[StripeWork]) -> None:
         """Ask for what the stripes need that does not lie in the file: keys. Called before anything else."""
+
+    def is_large(self, footer: memoryview, index_bytes: int = 0) -> bool:
+        """Whether what follows takes so long that it is called on a thread."""
 
     def index_ranges(self, work: StripeWork, footer: memoryview) -> Sequence[ByteRange]:
         """The index streams that are wanted besides the footer."""
@@ -145,6 +150,7 @@ class _Wave:
                     part.close_member()
 
 
+_Made = TypeVar("_Made")
 _Held = tuple[RangeBuffer, object]
 
 
@@ -226,6 +232,7 @@ class Fetcher:
         self._windows: deque[_Window] = deque()
         self._held: dict[StripeRun, Sequence[_Held]] = {}
         self._wake = anyio.Event()
+        self._large = anyio.Lock()
         self.plan = FetchPlan()
 
     @property
@@ -298,13 +305,23 @@ class Fetcher:
         try:
             while first < len(works):
                 await self.room()
-                group = works[first : first + control_count(first, self._cost)]
+                group = self._fitting(works[first : first + control_count(first, self._cost)])
                 await self._take_on(group)
                 first += len(group)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._on_failure(error)
             return
         self.finish()
+
+    def _fitting(self, works: Sequence[StripeWork]) -> Sequence[StripeWork]:
+        """The first of some stripes: those whose footers fit into a window, and one at least."""
+        size = 0
+        for count, work in enumerate(works):
+            check_footer_length(work.information)
+            size += work.information.footer_length
+            if count and size > self._budget.window_bytes:
+                return works[:count]
+        return works
 
     async def _take_on(self, works: Sequence[StripeWork]) -> None:
         """Start some stripes in their order, each as soon as what it needs is there."""
@@ -347,8 +364,11 @@ class Fetcher:
             around = sorted((buffer for buffer, _ in held), key=lambda buffer: buffer.range.start)
             footer = memoryview(b"".join(gather(footer_range, _holding(footer_range, around))))
             self.plan.control_bytes += footer_range.length
-            indexes = await self._indexes(work, self._start.index_ranges(work, footer), held)
-            result.stripe = self._start.start(work, footer, indexes)
+            is_large = self._start.is_large(footer)
+            wanted = await self._called(is_large, partial(self._start.index_ranges, work, footer))
+            indexes = await self._indexes(work, wanted, held)
+            is_large = is_large or self._start.is_large(footer, sum(range_.length for range_ in wanted))
+            result.stripe = await self._called(is_large, partial(self._start.start, work, footer, indexes))
             result.held = held
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             result.error = error
@@ -356,6 +376,13 @@ class Fetcher:
             for part in parts:
                 part.close_member()
             result.ready.set()
+
+    async def _called(self, is_large: bool, make: Callable[[], _Made]) -> _Made:
+        """What `make` answers, on a thread where it takes long; one at a time there."""
+        if not is_large:
+            return make()
+        async with self._large:
+            return await run_in_thread(make)
 
     async def _indexes(
         self, work: StripeWork, wanted: Sequence[ByteRange], held: list[_Held]

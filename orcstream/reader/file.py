@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.compression import Compression
+from orcstream.codec.limits import AT_ONCE_BYTES, Room, metadata_limit
 from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import ColumnNotFound, UsageError, located
 from orcstream.io.threads import run_in_thread
-from orcstream.plan.messages import parse_footer
+from orcstream.plan.messages import check_footer_length, is_large, parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
@@ -383,10 +384,15 @@ class OrcFile:
         information = self._stripe(stripe)
         wanted = information.footer_range
         buffer = self._cached
+        with located(url=self.url):
+            check_footer_length(information)
         if wanted.start < buffer.range.start:
             (buffer,) = await self._fetch([wanted])
+        data = buffer.view(wanted)
         with located(url=self.url):
-            return parse_footer(self._tail, information, buffer.view(wanted))
+            if is_large(self._tail, data):
+                return await run_in_thread(lambda: parse_footer(self._tail, information, data))
+            return parse_footer(self._tail, information, data)
 
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
         """The row indexes of one `stripe` by column id: positions and statistics of its row groups.
@@ -404,12 +410,19 @@ class OrcFile:
         wanted = [
             stream for stream in form.streams if stream.kind is StreamKind.ROW_INDEX and stream.range.length
         ]
+        room = Room(metadata_limit(self._tail.file_length), "row indexes of a stripe")
+        with located(url=self.url, stripe=stripe):
+            room.take(sum(stream.range.length for stream in wanted))
         buffers = await self._fetch([stream.range for stream in wanted])
-        with located(url=self.url):
+
+        def parse() -> Mapping[int, RowIndex]:
             return {
-                stream.column: parse_index(file, information, stream, buffer.view(stream.range))
+                stream.column: parse_index(file, information, stream, buffer.view(stream.range), room)
                 for stream, buffer in zip(wanted, buffers, strict=True)
             }
+
+        with located(url=self.url):
+            return await run_in_thread(parse) if room.taken > AT_ONCE_BYTES else parse()
 
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
         """Column statistics of each stripe, as far as the file has them."""

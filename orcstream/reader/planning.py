@@ -161,7 +161,16 @@ class ReadPlanner:
             return PipelineOptions(
                 compression=self._tail.postscript.compression,
                 cached=self._cached,
-                start=StripeStarter(self._file, root, options.vectors, self._times, pruner, pruned, leads_to),
+                start=StripeStarter(
+                    self._file,
+                    root,
+                    options.vectors,
+                    self._times,
+                    pruner,
+                    pruned,
+                    leads_to,
+                    options.memory_limit,
+                ),
                 column_count=max(1, len(root.children)),
                 # Nobody sees the batches of the predicate's columns.
                 batch_rows=max(options.batch_rows, _LEAST_WINDOW_ROWS) if looks_first else options.batch_rows,

@@ -21,7 +21,7 @@ import anyio.lowlevel
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
 from orcstream.codec._arrow_c import export_schema
-from orcstream.errors import OrcError, UsageError
+from orcstream.errors import OrcError, UsageError, out_of_memory
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
 from orcstream.io.threads import run_in_thread
@@ -373,6 +373,10 @@ class BatchStream:
             # Batches that are ready would keep every other task waiting. A cancellation here loses nothing.
             await anyio.lowlevel.checkpoint()
             batch = await self._next()
+        except MemoryError as error:
+            refusal = out_of_memory(error).locate(url=self._url)
+            self._reading.fail(refusal)
+            raise refusal from error
         except Exception as error:
             self._reading.fail(error)
             if isinstance(error, OrcError):

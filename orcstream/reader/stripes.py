@@ -6,6 +6,8 @@ Knows which options of the user and which facts of the tail decide how streams a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from weakref import WeakSet
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.bloom import BloomIndex
@@ -13,6 +15,7 @@ from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression
 from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.layout import is_decimal64, positions_of
+from orcstream.codec.limits import Room
 from orcstream.codec.metadata_indexes import RowIndex, parse_bloom_index, parse_row_index
 from orcstream.codec.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.structure import (
@@ -22,7 +25,7 @@ from orcstream.codec.structure import (
 )
 from orcstream.codec.temporal import UTC, Clock
 from orcstream.errors import located
-from orcstream.plan.messages import decompress_message, parse_footer
+from orcstream.plan.messages import decompress_message, is_large, parse_footer
 from orcstream.plan.selection import (
     ColumnIndex,
     RowGroups,
@@ -34,6 +37,7 @@ from orcstream.plan.selection import (
     plan_spans,
     slop_bytes,
 )
+from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.fetching import StripeWork
 from orcstream.reader.pruning import PrunedRows, Pruner
 from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
@@ -44,10 +48,15 @@ from orcstream.unlocking import UnlockedFile
 __all__ = [
     "StripeContext",
     "StripeStarter",
+    "index_room",
     "parse_index",
     "walk_types",
 ]
 
+
+# Indexes of a stripe may take so much whatever the limit is, and more than that on a thread.
+_LEAST_INDEX_ROOM = 16 << 20
+_AT_ONCE_INDEX_BYTES = 8 << 10
 
 # Makes the segments of a column for some spans.
 Segments = Callable[[Sequence[Span]], Sequence[Segment]]
@@ -63,7 +72,9 @@ class StripeContext:
         footer: StripeFooter,
         form: StripeForm,
         options: StripeOptions,
+        room: Room,
     ) -> None:
+        self.room = room
         self.work = work
         self.footer = footer
         self.form = form
@@ -77,15 +88,22 @@ class StripeContext:
         """Parse one index stream."""
         stripe = self.work.information
         if stream.kind is StreamKind.ROW_INDEX:
-            self.indexes[stream.column] = parse_index(self._file, stripe, stream, data)
+            self.indexes[stream.column] = parse_index(self._file, stripe, stream, data, self.room)
             return
         with located(stripe=stripe.index, column=stream.column, stream_kind=stream.kind.name):
             self.blooms[stream.column] = parse_bloom_index(
-                decompress_message(self._file.tail, _decrypted(stream, data)),
+                decompress_message(self._file.tail, _decrypted(stream, data), self.room.left),
                 max(1, self.groups.count),
                 utf8=stream.kind is StreamKind.BLOOM_FILTER_UTF8,
                 encoding=self.form.encodings[stream.column].bloom_encoding,
+                room=self.room,
             )
+
+    def forget_indexes(self) -> None:
+        """Let go of them: what is read of the stripe from now on begins with its first row."""
+        self.indexes.clear()
+        self.blooms.clear()
+        self.room.taken = 0
 
     @property
     def has_nullable_root(self) -> bool:
@@ -222,8 +240,13 @@ class StripeStarter:
         pruner: Pruner | None = None,
         pruned: PrunedRows | None = None,
         leads_to: Sequence[Type] = (),
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
     ) -> None:
         self._file = file
+        self._memory_limit = memory_limit
+        self._counting = Lock()
+        # Whose indexes are kept, for who reads more of the same stripes.
+        self._kept: WeakSet[StripeContext] = WeakSet()
         self._tail = tail = file.tail
         self._root = root
         self._vectors = vectors
@@ -235,6 +258,7 @@ class StripeStarter:
         if pruner is not None:
             self._columns |= pruner.columns
         self._variants = file.variants_of(self._columns)
+        self._leads_on = bool(leads_to)
         self._has_zoned = any(type_.kind is Kind.TIMESTAMP for type_ in types)
         self._hybrid = times.hybrid(tail)
         self._parsed: dict[int, tuple[StripeFooter, StripeForm]] = {}
@@ -244,12 +268,19 @@ class StripeStarter:
         """Ask for the keys of stripes; what is not had is told by the stripe that needs it."""
         await self._file.unlock_stripes((work.information for work in works), self._variants)
 
+    def is_large(self, footer: memoryview, index_bytes: int = 0) -> bool:
+        """Whether a stripe takes longer to start than other tasks of the loop should wait."""
+        return index_bytes > _AT_ONCE_INDEX_BYTES or is_large(self._tail, footer)
+
     def index_ranges(self, work: StripeWork, footer: memoryview) -> list[ByteRange]:
         """The index streams that lead to rows of the columns that are read, or tell which rows to read."""
         if not work.indexed:
             return []
         parsed = self._parsed[work.number] = self._parse(work, footer)
-        return [stream.range for stream in self._index_streams(*parsed)]
+        found = [stream.range for stream in self._index_streams(*parsed)]
+        with located(stripe=work.information.index):
+            index_room(self._memory_limit).take(sum(range_.length for range_ in found))
+        return found
 
     def _parse(self, work: StripeWork, data: memoryview) -> tuple[StripeFooter, StripeForm]:
         stripe = work.information
@@ -287,7 +318,7 @@ class StripeStarter:
             hybrid=self._hybrid,
             decimal64=postscript.version == (1, 9999),
         )
-        context = StripeContext(self._file, work, parsed, form, options)
+        context = StripeContext(self._file, work, parsed, form, options, index_room(self._memory_limit))
         if indexes:
             for stream in self._index_streams(parsed, form):
                 context.add_index(stream, indexes[stream.range])
@@ -303,7 +334,12 @@ class StripeStarter:
         filters = [len(bloom) for bloom in context.blooms.values()]
         if groups.count > max(entries + filters):
             return rows  # nothing is known of so many, and only the number of rows says that there are any
-        by_statistics, kept = self._pruner.groups(groups, context.footer, context.indexes, context.blooms)
+        with self._counting:  # large stripes are started on a thread
+            return self._pruned_rows(self._pruner, context, rows)
+
+    def _pruned_rows(self, pruner: Pruner, context: StripeContext, rows: Rows | None) -> Rows | None:
+        groups = context.groups
+        by_statistics, kept = pruner.groups(groups, context.footer, context.indexes, context.blooms)
         if all(kept):
             return rows
         wanted = [(0, groups.row_count)] if rows is None else rows
@@ -323,14 +359,28 @@ class StripeStarter:
         if rows is not None and not rows:
             return None
         stripe = context.run(self._root, rows)
-        stripe.context = context
+        if self._leads_on:
+            stripe.context = context
+            self._keep_indexes(context)
         return stripe
+
+    def _keep_indexes(self, context: StripeContext) -> None:
+        """Of as many stripes at a time as there is room for."""
+        context.blooms.clear()
+        self._kept.add(context)
+        if sum(one.room.taken for one in self._kept) > index_room(self._memory_limit).left:
+            context.forget_indexes()
+
+
+def index_room(limit: int) -> Room:
+    """For the indexes of a stripe, where a read may take so many bytes."""
+    return Room(max(_LEAST_INDEX_ROOM, limit // 4), "indexes of a stripe", "raise memory_limit=")
 
 
 def parse_index(
-    file: UnlockedFile, stripe: StripeInformation, stream: PlacedStream, data: memoryview
+    file: UnlockedFile, stripe: StripeInformation, stream: PlacedStream, data: memoryview, room: Room
 ) -> RowIndex:
-    """The row index of one column, in the form that is read, from its stream."""
+    """The row index of one column, in the form that is read, from its stream; takes some of `room`."""
     tail = file.tail
     count = RowGroups(stripe.row_count, tail.footer.row_index_stride).count
     with located(
@@ -340,7 +390,9 @@ def parse_index(
         file_offset=stream.range.start,
     ):
         index = parse_row_index(
-            decompress_message(tail, _decrypted(stream, data)), file.form.most_entries(stream.column, count)
+            decompress_message(tail, _decrypted(stream, data), room.left),
+            file.form.most_entries(stream.column, count),
+            room,
         )
     return file.form.row_index(stream.information, index, count)
 

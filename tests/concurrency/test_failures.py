@@ -9,7 +9,15 @@ import pytest
 
 import orcstream
 from orcstream.byterange import ByteRange, BytesLike
-from orcstream.errors import CorruptStripe, FormatError, OrcError, ShortRead, SourceChanged, SourceError
+from orcstream.errors import (
+    CorruptStripe,
+    FormatError,
+    OrcError,
+    ShortRead,
+    SourceChanged,
+    SourceError,
+    Unsupported,
+)
 from orcstream.reader.decoding import DecodeQueue
 from orcstream.reader.fetching import Fetcher
 from tests.support.faulty import FaultySource
@@ -197,8 +205,10 @@ async def test_a_worker_that_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch)
     source = probe(DATA)
     left = Leftovers(source)
     async with opened(source) as file:
-        with pytest.raises(MemoryError):
+        with pytest.raises(Unsupported, match="lower memory_limit=") as caught:
             await file.read()
+        assert caught.value.reason == "out_of_memory"
+        assert caught.value.url == file.url
         await left.settle(1)
     await left.check()
 

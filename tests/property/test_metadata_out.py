@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.bloom import BloomFilter, BloomIndex
 from orcstream.codec.compression import Compression, Compressor, decompress_metadata
+from orcstream.codec.limits import Room
 from orcstream.codec.metadata import Footer, parse_footer, parse_postscript, parse_stripe_footer
 from orcstream.codec.metadata_indexes import (
     RowIndex,
@@ -129,7 +130,7 @@ def test_statistics_on_the_wire() -> None:
 @given(st.lists(LISTS, max_size=3))
 def test_metadata(stripes: list[StatisticsList]) -> None:
     data = serialize_metadata(stripes)
-    assert list(parse_metadata(data, len(stripes), 4)) == stripes
+    assert list(parse_metadata(data, len(stripes), 4, Room(1 << 20, "statistics"))) == stripes
     # Cut up by hand on both ways, so Google's parser has the word.
     message = pb.Metadata.FromString(data)
     assert [len(stripe.col_stats) for stripe in message.stripe_stats] == [len(one) for one in stripes]

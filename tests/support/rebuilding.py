@@ -11,7 +11,8 @@ from typing import NamedTuple
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.compression import Compression, Compressor, decompress_metadata
 from orcstream.codec.layout import stream_ranges
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES, parse_stripe_footer
+from orcstream.codec.limits import MESSAGE_CAP_BYTES
+from orcstream.codec.metadata import parse_stripe_footer
 from orcstream.codec.metadata_indexes import RowIndex, parse_bloom_index, parse_row_index
 from orcstream.codec.metadata_out import (
     frame_metadata,

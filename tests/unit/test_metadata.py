@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec import wire
 from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.metadata import MESSAGE_CAP_BYTES, parse_stripe_footer
+from orcstream.codec.limits import MESSAGE_CAP_BYTES, Room
+from orcstream.codec.metadata import parse_stripe_footer
 from orcstream.codec.metadata_indexes import parse_metadata, parse_row_index, parse_statistics
 from orcstream.codec.structure import (
     EncodingKind,
@@ -125,6 +125,7 @@ def test_real_files_hold_nothing_that_the_messages_do_not_know(corpus_folder: Pa
 # --- stripe footers ---
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:string>>")
+ROOM = Room(1 << 20, "statistics of the stripes")
 STRIPE = StripeInformation(
     index=2, offset=3, index_length=30, data_length=70, footer_length=9, row_count=5, first_row=0
 )
@@ -409,32 +410,31 @@ def test_metadata_is_cut_up_like_protobuf_does() -> None:
     # Fields of other numbers and wire types are passed over.
     extra = b"\x18\x80\x01" + b"\x21" + bytes(8) + b"\x2d" + bytes(4) + b"\x32\x02hi"
     data = pb.Metadata(stripe_stats=stripes).SerializeToString() + extra
-    found = parse_metadata(data, stripe_count=4, column_count=3)
+    found = parse_metadata(data, 4, 3, ROOM)
     counts = [[part.value_count for column in range(3) if (part := stripe.get(column))] for stripe in found]
     assert counts == [[row + column for column in range(3)] for row in range(4)]
     for limits in ((3, 3), (4, 2)):
         with pytest.raises(CorruptTail, match="more than"):
-            parse_metadata(data, *limits)
+            parse_metadata(data, *limits, ROOM)
     for cut in range(1, len(data)):
         with contextlib.suppress(CorruptTail):
-            parse_metadata(data[:cut], 4, 3)
+            parse_metadata(data[:cut], 4, 3, ROOM)
 
 
-def test_statistics_of_more_columns_and_stripes_than_anybody_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compressed they are nothing; each would take 60 bytes."""
-    assert 60 * wire.MOST_PARTS < 1 << 30
-    monkeypatch.setattr(wire, "MOST_PARTS", 12)
+def test_statistics_of_more_columns_and_stripes_than_anybody_has() -> None:
+    """Compressed they are nothing; each would take 44 bytes and the two that it has."""
     stripe = pb.StripeStatistics(col_stats=[pb.ColumnStatistics()] * 3)
-    assert len(parse_metadata(pb.Metadata(stripe_stats=[stripe] * 4).SerializeToString(), 5, 3)) == 4
-    with pytest.raises(Unsupported) as caught:
-        parse_metadata(pb.Metadata(stripe_stats=[stripe] * 5).SerializeToString(), 5, 3)
+    four, five = (pb.Metadata(stripe_stats=[stripe] * count).SerializeToString() for count in (4, 5))
+    assert len(parse_metadata(four, 5, 3, Room(4 * 3 * 46, "statistics"))) == 4
+    with pytest.raises(Unsupported, match="the statistics would take 690 bytes") as caught:
+        parse_metadata(five, 5, 3, Room(4 * 3 * 46, "statistics"))
     assert caught.value.reason == "metadata_too_large"
 
 
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05abc", b"\xff" * 11, b"\x0b", b"\x09\x01", b"\x0a\xff"])
 def test_hostile_metadata(data: bytes) -> None:
     with pytest.raises(CorruptTail, match="file metadata cannot be parsed"):
-        parse_metadata(data, 10, 10)
+        parse_metadata(data, 10, 10, ROOM)
 
 
 # --- any bytes in, only FormatError out ---
@@ -452,7 +452,7 @@ def test_random_bytes(data: bytes) -> None:
             index.entry(entry)
             index.statistics(entry)
     with contextlib.suppress(CorruptTail):
-        for stripe in parse_metadata(data, 100, 100):
+        for stripe in parse_metadata(data, 100, 100, ROOM):
             for column in range(len(stripe)):
                 stripe.get(column)
 

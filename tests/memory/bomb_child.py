@@ -1,0 +1,141 @@
+"""Takes files in hand and prints what each took: `python -m tests.memory.bomb_child OPERATION TINY FILE...`.
+
+One line of JSON for each file: the outcome, the peak of memory over that before the first file (VmHWM), the
+seconds it took, and how late the event loop was at most for a task that wakes up every few milliseconds. The
+tiny file goes first, so that what is imported late is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orcstream
+from tests.memory.child import status_bytes
+
+LIMIT = 16 << 20
+WAKE_S = 0.005
+# What comes out of a bomb that is legal is not waited for.
+PATIENCE_S = 8.0
+
+
+async def read(path: str) -> str:
+    return await _batches(path, memory_limit=LIMIT)
+
+
+async def select(path: str) -> str:
+    async with orcstream.open(path) as file:
+        column = file.schema.names[0]
+    return await _batches(path, where=orcstream.col(column) > 5, memory_limit=LIMIT)
+
+
+async def slice_(path: str) -> str:
+    return await _batches(path, rows=range(10_005, 10_010), memory_limit=LIMIT)
+
+
+async def _batches(path: str, **options: Any) -> str:
+    rows = 0
+    async with orcstream.open(path) as file, file.batches(**options) as stream:
+        async for batch in stream:
+            rows += batch.num_rows
+    return f"{rows} rows"
+
+
+async def tools(path: str) -> str:
+    async with orcstream.open(path) as file:
+        len(await file.stripe_statistics())
+        for number in range(min(1, len(file.stripes))):
+            await file.stripe_footer(number)
+            await file.row_index(number)
+    return "seen"
+
+
+async def verify(path: str) -> str:
+    async with orcstream.open(path) as file:
+        found = await file.verify(stripes=range(min(1, len(file.stripes))))
+    return f"{len(found.faults)} faults"
+
+
+async def merge(path: str) -> str:
+    target = Path(path).with_suffix(".merged")
+    try:
+        return f"{(await orcstream.merge([path], target)).row_count} rows"
+    finally:
+        target.unlink(missing_ok=True)
+
+
+async def data_set(path: str) -> str:
+    rows = 0
+    async with orcstream.dataset(path) as data, data.batches(memory_limit=LIMIT) as stream:
+        async for batch in stream:
+            rows += batch.num_rows
+    return f"{rows} rows"
+
+
+OPERATIONS: dict[str, Callable[[str], Awaitable[str]]] = {
+    "read": read,
+    "select": select,
+    "slice": slice_,
+    "tools": tools,
+    "verify": verify,
+    "merge": merge,
+    "data_set": data_set,
+}
+
+
+class Lateness:
+    """How late the loop was at most since it was asked last."""
+
+    def __init__(self) -> None:
+        self._most = 0.0
+
+    async def run(self) -> None:
+        while True:
+            due = time.monotonic() + WAKE_S
+            await asyncio.sleep(WAKE_S)
+            self._most = max(self._most, time.monotonic() - due)
+
+    def take(self) -> float:
+        most, self._most = self._most, 0.0
+        return most
+
+
+async def outcome(work: Awaitable[str]) -> str:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await work
+    except TimeoutError:
+        return "timeout"
+    except Exception as error:  # noqa: BLE001  # told to the test
+        return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+async def main(operation: str, tiny: str, *paths: str) -> None:
+    work = OPERATIONS[operation]
+    late = Lateness()
+    task = asyncio.create_task(late.run())
+    await work(tiny)
+    gc.collect()
+    before = status_bytes("VmRSS")
+    for path in paths:
+        Path("/proc/self/clear_refs").write_text("5")
+        await asyncio.sleep(2 * WAKE_S)
+        late.take()
+        began = time.monotonic()
+        found = await outcome(work(path))
+        took = time.monotonic() - began
+        await asyncio.sleep(2 * WAKE_S)
+        line = {"outcome": found, "peak": status_bytes("VmHWM") - before, "late": late.take(), "took": took}
+        print(json.dumps(line), flush=True)  # noqa: T201
+        gc.collect()
+    task.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""Small files that claim much, in processes of their own: the memory each takes, and how late the loop is.
+
+docs/security.md promises what a file of some kilobytes may cost: the memory limit and 100 MB, and an event loop
+that goes on. Figures are of the worst of all files; where they are too high, the output names the file.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from tests.memory.bomb_child import LIMIT, OPERATIONS
+from tests.support import bombs
+
+ROOT = Path(__file__).parents[2]
+MOST_BYTES = LIMIT + 100_000_000
+# Alone, none is later than 0.2 s; tests share their cores.
+MOST_LATE_S = 0.6
+# Whole gigabytes are copied, as they should be.
+LEGAL = {"merge": {"sparse stripe_footer", "sparse index"}}
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return bombs.write_all(tmp_path_factory.mktemp("bombs"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny") / "tiny.orc"
+    orc.write_table(pa.table({"a": range(30_000)}), path, compression="zlib")
+    return path
+
+
+def measured(operation: str, tiny: Path, paths: list[Path]) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "tests.memory.bomb_child", operation, str(tiny), *map(str, paths)]
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_small_file_takes_much(operation: str, files: dict[str, Path], tiny: Path) -> None:
+    chosen = {name: path for name, path in files.items() if name not in LEGAL.get(operation, ())}
+    found = dict(zip(chosen, measured(operation, tiny, list(chosen.values())), strict=True))
+    print(json.dumps(found, indent=1))  # noqa: T201  # figures for a report of a failure
+    assert not {name for name, one in found.items() if one["peak"] > MOST_BYTES}
+    assert not {name for name, one in found.items() if one["late"] > MOST_LATE_S}
+    # Refused, or read; and never for want of memory or patience.
+    outcomes = {name: one["outcome"] for name, one in found.items()}
+    assert not {name: text for name, text in outcomes.items() if "memory left" in text or text == "timeout"}
+    allowed = ("Unsupported", "Corrupt")
+    assert all(text.startswith(allowed) for text in outcomes.values() if "Error" in text)
+    assert sum(text.startswith(allowed) for text in outcomes.values()) > 10
