@@ -1,7 +1,7 @@
 """Small files that claim much, in processes of their own: the memory each takes, and how late the loop is.
 
-docs/security.md promises what a file of some kilobytes may cost: the memory limit and 100 MB, and an event loop
-that goes on. Figures are of the worst of all files; where they are too high, the output names the file.
+docs/security.md promises what a file of some kilobytes may cost: the memory limit and 100 MB, and an event
+loop that goes on. Where a figure is too high, the output names the file.
 """
 
 from __future__ import annotations
