@@ -24,6 +24,7 @@ from orcstream.io.clients import Lease
 from orcstream.io.urls import NATIVE_HDFS, is_utf8, protocol_of
 
 __all__ = [
+    "WRITE_ANEW",
     "Appending",
     "FileStatus",
     "Hdfs",
@@ -55,6 +56,12 @@ PASSING: Final = frozenset(
 
 # Of an append to a block whose second copy is on its way, which Java says in an exception of no kind.
 WAIT_FOR_COPIES: Final = "not sufficiently replicated yet"
+
+
+WRITE_ANEW: Final = (
+    "hdfs-native does not continue an interrupted file. If a DataNode is down, the NameNode names it for ten "
+    "more minutes: write the file again over webhdfs://, or later"
+)
 
 
 class HdfsRefusal(SourceError):
@@ -200,7 +207,7 @@ def error_of(kind: str, reason: str, url: str) -> Exception | None:
     if kind in MISSING:
         return no_such_file(url)
     if kind in FORBIDDEN:
-        return not_permitted(url)
+        return not_permitted(url, reason.partition(": ")[2])
     if kind == "FileAlreadyExistsException":
         return already_there(url)
     if kind == "UnsupportedOperationException":

@@ -33,7 +33,7 @@ from orcstream.io.byte_sink import already_there
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease, lease_client
 from orcstream.io.hadoop_configuration import configuration_folder
-from orcstream.io.hdfs import FileStatus, HdfsRefusal, Place, error_of, missing_bytes
+from orcstream.io.hdfs import WRITE_ANEW, FileStatus, HdfsRefusal, Place, error_of, missing_bytes
 from orcstream.io.threads import own_limiter, run_in_thread
 from orcstream.io.uncancelled import until_over
 
@@ -194,7 +194,7 @@ class _Writer:
         def work() -> None:
             with self._lock:
                 if self._writer is None:
-                    raise SourceError("the file broke off, and hdfs-native continues none", url=self._url)
+                    raise SourceError(f"the upload was interrupted. {WRITE_ANEW}", url=self._url)
                 try:
                     use(self._writer)
                 except BaseException:
@@ -204,8 +204,7 @@ class _Writer:
         try:
             await _on_thread(work, self._url)
         except Transient as error:
-            text = f"{error.message}; hdfs-native continues no file that broke off: write it anew"
-            raise SourceError(text, url=self._url) from error
+            raise SourceError(f"{error.message}. {WRITE_ANEW}", url=self._url) from error
 
 
 def _status(found: Any, name: str) -> FileStatus:
@@ -304,9 +303,9 @@ def _translate(error: Exception, url: str) -> Exception:
         return already_there(url)
     if isinstance(error, IsADirectoryError):
         return SourceError("this is a directory", url=url)
-    if isinstance(error, PermissionError):
-        return not_permitted(url)
     reason = _short(error)
+    if isinstance(error, PermissionError):
+        return not_permitted(url, reason)
     java = JAVA_EXCEPTION.match(reason)
     if java is not None:
         kind, text = java[1], f"{java[1]}: {java[2]}"
@@ -314,11 +313,11 @@ def _translate(error: Exception, url: str) -> Exception:
     if isinstance(error, UnicodeError | ValueError | TypeError) or reason.startswith(LASTING):
         return SourceError(reason, url=url)
     if reason.startswith(FORBIDDEN):
-        return not_permitted(url)
+        return not_permitted(url, reason)
     return Transient(reason, url=url)
 
 
 def _short(error: BaseException) -> str:
     """The first line; what follows is Java's stack."""
-    first = str(error).replace("\\n", "\n").partition("\n")[0]
+    first = str(error).replace("\\n", "\n").replace('\\"', '"').partition("\n")[0]
     return first[:REASON_CHARACTERS] or type(error).__name__

@@ -33,7 +33,7 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
 from orcstream.io.byte_sink import Leftover, MovedFile, Prepared, SinkOptions, is_temporary_of, temporary_name
 from orcstream.io.byte_source import Transient
-from orcstream.io.hdfs import Appending, FileStatus, Hdfs, HdfsWriter, OpenedHdfs, open_hdfs
+from orcstream.io.hdfs import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter, OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 from orcstream.io.uncancelled import until_over
@@ -171,6 +171,7 @@ class _Upload:
         self._created: list[str] = []  # every name under which a file was asked to be created
         self._names: list[str] = []  # that our file had, has, or may have, in this order
         self._stored_bytes = 0
+        self._is_closing = False  # whether a close was begun and is not over
         self._in_doubt = False  # whether an append was sent that was not answered
 
     async def begin(self) -> None:
@@ -221,11 +222,20 @@ class _Upload:
         except TimeoutError as error:
             if limit_s is None:
                 raise
-            raise SinkError(f"a part was not taken within {limit_s:.3g} s", url=self._url) from error
+            text = f"a part was not taken within {limit_s:.3g} s. {WRITE_ANEW}"
+            raise SinkError(text, url=self._url) from error
+
+    async def _close(self) -> None:
+        """Close the file. Where that takes too long, the next attempt would wait for this one."""
+        assert self._writer is not None
+        if self._is_closing and not self.retries_parts:
+            raise SinkError(f"the file was not closed in time. {WRITE_ANEW}", url=self._url)
+        self._is_closing = True
+        await self._writer.close()
+        self._is_closing = False
 
     async def finish(self, length: int) -> HdfsFile:
-        assert self._writer is not None
-        await self._writer.close()
+        await self._close()
         temporary = self._names[-1]
         for name in dict.fromkeys([*self._created, *self._names[:-1]]):
             if name != temporary:

@@ -12,19 +12,22 @@ before it does anything, and then the next one is asked at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import yarl
 
 from orcstream.byterange import BytesLike
-from orcstream.errors import SourceError
+from orcstream.errors import OrcError, SourceError
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, not_permitted, retry_after_s
 from orcstream.io.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member
 from orcstream.io.hdfs import Appending, FileStatus, HdfsRefusal, StandBy, error_of, missing_bytes
 from orcstream.io.urls import is_utf8
 from orcstream.io.webhdfs_connection import HdfsConnection
+from orcstream.io.webhdfs_nodes import avoids_all, transfer_address
 
 __all__ = ["WebHdfs"]
 
@@ -53,10 +56,10 @@ class WebHdfs:
         """Exactly `length` bytes from `offset` on, which must be 1 at least; `ShortRead` otherwise."""
         try:
             wanted = {"offset": str(offset), "length": str(length), "noredirect": "true"}
-            reply = await self._ask("GET", "OPEN", path, wanted, max(length, SHORT_BYTES))
-            location = self._location(reply)
-            if location is not None:
-                reply = await self._exchange("GET", location, None, length)
+            reply = await self._ask_for_node("GET", "OPEN", path, wanted, max(length, SHORT_BYTES))
+            node = self._node(reply)
+            if node is not None:
+                reply = await self._exchange_with("GET", node, path, offset, None, length)
         except HdfsRefusal as error:
             if "out of the range" in error.message:
                 raise missing_bytes(self._url, offset, length, "the file ends before") from error
@@ -148,13 +151,43 @@ class WebHdfs:
     async def _send(
         self, method: str, op: str, path: str, data: BytesLike, options: Mapping[str, str]
     ) -> None:
-        reply = await self._ask(method, op, path, {**options, "noredirect": "true"})
-        location = self._location(reply)
-        if location is None:
+        reply = await self._ask_for_node(method, op, path, {**options, "noredirect": "true"})
+        node = self._node(reply)
+        if node is None:
             raise self._senseless("no DataNode was named")
-        reply = await self._exchange(method, location, data, SHORT_BYTES)
+        reply = await self._exchange_with(method, node, path, 0, data, SHORT_BYTES)
         if reply.status not in (200, 201):
             raise self._senseless(f"bytes were sent, and the status is {reply.status}")
+
+    async def _ask_for_node(
+        self, method: str, op: str, path: str, options: Mapping[str, str], most_bytes: int = SHORT_BYTES
+    ) -> Reply:
+        """One request to the NameNode that a DataNode is to carry out: one that answered before."""
+        avoided = self._connection.avoided.option()
+        try:
+            return await self._ask(method, op, path, {**options, **avoided}, most_bytes)
+        except HdfsRefusal as error:
+            if not avoids_all(error.message, avoided):
+                raise
+            self._connection.avoided.clear()
+            raise Transient(f"no DataNode is left: {error.message}", url=self._url) from error
+
+    async def _exchange_with(
+        self, method: str, node: _Node, path: str, offset: int, data: BytesLike | None, most_bytes: int
+    ) -> Reply:
+        """One request to a DataNode; one that fails is left out from now on."""
+        try:
+            return await self._exchange(method, node.target, data, most_bytes)
+        except Transient:
+            with suppress(
+                OrcError, OSError
+            ):  # HttpFS does not know the call, and there is one answer already
+                wanted = {"offset": str(offset), "length": "1"}
+                reply = await self._ask("GET", "GET_BLOCK_LOCATIONS", path, wanted, LISTING_BYTES)
+                address = transfer_address(self._json(reply), node.named)
+                if address is not None:
+                    self._connection.avoided.add(address)
+            raise
 
     async def _ask(
         self,
@@ -200,25 +233,26 @@ class WebHdfs:
             raise self._refusal(reply)
         return reply
 
-    def _location(self, reply: Reply) -> yarl.URL | None:
-        """The address of the DataNode; None where the answer is the bytes themselves."""
+    def _node(self, reply: Reply) -> _Node | None:
+        """The DataNode to ask; None where the answer is the bytes themselves."""
         if 300 <= reply.status < 400:
             text = reply.headers.get("Location")
         elif reply.is_json:
             text = member(self._json(reply), "Location")
         else:
             return None
-        location = _location_of(text, self._connection)
-        if location is None:
+        target = _location_of(text, self._connection, self._connection.data_proxy)
+        if target is None:
             raise self._senseless("a redirect to nowhere")
-        return location
+        return _Node(target, _location_of(text, self._connection) or target)
 
     def _refusal(self, reply: Reply) -> Exception:
         """What a refusal means. Statuses alone are not believed to say that a file is missing."""
         kind, reason = reply.refusal()
         error = error_of(kind, reason, self._url)
         if isinstance(error, PermissionError) or (not kind and reply.status in (401, 403, 407)):
-            return not_permitted(self._url, self._connection.note)
+            said = reason.partition(": ")[2] if kind else ""
+            return not_permitted(self._url, "; ".join(filter(None, (said, self._connection.note))))
         if error is not None:
             return error
         if reply.status in TRANSIENT_STATUS:
@@ -256,12 +290,22 @@ class WebHdfs:
         return SourceError(f"not an answer of WebHDFS: {what}", url=self._url)
 
 
-def _location_of(text: object, connection: HdfsConnection) -> yarl.URL | None:
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A DataNode: where to reach it, and the address that the NameNode has."""
+
+    target: yarl.URL
+    named: yarl.URL
+
+
+def _location_of(
+    text: object, connection: HdfsConnection, data_proxy: Callable[[str], str] = str
+) -> yarl.URL | None:
     """The address as it is meant: the NameNode escapes most of a path, but not all."""
     if not isinstance(text, str):
         return None
     try:
-        escaped = quote(connection.data_proxy(text), safe=PRINTABLE)
+        escaped = quote(data_proxy(text), safe=PRINTABLE)
         location = connection.name_nodes[0].join(yarl.URL(escaped, encoded=True))
         usable = location.scheme in ("http", "https") and location.host and location.port
     except ValueError:

@@ -23,6 +23,7 @@ from orcstream.io.hadoop_rest import new_session
 from orcstream.io.hadoop_tokens import read_tokens, services_of, token_for
 from orcstream.io.threads import run_in_thread
 from orcstream.io.tls import tls_of
+from orcstream.io.webhdfs_nodes import AvoidedNodes
 
 __all__ = ["HdfsConnection", "lease_webhdfs"]
 
@@ -50,6 +51,8 @@ class HdfsConnection:
     data_proxy: Callable[[str], str]
     note: str = ""
     """Why no token goes with the requests, although there are some; for errors."""
+    avoided: AvoidedNodes = field(default_factory=AvoidedNodes)
+    """DataNodes that did not answer."""
 
     def pass_over(self, origin: yarl.URL) -> None:
         """Ask another NameNode from now on, unless somebody has turned to one already."""

@@ -10,9 +10,10 @@ import functools
 import http.client
 import json
 import re
+import socket
 import tempfile
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ from tests.support.java_server import start_java_server
 
 __all__ = [
     "USER",
+    "FaultyHdfs",
     "GuardedHdfs",
     "HdfsServer",
+    "faulty_hdfs",
     "guarded_hdfs",
     "hdfs_server",
     "native_hdfs",
@@ -134,6 +137,45 @@ def native_hdfs(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> Hdf
     """The same, whose user is the one that hdfs-native goes by."""
     monkeypatch.setenv("HADOOP_USER_NAME", USER)
     return hdfs_server
+
+
+@dataclass(frozen=True)
+class FaultyHdfs:
+    """One NameNode and two DataNodes, of which one can be stopped; the NameNode takes it for alive."""
+
+    server: HdfsServer
+    control_port: int
+
+    def stop(self, number: int) -> None:
+        self._order(f"stop {number}")
+
+    def start(self) -> None:
+        """Start what was stopped, if anything was."""
+        self._order("start")
+
+    def _order(self, order: str) -> None:
+        with socket.create_connection(("127.0.0.1", self.control_port), timeout=60) as connection:
+            connection.sendall(f"{order}\n".encode())
+            assert connection.recv(10) == b"done"
+
+
+@functools.cache
+def start_faulty_hdfs() -> FaultyHdfs:
+    http_port, rpc_port, control_port = start_java_server(
+        "hdfs", PROGRAM, "faulty", environment={"HADOOP_USER_NAME": USER}
+    )
+    return FaultyHdfs(HdfsServer(http_port, rpc_port), control_port)
+
+
+@pytest.fixture
+def faulty_hdfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyHdfs]:
+    """Both DataNodes are up before and after a test."""
+    monkeypatch.setenv("HADOOP_USER_NAME", USER)
+    faulty = start_faulty_hdfs()
+    try:
+        yield faulty
+    finally:
+        faulty.start()
 
 
 @dataclass(frozen=True)

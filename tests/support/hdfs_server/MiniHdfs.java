@@ -1,7 +1,12 @@
+import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.net.InetAddress;
 import java.net.JarURLConnection;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.net.URL;
 import java.nio.file.Files;
 import java.util.Collections;
@@ -28,6 +33,9 @@ import org.apache.hadoop.shaded.org.glassfish.jersey.server.internal.scanning.Pa
  * look at tokens. Tokens are given to whoever names himself, which spares a KDC; two of them, each in both
  * forms of file, are in the folder named by the third argument.
  *
+ * <p>With the second argument "faulty", a line sent to one more port, the last of those printed, stops a
+ * DataNode ("stop 0") or starts the one that was stopped ("start"). The NameNode takes a stopped one for alive.
+ *
  * <p>Prints one line, "ready" and the ports of each NameNode for HTTP and RPC, and ends with its standard
  * input: so it never outlives the process that started it. The folder is removed then.
  */
@@ -53,16 +61,40 @@ public final class MiniHdfs {
     conf.setInt("dfs.namenode.handler.count", 8);
     MiniDFSCluster.Builder builder =
         new MiniDFSCluster.Builder(conf).numDataNodes(2).checkDataNodeAddrConfig(false);
-    MiniDFSCluster cluster = arguments.length > 1 ? guarded(conf, builder, arguments[2]) : builder.build();
+    boolean guards = arguments.length > 1 && arguments[1].equals("guarded");
+    MiniDFSCluster cluster = guards ? guarded(conf, builder, arguments[2]) : builder.build();
     cluster.waitActive();
     StringBuilder ports = new StringBuilder("ready");
     for (int number = 0; number < cluster.getNumNameNodes(); number++) {
       NameNode node = cluster.getNameNode(number);
       ports.append(" " + node.getHttpAddress().getPort() + " " + node.getNameNodeAddress().getPort());
     }
+    if (arguments.length > 1 && arguments[1].equals("faulty")) {
+      ServerSocket orders = new ServerSocket(0, 10, InetAddress.getLoopbackAddress());
+      ports.append(" " + orders.getLocalPort());
+      System.out.println(ports);
+      obey(cluster, orders);
+    }
     System.out.println(ports);
     System.out.flush();
     Thread.currentThread().join();
+  }
+
+  private static void obey(MiniDFSCluster cluster, ServerSocket orders) throws Exception {
+    MiniDFSCluster.DataNodeProperties stopped = null;
+    while (true) {
+      try (Socket one = orders.accept()) {
+        String order = new BufferedReader(new InputStreamReader(one.getInputStream())).readLine();
+        if (order.startsWith("stop ")) {
+          stopped = cluster.stopDataNode(Integer.parseInt(order.substring(5)));
+        } else if (stopped != null) {
+          cluster.restartDataNode(stopped, true);
+          cluster.waitActive();
+          stopped = null;
+        }
+        one.getOutputStream().write("done".getBytes());
+      }
+    }
   }
 
   private static MiniDFSCluster guarded(
