@@ -33,7 +33,7 @@ OPTIONS = {"user": USER}
 def table() -> bytes:
     """A file of several blocks, each of which is on both nodes."""
     buffer = io.BytesIO()
-    options = {"compression": "none", "stripe_bytes": 1 << 20}
+    options: dict[str, Any] = {"compression": "none", "stripe_bytes": 1 << 20}
     with orcstream.blocking.create(buffer, "struct<a:double>", **options) as out:
         out.write({"a": np.arange(ROWS, dtype=np.float64)})
     return buffer.getvalue()
