@@ -321,6 +321,56 @@ struct AddDynamicPartitions {
   6: optional DataOperationType operationType
 }
 
+struct SQLNotNullConstraint {
+  4: string column_name,
+  5: string nn_name,
+  6: bool enable_cstr
+}
+
+struct SQLDefaultConstraint {
+  4: string column_name,
+  5: string default_value,
+  6: string dc_name,
+  7: bool enable_cstr
+}
+
+struct SQLCheckConstraint {
+  4: string column_name,
+  5: string check_expression,
+  6: string dc_name,
+  7: bool enable_cstr
+}
+
+struct NotNullConstraintsRequest {
+  1: required string catName,
+  2: required string db_name,
+  3: required string tbl_name
+}
+
+struct NotNullConstraintsResponse {
+  1: required list<SQLNotNullConstraint> notNullConstraints
+}
+
+struct DefaultConstraintsRequest {
+  1: required string catName,
+  2: required string db_name,
+  3: required string tbl_name
+}
+
+struct DefaultConstraintsResponse {
+  1: required list<SQLDefaultConstraint> defaultConstraints
+}
+
+struct CheckConstraintsRequest {
+  1: required string catName,
+  2: required string db_name,
+  3: required string tbl_name
+}
+
+struct CheckConstraintsResponse {
+  1: required list<SQLCheckConstraint> checkConstraints
+}
+
 service ThriftHiveMetastore {
   list<string> set_ugi(1: string user_name, 2: list<string> group_names) throws (1: MetaException o1)
 
@@ -335,6 +385,13 @@ service ThriftHiveMetastore {
     throws (1: InvalidOperationException o1, 2: MetaException o2)
   AlterPartitionsResponse alter_partitions_req(1: AlterPartitionsRequest req)
     throws (1: InvalidOperationException o1, 2: MetaException o2)
+
+  NotNullConstraintsResponse get_not_null_constraints(1: NotNullConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  DefaultConstraintsResponse get_default_constraints(1: DefaultConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  CheckConstraintsResponse get_check_constraints(1: CheckConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2)
 
   GetOpenTxnsResponse get_open_txns()
   GetOpenTxnsInfoResponse get_open_txns_info()

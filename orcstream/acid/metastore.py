@@ -12,13 +12,14 @@ import asyncio
 import copy
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import anyio
 
-from orcstream.acid.metastore_client import MetastoreClient, Refused, services
+from orcstream.acid.constraints import Constraint, ConstraintKind
+from orcstream.acid.metastore_client import UNKNOWN_METHOD, MetastoreClient, Refused, services
 from orcstream.acid.metastore_transactions import MetastoreBatch, MetastoreTransaction
 from orcstream.acid.transactions import Operation, Outcome, Purpose, Snapshot, TableDefinition
 from orcstream.errors import (
@@ -41,6 +42,31 @@ _CAPABILITIES: Final = (
     "EXTREAD EXTWRITE".split()
 )
 _PARTITIONS_AT_ONCE: Final = 500
+_CATALOG: Final = "hive"  # of a metastore that has others, too
+# The method, its request, the field of its answer, and the fields of a constraint's name and expression.
+_CONSTRAINTS: Final[Mapping[ConstraintKind, tuple[str, str, str, str, str]]] = {
+    "NOT NULL": (
+        "get_not_null_constraints",
+        "NotNullConstraintsRequest",
+        "notNullConstraints",
+        "nn_name",
+        "",
+    ),
+    "DEFAULT": (
+        "get_default_constraints",
+        "DefaultConstraintsRequest",
+        "defaultConstraints",
+        "dc_name",
+        "default_value",
+    ),
+    "CHECK": (
+        "get_check_constraints",
+        "CheckConstraintsRequest",
+        "checkConstraints",
+        "dc_name",
+        "check_expression",
+    ),
+}
 _SETTLING_S: Final = 30.0
 _LOCK_LOOKS_S: Final = (0.05, 2.0)  # the first pause between two looks at a lock, and the longest
 _UNDER_WAY: Final = ("initiated", "working", "ready for cleaning")
@@ -119,8 +145,33 @@ class Metastore:
         return _table_of(self.name, answer.table, self._client.url)
 
     async def definition(self) -> TableDefinition:
-        """What the table is."""
-        return (await self.table()).definition
+        """What the table is, with what holds for the rows that are written."""
+        return replace((await self.table()).definition, constraints=await self.constraints())
+
+    async def constraints(self) -> tuple[Constraint, ...]:
+        """Those that are enabled, of the kinds that Hive enforces."""
+        found: list[Constraint] = []
+        for kind, (method, request, answer, name, text) in _CONSTRAINTS.items():
+            asked = getattr(services(), request)(
+                catName=_CATALOG, db_name=self.database, tbl_name=self.table_name
+            )
+            try:
+                given = getattr(await self.call(method, asked, repeat=True), answer)
+            except Refused as error:
+                if error.kind != UNKNOWN_METHOD:
+                    raise
+                continue  # a version that has no such constraints
+            found += [
+                Constraint(
+                    kind,
+                    getattr(one, name),
+                    (one.column_name or "").lower(),
+                    getattr(one, text) if text else "",
+                )
+                for one in given
+                if one.enable_cstr
+            ]
+        return tuple(found)
 
     async def partitions(self) -> tuple[HivePartition, ...]:
         """Those that the metastore knows, sorted by name."""

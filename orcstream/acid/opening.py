@@ -12,6 +12,7 @@ from typing import Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.acid.event_file import EventFile, opening_of
+from orcstream.acid.locations import check_location
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
 from orcstream.acid.metastore_reading import read_transaction
@@ -60,7 +61,8 @@ def open_table(
     """Open a Hive transactional table: full ACID tables of both versions, and those that only take inserts.
 
     Either ``async with orcstream.acid.open_table(url) as table``, or ``table = await ...open_table(url)``
-    and, at the end, ``await table.aclose()``. `url` is the table's directory, or a partition's.
+    and, at the end, ``await table.aclose()``. `url` is the table's directory, or a partition's; with a
+    `metastore` it is the table's location there.
 
     `write_ids` says which transactions are seen: a `WriteIds`, the highest one, or Hive's text
     (``db.table:7:5:5,6:3``). Without it, all are taken for committed whose directories are there.
@@ -76,9 +78,9 @@ def open_table(
     that folders name, with their types, which are else inferred. The other parameters are those of
     `orcstream.open`.
 
-    Raises `FileNotFoundError`, `PermissionError`, `SourceError`; `UsageError` for options that cannot be and
-    for a table without any file, whose columns nobody says; `Unsupported` (reason ``history_is_gone``) for a
-    snapshot that a compaction has swallowed.
+    Raises `FileNotFoundError`, `PermissionError`, `SourceError`; `UsageError` for options that cannot be, for
+    a `url` that is not where the metastore has the table, and for a table without any file, whose columns
+    nobody says; `Unsupported` (reason ``history_is_gone``) for a snapshot that a compaction has swallowed.
     """
     options = OpenOptions.of(
         storage_options,
@@ -181,7 +183,7 @@ class OpeningTable(Pending[AcidTable]):
             listing = await list_table(self._url, shown, options)
             if listing.has(LOG_FILE):
                 keeper = TransactionLog(self._url, storage_options=options)
-        definition = None if keeper is None else await keeper.definition()
+        definition = None if keeper is None else await self._definition(keeper)
         for _ in range(_LOOKS):
             seen = await self._seen(keeper)
             if keeper is not None:
@@ -205,6 +207,13 @@ class OpeningTable(Pending[AcidTable]):
         if self._metastore is None or not self._read_lock:
             return None
         return partial(read_transaction, self._metastore)
+
+    async def _definition(self, keeper: Transactions) -> TableDefinition:
+        if self._metastore is None:
+            return await keeper.definition()
+        found = await self._metastore.table()
+        check_location(self._url, found.location, found.name)
+        return found.definition
 
     async def _seen(self, keeper: Transactions | None) -> Snapshot:
         """What is committed: as the user says, or who keeps it, or else everything that is there."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from orcstream.acid.bucketing import buckets_of_rows
+from orcstream.acid.constraints import check_named, check_rows
 from orcstream.acid.row_ids import Ints
 from orcstream.acid.transactions import TableDefinition, full_schema
 from orcstream.codec.grouping import only
@@ -50,12 +51,20 @@ class Placing:
         """
         fixed = None if partition is None else self.path_of(partition)
         schema = self._definition.schema if partition is not None else self._partitioner.schema
-        batches = UserData(data).vectors(schema)
+        given = UserData(data)
+        check_named(self._definition.constraints, data, given)
+        batches, first_row = given.vectors(schema), 0
         while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
+            self.check(rows, first_row)
+            first_row += rows.row_count
             parts = self._split(rows) if fixed is None else [(fixed, rows)]
             for path, part in parts:
                 for bucket, some in await self._by_bucket(part):
                     yield Placed(path, bucket, some)
+
+    def check(self, rows: IngestedRows, first_row: int = 0) -> None:
+        """Raise for rows that break a constraint; see `check_rows`."""
+        check_rows(self._definition.constraints, rows, first_row)
 
     def path_of(self, partition: Mapping[str, Any]) -> str:
         """The path of a partition, given its values by name."""

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from orcstream.acid.constraints import Constraint
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.uncancelled import until_done
 from orcstream.plan.write_ids import WriteIds
@@ -59,7 +60,8 @@ class TableDefinition:
 
     `schema` is that of a row, without the partition columns; `partitions` are these, with their types as
     texts. Buckets are counted from 0 to `bucket_count` - 1; 0 means that the table has none. A table that is
-    `insert_only` holds plain files of rows, of which none is ever deleted. Raises `UsageError` for what no
+    `insert_only` holds plain files of rows, of which none is ever deleted. `constraints` hold for the rows
+    that are written. Raises `UsageError` for what no
     table can be.
     """
 
@@ -68,6 +70,7 @@ class TableDefinition:
     bucket_columns: tuple[str, ...] = ()
     bucket_count: int = 0
     insert_only: bool = False
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema.root.kind is not Kind.STRUCT:

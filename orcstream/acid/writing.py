@@ -311,6 +311,7 @@ class TableTransaction:
         schema = self._definition.schema
         rows = rows_of(batch, schema)
         new = self._assigned(batch, values)
+        self._placing.check(new)
         new_fields, new_vectors = list(rows.fields), list(rows.vectors)
         for field, vector in zip(new.fields, new.vectors, strict=True):
             at = schema.names.index(field.name)
