@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from orcstream.schema import Schema
     from orcstream.unlocking import EncryptedColumn
     from orcstream.writer.creating import create
-    from orcstream.writer.ingester import IngestedFile, Ingester
+    from orcstream.writer.ingested import IngestedFile
+    from orcstream.writer.ingester import Ingester
     from orcstream.writer.ingesting import ingest
     from orcstream.writer.merge import MergeResult, SkippedFile, merge
     from orcstream.writer.writer import OrcWriter, WriteResult
@@ -147,7 +148,7 @@ _HOMES = {
     "Fault": "orcstream.reader.verifying",
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
-    "IngestedFile": "orcstream.writer.ingester",
+    "IngestedFile": "orcstream.writer.ingested",
     "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
     "KeyUnavailable": "orcstream.errors",

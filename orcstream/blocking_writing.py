@@ -20,7 +20,7 @@ from orcstream.writer import ingesting as writer_ingesting
 from orcstream.writer import merge as writer_merge
 from orcstream.writer import writer as writer_writer
 from orcstream.writer.creating import CreateOptions, Target
-from orcstream.writer.ingester import IngestedFile
+from orcstream.writer.ingested import IngestedFile
 from orcstream.writer.writer import WriteResult
 
 __all__ = [

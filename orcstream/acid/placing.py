@@ -21,7 +21,7 @@ from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import UsageError
 from orcstream.io.threads import run_in_thread
 from orcstream.writer.partitions import Partitioner
-from orcstream.writer.template import escape, text_of
+from orcstream.writer.template import UrlTemplate, escape, text_of
 
 __all__ = ["Placed", "Placing", "by_bucket", "partition_path"]
 
@@ -41,7 +41,8 @@ class Placing:
     def __init__(self, definition: TableDefinition) -> None:
         self._definition = definition
         self._names = tuple(name for name, _ in definition.partitions)
-        self._partitioner = Partitioner(full_schema(definition), self._names, keep=False)
+        template = UrlTemplate.of_folders(self._names)
+        self._partitioner = Partitioner(full_schema(definition), template, keep=False)
 
     async def placed(self, data: object, partition: Mapping[str, Any] | None) -> AsyncIterator[Placed]:
         """The rows of `data`, a piece at a time, by their own partition columns or in a `partition`.

@@ -34,7 +34,7 @@ _MOST_ROWS = 64
 class RowGatherer:
     """`rows` are those that were added, as tuples; they take about `size_bytes`.
 
-    `longest` is how long a text of some columns, by name, may be to be taken here.
+    `longest` is how long a text of some columns, by name, may be to be taken here; these hold no NUL.
     """
 
     def __init__(self, schema: Schema, options: EncodeOptions, longest: Mapping[str, int]) -> None:
@@ -100,6 +100,10 @@ def _test_of(type_: Type, options: EncodeOptions, longest: int | None) -> _Test 
         return lambda value: type(value) is int and -limit <= value < limit
     if kind in _TEXTS:
         most = min(limit for limit in (type_.max_length, longest, 1 << 30) if limit is not None)
+        if longest is not None:  # a part of a path
+            return lambda value: (
+                type(value) is str and len(value) <= most and "\0" not in value and _is_unicode(value)
+            )
         return lambda value: type(value) is str and len(value) <= most and _is_unicode(value)
     if kind is Kind.DECIMAL:
         return _converts(converter(type_))

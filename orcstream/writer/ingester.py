@@ -6,7 +6,8 @@ Knows queues, open files and the clock of the loop. Must not know how a file is 
 or fails leaves nothing half done. One task, the ingester's own, takes them from there, sorts them by
 partition, encodes them, and begins commits, several of which go on side by side; it also wakes when a file or
 a row becomes too old. While the queue is full, because encoding or the store is behind, `write` waits. A
-failure of any of it ends the task: it aborts what is open, and whoever calls next is told.
+file that fails ends the ingest: its rows are lost and the next call raises, but all rows of other files that
+`write` took are committed first, within `RESCUE_S`. Files of a partition are committed in the order of rows.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import asyncio
 import inspect
 import math
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -35,17 +36,15 @@ from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_done, until_over
 from orcstream.schema import Schema
-from orcstream.writer.creating import Creating
+from orcstream.writer.ingested import IngestedFile, IngestOptions, Item, OpenFile, Part, Pieces
+from orcstream.writer.numbers import FileNumbers
 from orcstream.writer.partitions import Partition, Partitioner
-from orcstream.writer.template import UrlTemplate, longest_text
 from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter
 
-__all__ = ["IngestOptions", "IngestedFile", "Ingester"]
+__all__ = ["Ingester"]
 
 _State = Literal["open", "ending", "committed", "aborted"]
-_Pieces = list[tuple[Partition, IngestedRows]]
-
 # Rows of a partition wait until there are so many bytes of them, and single rows until there are so many.
 HELD_BYTES = 1 << 20
 GATHERED_ROWS = 4096
@@ -60,79 +59,8 @@ COMMIT_ATTEMPTS = 3
 ROWS_WITHOUT_PAUSE = 64
 # Bytes on their way become fewer without anybody being told.
 LOOK_S = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class IngestedFile:
-    """A file that was committed: its `url`, `row_count`, `stripe_count` and `length` in bytes.
-
-    `partition` has the values of its partition columns by name.
-
-    With `prepare_only` it is not committed: `prepared` is for `commit` or `discard`.
-    """
-
-    url: str
-    partition: Mapping[str, Any]
-    row_count: int
-    stripe_count: int
-    length: int
-    prepared: Prepared | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestOptions:
-    """What `ingest` was told, checked. `new_file` makes a file of a URL and a schema."""
-
-    template: UrlTemplate
-    keep_partition_columns: bool
-    max_bytes: int
-    max_rows: int | None
-    max_age_s: float | None
-    flush_deadline_s: float | None
-    memory_limit: int
-    max_open_files: int
-    on_file: Callable[[IngestedFile], object] | None
-    new_file: Callable[[str, Schema], Creating]
-    growing: bool
-    prepare_only: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some of the data of one `write`."""
-
-    row_count: int
-    size_bytes: int
-    pieces: _Pieces
-    is_last: bool = False
-
-
-@dataclass(slots=True)
-class _Item:
-    """What the queue holds: rows, sorted already or single ones, or the wish for a flush."""
-
-    since: float
-    size_bytes: int = 0
-    pieces: _Pieces | None = None
-    rows: Any = None
-    flushed: anyio.Event | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _OpenFile:
-    """A file under construction. Rows came first at `since`, and those not flushed at `unflushed_since`."""
-
-    partition: Partition
-    since: float
-    writer: OrcWriter | None = None
-    pieces: list[IngestedRows] = field(default_factory=list)
-    row_count: int = 0
-    waiting_bytes: int = 0
-    unflushed_since: float | None = None
-
-    @property
-    def held_bytes(self) -> int:
-        return self.waiting_bytes + (self.writer.held_bytes if self.writer is not None else 0)
+# After a file has failed, the others have so long to be committed.
+RESCUE_S = 60.0
 
 
 class Ingester:
@@ -146,14 +74,20 @@ class Ingester:
         self._gatherer: RowGatherer | None = None
         self._gathered_since: float | None = None
         self._row_count = 0
-        self._queue: deque[_Item] = deque()
+        self._queue: deque[Item] = deque()
         self._queued_bytes = 0
         self._changed = anyio.Event()
         self._first = anyio.Lock()
-        self._open: OrderedDict[Partition, _OpenFile] = OrderedDict()
-        self._committing: set[_OpenFile] = set()
+        self._open: OrderedDict[Partition, OpenFile] = OrderedDict()
+        self._committing: dict[OpenFile, None] = {}  # in the order in which they were complete
         self._files: list[IngestedFile] = []
-        self._next_number = 0
+        self._numbers = FileNumbers(options.template, options.storage_options, overwrite=options.overwrite)
+        self._queued_rows = 0
+        self._taking: Item | None = None
+        self._lost_row: float = math.inf  # the first that was lost
+        self._calling_back = anyio.Lock()
+        # Of a file: the rest is committed before it becomes what ended the ingest, the failure.
+        self._file_failure: Exception | None = None
         self._failure: BaseException | None = None
         self._left_behind: SinkError | None = None
         self._scope = anyio.CancelScope()
@@ -231,16 +165,18 @@ class Ingester:
             await self._wait_for_room()
             self._check_open()
             self._queue_gathered()
-            self._put(_Item(self._loop.time(), part.size_bytes, part.pieces))
+            self._put(
+                Item(self._loop.time(), self._queued_rows, part.size_bytes, part.pieces), part.row_count
+            )
             self._row_count += part.row_count
             count += part.row_count
             if part.is_last:  # no waiting once all is taken
                 break
         return count
 
-    def _parts(self, data: object, partitioner: Partitioner) -> Iterator[_Part]:
+    def _parts(self, data: object, partitioner: Partitioner) -> Iterator[Part]:
         """The data, checked and split; runs on threads. The queue has room for several parts."""
-        waiting: _Part | None = None
+        waiting: Part | None = None
         source = data if isinstance(data, UserData) else UserData(data)
         batches = source.vectors(partitioner.schema)
         for rows in discreetly(batches, partitioner.schema, self._encode_options):
@@ -249,7 +185,7 @@ class Ingester:
             most_rows = max(1, self._options.memory_limit // 8 // each)
             for start in range(0, rows.row_count, most_rows):
                 some = _slice(rows, start, min(rows.row_count, start + most_rows))
-                part = _Part(some.row_count, some.size_bytes, partitioner.split(some))
+                part = Part(some.row_count, some.size_bytes, partitioner.split(some))
                 if waiting is not None:
                     yield waiting
                 waiting = part
@@ -266,7 +202,7 @@ class Ingester:
     def _set_schema(self, schema: Schema) -> None:
         options = self._options
         template = options.template
-        partitioner = Partitioner(schema, template.columns, keep=options.keep_partition_columns)
+        partitioner = Partitioner(schema, template, keep=options.keep_partition_columns)
         # Raises for a schema that the other options do not fit.
         creating = options.new_file("file:///", partitioner.file_schema)
         creating.options.encode_options(partitioner.file_schema)
@@ -274,9 +210,7 @@ class Ingester:
         self._encode_options = creating.options.encode_options(schema)
         self._lossy_timestamps = creating.options.lossy_timestamps
         self._workers = Workers(creating.options.threads, creating.options.new_compressor)
-        # A character may take so many bytes in a path.
-        longest = {name: longest_text(name) // 4 for name in template.columns}
-        self._gatherer = RowGatherer(schema, self._encode_options, longest)
+        self._gatherer = RowGatherer(schema, self._encode_options, template.longest_texts())
         self._partitioner = partitioner
 
     def _queue_gathered(self) -> None:
@@ -285,11 +219,12 @@ class Ingester:
             return
         since, self._gathered_since = self._gathered_since, None
         rows, size_bytes = self._gatherer.take()
-        self._put(_Item(since, size_bytes, rows=rows))
+        self._put(Item(since, self._queued_rows, size_bytes, rows=rows), len(rows))
 
-    def _put(self, item: _Item) -> None:
+    def _put(self, item: Item, row_count: int = 0) -> None:
         self._queue.append(item)
         self._queued_bytes += item.size_bytes
+        self._queued_rows += row_count
         self._tell()
 
     async def _wait_for_room(self) -> None:
@@ -305,9 +240,11 @@ class Ingester:
         self._check_open()
         self._queue_gathered()
         flushed = anyio.Event()
-        self._put(_Item(self._loop.time(), flushed=flushed))
+        self._put(Item(self._loop.time(), self._queued_rows, flushed=flushed))
         while not flushed.is_set():
             await self._change()
+        if self._file_failure is not None:
+            raise self._file_failure
 
     async def commit(self) -> tuple[IngestedFile, ...]:
         """Commit everything and end; answers all files. May be called again if it was cancelled."""
@@ -328,13 +265,15 @@ class Ingester:
     async def abort(self) -> None:
         """End without the rows that are not committed yet; files that are committed stay.
 
-        A commit that has begun is let finish. Growing files end at their last flush. Not cancelled, and
-        bounded in time; may be called again. Raises `SinkError` where a store would not let go.
+        A commit that began is let finish; after a file has failed, all others are committed. Growing files
+        end at their last flush. Not cancelled, and bounded in time; may be called again. Raises `SinkError`
+        where a store would not let go.
         """
         if self._state == "committed":
             return
         self._state = "aborted"
-        self._scope.cancel()
+        if self._file_failure is None:
+            self._scope.cancel()
         await until_done(self._task)
         left, self._left_behind = self._left_behind, None
         if left is not None:
@@ -367,8 +306,9 @@ class Ingester:
             error.add_note(str(failure))
 
     def _check_open(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        failure = self._failure or self._file_failure
+        if failure is not None:
+            raise failure
         if self._state != "open":
             raise UsageError(f"nothing can be written any more: the ingest is {self._state}")
 
@@ -395,6 +335,7 @@ class Ingester:
             with self._scope:
                 async with anyio.create_task_group() as self._commits:
                     await self._work()
+            self._failure = self._file_failure
         except asyncio.CancelledError:  # not by `abort`: the loop is ending
             self._failure = UsageError("the event loop of the ingest was ended")
             raise
@@ -410,7 +351,7 @@ class Ingester:
         await clients.aclose()
 
     async def _work(self) -> None:
-        while self._queue or self._state != "ending":
+        while self._queue or not (self._state == "ending" or self._file_failure):
             changed = self._changed
             self._queue_old_rows()
             if self._queue:
@@ -423,7 +364,8 @@ class Ingester:
         for file in list(self._open.values()):
             await self._roll(file)
 
-    async def _take(self, item: _Item) -> None:
+    async def _take(self, item: Item) -> None:
+        self._taking = item
         if item.flushed is not None:
             await self._flush_all()
             item.flushed.set()
@@ -432,23 +374,24 @@ class Ingester:
             if pieces is None:
                 pieces = await run_in_thread(lambda: self._pieces_of(item.rows))
             for partition, rows in pieces:
-                await self._add(partition, rows, item.since)
+                await self._add(partition, rows, item)
+        self._taking = None
         self._queued_bytes -= item.size_bytes
         self._tell()
 
-    def _pieces_of(self, rows: Any) -> _Pieces:
+    def _pieces_of(self, rows: Any) -> Pieces:
         partitioner = self._partitioner
         assert partitioner is not None
         found = UserData(rows).vectors(partitioner.schema)
         return [piece for some in found for piece in partitioner.split(some)]
 
-    async def _add(self, partition: Partition, rows: IngestedRows, since: float) -> None:
+    async def _add(self, partition: Partition, rows: IngestedRows, item: Item) -> None:
         """Give rows to their file, and to the next one where it is full."""
         at = 0
         row_bytes = max(1, rows.size_bytes // max(1, rows.row_count))
         most_rows = max(1, min(PIECE_BYTES, self._options.max_bytes // 4) // row_bytes)
         while at < rows.row_count:
-            file = await self._file_of(partition, since)
+            file = await self._file_of(partition, item)
             room = rows.row_count - at
             if self._options.max_rows is not None:
                 room = self._options.max_rows - file.row_count
@@ -459,83 +402,124 @@ class Ingester:
             file.row_count += piece.row_count
             file.waiting_bytes += piece.size_bytes
             if file.unflushed_since is None:
-                file.unflushed_since = since
+                file.unflushed_since = item.since
             if file.waiting_bytes >= min(HELD_BYTES, self._options.max_bytes // 4) or not keeps_little(piece):
                 await self._encode(file)
-            if self._is_full(file):
+            if not file.is_lost and self._is_full(file):
                 await self._roll(file)
         await self._bound_memory()
 
-    async def _file_of(self, partition: Partition, since: float) -> _OpenFile:
+    async def _file_of(self, partition: Partition, item: Item) -> OpenFile:
         """The partition's open file; makes room for a new one."""
         file = self._open.get(partition)
         if file is None:
             while len(self._open) >= self._options.max_open_files:
                 await self._roll(next(iter(self._open.values())))
-            file = self._open[partition] = _OpenFile(partition, since)
+            file = self._open[partition] = OpenFile(partition, item.since, item.first_row)
         self._open.move_to_end(partition)
         return file
 
-    def _is_full(self, file: _OpenFile) -> bool:
+    def _is_full(self, file: OpenFile) -> bool:
         if file.row_count == self._options.max_rows:
             return True
         return file.writer is not None and file.writer.size_bytes >= self._options.max_bytes
 
-    async def _encode(self, file: _OpenFile) -> None:
+    async def _encode(self, file: OpenFile) -> None:
         """Hand the rows that wait to the file's writer."""
-        if file.writer is None:
-            file.writer = await self._new_writer(file.partition)
         pieces, file.pieces, file.waiting_bytes = file.pieces, [], 0
-        await file.writer.write(ReadyRows(list(joined(pieces))))
+        try:
+            if file.writer is None:
+                file.writer = await self._new_writer(file.partition)
+            await file.writer.write(ReadyRows(list(joined(pieces))))
+        except Exception as error:  # noqa: BLE001 - raised to whoever calls next
+            await self._lose(file, error)
 
     async def _new_writer(self, partition: Partition) -> OrcWriter:
         assert self._partitioner is not None
-        number, self._next_number = self._next_number, self._next_number + 1
-        url = self._options.template.url(dict(partition.texts), number)
+        url = await self._numbers.next_url(dict(partition.texts))
         await make_folder_of(url)
         creating = self._options.new_file(url, self._partitioner.file_schema)
         return await creating.create(self._workers)
 
     # --- files that end
 
-    async def _roll(self, file: _OpenFile) -> None:
+    async def _roll(self, file: OpenFile) -> None:
         """Begin the commit of a file; waits while too many are under way."""
         if file.pieces:
             await self._encode(file)
         while len(self._committing) >= COMMITS_AT_ONCE:
             await self._changed.wait()
+        if file.is_lost:
+            return
         del self._open[file.partition]
-        self._committing.add(file)
+        file.before = next((f for f in reversed(self._committing) if f.partition == file.partition), None)
+        self._committing[file] = None
         self._commits.start_soon(self._commit, file)
 
-    async def _commit(self, file: _OpenFile) -> None:
-        assert file.writer is not None
+    async def _commit(self, file: OpenFile) -> None:
         try:
-            async with file.writer as writer:
-                prepared = None if self._options.growing else await writer.prepare()
-                if self._options.prepare_only and prepared is not None:
-                    length = prepared.length
-                else:
-                    prepared = None
-                    # What happened must be known.
-                    length = (await until_over(_committed(writer))).length
+            length, prepared = await self._committed(file)
+        except Exception as error:  # noqa: BLE001 - raised to whoever calls next
+            await self._lose(file, error)
+            return
         finally:
+            self._committing.pop(file, None)
+            file.ended.set()
             self._tell()
-        self._committing.discard(file)
-        found = IngestedFile(
-            writer.url,
-            dict(file.partition.values),
-            writer.row_count,
-            writer.stripe_count,
-            length,
-            prepared,
-        )
-        self._files.append(found)
+        writer = file.writer
+        assert writer is not None
+        async with self._calling_back:  # in the order of the commits
+            found = IngestedFile(
+                writer.url,
+                dict(file.partition.values),
+                writer.row_count,
+                writer.stripe_count,
+                length,
+                prepared,
+                self._low_water(),
+            )
+            self._files.append(found)
+            self._tell()
+            if self._options.on_file is not None:
+                answer = self._options.on_file(found)
+                if inspect.isawaitable(answer):
+                    await answer
+
+    async def _committed(self, file: OpenFile) -> tuple[int, Prepared | None]:
+        """Commit or prepare a file; its length, and what was prepared."""
+        assert file.writer is not None
+        async with file.writer as writer:
+            prepared = None if self._options.growing else await writer.prepare()
+            if file.before is not None:  # readers must not see later rows of a partition first
+                await file.before.ended.wait()
+                file.before = None
+            if self._options.prepare_only and prepared is not None:
+                return prepared.length, prepared
+            # What happened must be known.
+            return (await until_over(_commit(writer))).length, None
+
+    async def _lose(self, file: OpenFile, error: Exception) -> None:
+        """Give up a file that failed, and end the ingest once all other rows are committed."""
+        if self._options.prepare_only:
+            raise error
+        file.is_lost = True
+        if self._open.get(file.partition) is file:
+            del self._open[file.partition]
+        self._lost_row = min(self._lost_row, file.first_row)
+        if self._file_failure is None:
+            self._file_failure = error
+            self._scope.deadline = anyio.current_time() + RESCUE_S
+        if file.writer is not None:
+            await self._abort(file.writer)
         self._tell()
-        if self._options.on_file is not None:
-            answer = self._options.on_file(found)
-            if inspect.isawaitable(answer):
-                await answer
+
+    def _low_water(self) -> int:
+        """Rows, from the first one on, that are all in committed files."""
+        waiting = [item.first_row for item in self._queue if item.flushed is None]
+        if self._taking is not None:
+            waiting.append(self._taking.first_row)
+        waiting += [file.first_row for file in (*self._open.values(), *self._committing)]
+        return int(min(*waiting, self._lost_row, self._queued_rows))
 
     async def _flush_all(self) -> None:
         for file in list(self._open.values()):
@@ -543,29 +527,35 @@ class Ingester:
         while self._committing:
             await self._changed.wait()
 
-    async def _flush(self, file: _OpenFile) -> None:
+    async def _flush(self, file: OpenFile) -> None:
         if not self._options.growing:
             await self._roll(file)
             return
         if file.pieces:
             await self._encode(file)
-        if file.unflushed_since is not None and file.writer is not None:
+        if file.unflushed_since is not None and file.writer is not None and not file.is_lost:
             file.unflushed_since = None
-            await file.writer.flush()
+            try:
+                await file.writer.flush()
+            except Exception as error:  # noqa: BLE001 - raised to whoever calls next
+                await self._lose(file, error)
 
     async def _abort_open(self) -> None:
         for file in [*self._open.values(), *self._committing]:
             if file.writer is None:
                 continue
-            try:
-                await file.writer.abort()
-            except SinkError as error:
-                self._left_behind = self._left_behind or error
-            except Exception as error:  # noqa: BLE001 - the others have to end, too
-                self._failure = self._failure or error
+            await self._abort(file.writer)
         self._open.clear()
         self._committing.clear()
         self._queue.clear()
+
+    async def _abort(self, writer: OrcWriter) -> None:
+        try:
+            await writer.abort()
+        except SinkError as error:
+            self._left_behind = self._left_behind or error
+        except Exception as error:  # noqa: BLE001 - the others have to end, too
+            self._failure = self._failure or error
 
     # --- time
 
@@ -586,7 +576,7 @@ class Ingester:
         due = min(due, self._gathered_due())
         return None if due == math.inf else due
 
-    def _dues(self, file: _OpenFile) -> tuple[float | None, float | None]:
+    def _dues(self, file: OpenFile) -> tuple[float | None, float | None]:
         """When a file has to be committed, and when its rows have to be flushed."""
         age_s, deadline_s = self._options.max_age_s, self._options.flush_deadline_s
         rolled = None if age_s is None else file.since + age_s
@@ -633,7 +623,7 @@ def _slice(rows: IngestedRows, start: int, stop: int) -> IngestedRows:
     return IngestedRows(rows.fields, tuple(v.slice(start, stop) for v in rows.vectors), stop - start)
 
 
-async def _committed(writer: OrcWriter) -> Any:
+async def _commit(writer: OrcWriter) -> Any:
     for _ in range(COMMIT_ATTEMPTS - 1):
         try:
             return await writer.commit()

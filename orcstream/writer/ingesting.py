@@ -14,7 +14,8 @@ from orcstream.errors import UsageError
 from orcstream.pending import Pending
 from orcstream.schema import Schema
 from orcstream.writer.creating import Creating, FileOptions, create
-from orcstream.writer.ingester import IngestedFile, Ingester, IngestOptions
+from orcstream.writer.ingested import IngestedFile, IngestOptions
+from orcstream.writer.ingester import Ingester
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT, WriteOptions
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate
@@ -52,10 +53,10 @@ def ingest(
 
     `schema` is that of the data, partition columns included; without it, that of the first data.
     `url_template` names the files: ``s3://bucket/events/date={date}/part-{number:05}-{uuid}.orc``. There are
-    ``{number}``, which counts the files of this ingest, ``{uuid}``, and columns, by whose values the rows are
-    partitioned. With `partition_by` and no column in the template, folders ``name=value`` are put before the
-    last segment. Values are escaped as Hive does, with ``__HIVE_DEFAULT_PARTITION__`` for nulls. The files
-    have the partition columns only with `keep_partition_columns`.
+    ``{number}``, which counts on from the largest one in the folder, ``{uuid}``, and columns, by whose values
+    the rows are partitioned. With `partition_by` and no column in the template, folders ``name=value`` are
+    put before the last segment. Values are escaped as Hive does, with ``__HIVE_DEFAULT_PARTITION__`` for
+    nulls. The files have the partition columns only with `keep_partition_columns`.
 
     - A file ends with the rows that make it about `max_bytes` long, with its `max_rows`, and at the age of
       `max_age_s` seconds, counted from its first row, also when no more rows come.
@@ -63,8 +64,9 @@ def ingest(
       `growing` its flush, and the file goes on.
     - `memory_limit`: bytes for all that waits, is encoded and is on its way. Where the open files need more
       than half of it, or are more than `max_open_files`, the one that got no rows for longest is committed.
-    - `on_file`: called with each `IngestedFile` after its commit, and awaited where it is asynchronous. What
-      it raises ends the ingest; it must not end it otherwise, nor wait for its `flush`.
+    - `on_file`: called with one `IngestedFile` after the other, in the order of commits, and awaited where it
+      is asynchronous. Files of a partition are committed in the order of their rows. What it raises ends the
+      ingest; it must not end it otherwise, nor wait for its `flush`.
     - `overwrite`: whether a file that is there already may be replaced.
     - `prepare_only`: files are made durable and stay invisible. The caller commits or discards what
       `IngestedFile.prepared` says, also after an error or an abort: `files` has all of them.
@@ -100,7 +102,7 @@ def ingest(
     _check_secrets(first.options, template.columns)
     found = None if schema is None else schema_of(schema)
     if found is not None:
-        file_schema = Partitioner(found, template.columns, keep=keep_partition_columns).file_schema
+        file_schema = Partitioner(found, template, keep=keep_partition_columns).file_schema
         first = new_file("file:///", file_schema)
     options = IngestOptions(
         template=template,
@@ -115,6 +117,8 @@ def ingest(
         new_file=new_file,
         growing=growing,
         prepare_only=prepare_only,
+        overwrite=overwrite,
+        storage_options=create_options.get("storage_options"),
     )
     return Ingesting(options, found, first)
 

@@ -6,7 +6,6 @@ partition keep their order; nulls, and texts of no characters, are one partition
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ from orcstream.codec.grouping import Coded, can_group, code, groups_of, only, wi
 from orcstream.codec.ingest import IngestedRows
 from orcstream.errors import SchemaMismatch, UsageError
 from orcstream.schema import Kind, Schema
-from orcstream.writer.template import NULL_TEXT, escape, longest_text, text_of
+from orcstream.writer.template import LONGEST_SEGMENT_BYTES, NULL_TEXT, UrlTemplate, escape, text_of
 
 __all__ = ["Partition", "Partitioner"]
 
@@ -32,9 +31,11 @@ class Partition:
 class Partitioner:
     """Splits rows of `schema`. Files have `file_schema`: without the partition columns, unless `keep`."""
 
-    def __init__(self, schema: Schema, columns: Sequence[str], *, keep: bool) -> None:
+    def __init__(self, schema: Schema, template: UrlTemplate, *, keep: bool) -> None:
         self.schema = schema
-        self._names = tuple(columns)
+        self._template = template
+        columns = template.columns
+        self._names = columns
         self._at = [_place(schema, name) for name in columns]
         self._kept = [at for at in range(len(schema.root.children)) if keep or at not in self._at]
         self.file_schema = schema
@@ -57,8 +58,18 @@ class Partitioner:
                 tuple((name, texts[number]) for name, number, (_, texts) in named),
                 tuple((name, column.values[number]) for name, number, (column, _) in named),
             )
+            self._check_length(partition, int(positions[0]))
             found.append((partition, only(rows, self._kept, self.file_schema, positions)))
         return found
+
+    def _check_length(self, partition: Partition, row: int) -> None:
+        longest = self._template.longest_segment(dict(partition.texts))
+        if len(longest.encode()) > LONGEST_SEGMENT_BYTES:
+            raise SchemaMismatch(
+                f"the values {dict(partition.values)!s:.200} make a name of {len(longest.encode())} bytes, "
+                f"too long for a path: files and folders have names of at most {LONGEST_SEGMENT_BYTES} bytes",
+                row=row,
+            )
 
     def _coded(self, rows: IngestedRows, at: int) -> tuple[Coded, list[str]]:
         """The column by its distinct texts, since several values may have one; and these texts."""
@@ -69,9 +80,9 @@ class Partitioner:
         moved = np.zeros(len(found.values), np.int64)
         for number, value in enumerate(found.values):
             text = escape(text_of(value))
-            if len(text.encode()) > longest_text(name):
+            if "\0" in text:
                 raise SchemaMismatch(
-                    f"the column {name!r} has {value!r:.50}, which is too long for a path",
+                    f"the column {name!r} has {value!r:.50}, and paths cannot contain the character NUL",
                     column=self.schema.root.children[at].column_id,
                     row=int(np.flatnonzero(found.numbers == number)[0]),
                 )

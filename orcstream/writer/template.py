@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from uuid import uuid4
 
 from orcstream.errors import UsageError
 
-__all__ = ["NULL_TEXT", "UrlTemplate", "escape", "longest_text", "text_of"]
+__all__ = ["LONGEST_SEGMENT_BYTES", "NULL_TEXT", "UrlTemplate", "escape", "text_of"]
 
 # What Hive puts for a null; for an empty text, too, since a folder has to have a name.
 NULL_TEXT = "__HIVE_DEFAULT_PARTITION__"
@@ -22,6 +22,10 @@ NULL_TEXT = "__HIVE_DEFAULT_PARTITION__"
 LONGEST_SEGMENT_BYTES = 255
 _NUMBER, _UUID = "number", "uuid"
 _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+# Stands for a column, and is in no URL; a text's character takes so many bytes at most, escaped or not.
+_COLUMN, _CHARACTER_BYTES = "\0", 4
+# As many digits as numbers of files may have.
+_LARGE_NUMBER = 10**9
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NUMBER_FORMAT = re.compile(r"0?[0-9]{0,2}d?")
 
@@ -52,6 +56,17 @@ class UrlTemplate:
             raise UsageError("the template needs {number} or {uuid}, or all files would have one name")
         return cls(columns, tuple(parts))
 
+    @classmethod
+    def of_folders(cls, columns: Sequence[str]) -> UrlTemplate:
+        """Numbered files in a folder ``name=value`` for each column."""
+        return cls.parse("{number}", columns)
+
+    @property
+    def has_number(self) -> bool:
+        """Whether the last segment has the number, so that a folder tells which numbers are taken."""
+        at = next((at for at, part in enumerate(self.parts) if part[0] == _NUMBER), None)
+        return at is not None and not any(isinstance(part, str) and "/" in part for part in self.parts[at:])
+
     @property
     def is_unique(self) -> bool:
         """Whether no other ingest makes a URL that this one makes."""
@@ -68,6 +83,43 @@ class UrlTemplate:
             else:
                 found.append(str(uuid4()) if part[0] == _UUID else texts[part[0]])
         return "".join(found)
+
+    def longest_segment(self, texts: Mapping[str, str]) -> str:
+        """The longest name of a file or folder in the URLs of a partition."""
+        return max(self.url(texts, _LARGE_NUMBER).split("/"), key=lambda segment: len(segment.encode()))
+
+    def longest_texts(self) -> dict[str, int]:
+        """Characters that the text of each column may have, whatever the others have, to fit into a path."""
+        fixed = self.url(dict.fromkeys(self.columns, _COLUMN), _LARGE_NUMBER)
+        found: dict[str, int] = {}
+        at = iter(part[0] for part in self.parts if isinstance(part, tuple) and part[0] in self.columns)
+        for segment in fixed.split("/"):
+            count = segment.count(_COLUMN)
+            for name in [next(at) for _ in range(count)]:
+                room = (LONGEST_SEGMENT_BYTES - len(segment.encode())) // count // _CHARACTER_BYTES
+                found[name] = max(0, min(room, found.get(name, room)))
+        return found
+
+    def numbers_in(self, texts: Mapping[str, str], paths: Iterable[str]) -> Iterator[int]:
+        """The numbers of the files among `paths` that belong to a partition, by their names."""
+        pattern = self._last_segment(texts)
+        for path in paths:
+            match = pattern.fullmatch(path.rpartition("/")[2])
+            if match is not None:
+                yield int(match[1])
+
+    def _last_segment(self, texts: Mapping[str, str]) -> re.Pattern[str]:
+        """A pattern whose first group is the number."""
+        found = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                head, slash, tail = part.rpartition("/")
+                found = re.escape(tail) if slash else found + re.escape(head + tail)
+            elif part[0] == _NUMBER:
+                found += "([0-9]+)" if "(" not in found.replace("\\(", "") else "[0-9]+"
+            else:
+                found += re.escape(texts[part[0]])
+        return re.compile(found)
 
 
 def _parts(text: str) -> list[str | tuple[str, str]]:
@@ -110,11 +162,6 @@ def text_of(value: object) -> str:
             return f"{value.year:04}-{value.month:02}-{value.day:02}"
         case _:
             return str(value)
-
-
-def longest_text(name: str) -> int:
-    """How many bytes the value of a column may take in a path."""
-    return LONGEST_SEGMENT_BYTES - len(escape(name).encode()) - 1
 
 
 def escape(text: str) -> str:

@@ -27,6 +27,7 @@ from tests.support.servers import MotoServer, moto_server
 __all__ = ["moto_server"]  # fixture
 
 SCHEMA = "struct<d:string,n:bigint>"
+PARTITIONED = "struct<d:int,n:bigint>"
 
 
 def rows(start: int, stop: int, partitions: int = 2) -> list[dict[str, Any]]:
@@ -359,18 +360,38 @@ async def test_a_callback_that_fails(tmp_path: Path) -> None:
     assert names(tmp_path) == ["0.orc"]
 
 
-async def test_a_file_that_is_there(tmp_path: Path) -> None:
-    (tmp_path / "0.orc").write_bytes(b"earlier")
+async def test_numbers_go_on_where_an_earlier_ingest_ended(tmp_path: Path) -> None:
+    async def run(start: int, **options: Any) -> None:
+        template = f"{tmp_path}/d={{d}}/part-{{number:03}}.orc"
+        async with orcstream.ingest(template, PARTITIONED, max_rows=2, **options) as out:
+            for number in range(start, start + 6):
+                await out.write([{"d": number % 2, "n": number}])
 
-    async def run(**options: Any) -> None:
-        async with orcstream.ingest(f"{tmp_path}/{{number}}.orc", SCHEMA, **options) as out:
+    await run(0)
+    (tmp_path / "d=0/part-041x.orc").write_bytes(b"of another name")
+    await run(6)
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("part-00?.orc"))
+    assert len(files) == 8
+    found = sorted(number for path in files for number in numbers(tmp_path / path))
+    assert found == list(range(12))
+    assert min(int(path[-7:-4]) for path in files if path.startswith("d=0")) == 0
+
+
+async def test_a_file_that_came_meanwhile(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with orcstream.ingest(f"{tmp_path}/{{number}}.orc", SCHEMA) as out:
             await out.write(rows(0, 3))
+            await out.flush()
+            (tmp_path / "1.orc").write_bytes(b"another's")
+            await out.write(rows(3, 6))
 
     with pytest.raises(FileExistsError):
         await run()
-    assert (tmp_path / "0.orc").read_bytes() == b"earlier"
-    await run(overwrite=True)
-    assert by_partition(tmp_path) == {".": [0, 1, 2]}
+    assert (tmp_path / "1.orc").read_bytes() == b"another's"
+    (tmp_path / "1.orc").unlink()
+    async with orcstream.ingest(f"{tmp_path}/{{number}}.orc", SCHEMA, overwrite=True) as out:
+        await out.write(rows(7, 9))
+    assert by_partition(tmp_path) == {".": [7, 8]}
 
 
 async def test_a_write_that_is_cancelled_takes_all_or_nothing(tmp_path: Path) -> None:
