@@ -200,12 +200,14 @@ cdef object moved(ArrowArray* array, object field):
 cdef class ArrowStream:
     """The arrays of an "arrow_array_stream" capsule, in order; `field` is the type of all of them.
 
-    The stream stays in its capsule, which this holds. One thread at a time may read it.
+    The stream stays in its capsule, which this holds. One thread at a time may read or close it; another one gets
+    a UsageError.
     """
 
     cdef object capsule
     cdef ArrowArrayStream* stream
-    cdef bint busy
+    # Holds one thing while nobody is in the stream: lists pop atomically, without the interpreter's lock too.
+    cdef list turn
     cdef readonly object field
 
     def __init__(self, capsule, int most_levels):
@@ -218,6 +220,7 @@ cdef class ArrowStream:
             )
         self.stream = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, b"arrow_array_stream")
         self.capsule = capsule
+        self.turn = [None]
         if self.stream.release == NULL:
             raise SchemaMismatch("the Arrow stream was released: a capsule can be consumed only once")
         if self.stream.get_schema == NULL or self.stream.get_next == NULL:
@@ -235,28 +238,42 @@ cdef class ArrowStream:
 
     def read(self):
         """The next array as an `ArrowColumn`, None at the end; what the producer fails with is a SourceError."""
-        cdef ArrowArray array
-        cdef int code
-        if self.busy:
-            raise UsageError("an Arrow stream is being read by another thread")
-        if self.stream == NULL:
-            return None
-        array.release = NULL
-        self.busy = True
+        self.enter()
         try:
-            with nogil:
-                code = (<array_callback> <void*> self.stream.get_next)(self.stream, &array)
-            if code:
-                raise self.failure(code)
+            return self.next()
         finally:
-            self.busy = False
-        if array.release == NULL:
-            self.close()
-            return None
-        return moved(&array, self.field)
+            self.turn.append(None)
 
     def close(self):
         """Release the stream now, and not when its capsule dies."""
+        self.enter()
+        try:
+            self.release()
+        finally:
+            self.turn.append(None)
+
+    cdef object enter(self):
+        try:
+            self.turn.pop()
+        except IndexError:
+            raise UsageError("an Arrow stream is being read by another thread") from None
+
+    cdef object next(self):
+        cdef ArrowArray array
+        cdef int code
+        if self.stream == NULL:
+            return None
+        array.release = NULL
+        with nogil:
+            code = (<array_callback> <void*> self.stream.get_next)(self.stream, &array)
+        if code:
+            raise self.failure(code)
+        if array.release == NULL:
+            self.release()
+            return None
+        return moved(&array, self.field)
+
+    cdef object release(self):
         cdef ArrowArrayStream* stream = self.stream
         self.stream = NULL
         if stream != NULL and stream.release != NULL:

@@ -103,8 +103,7 @@ class DecodeQueue:
         with self._lock:
             if run.finished or self._closed or piece.span < run.span:
                 return
-            piece.lease = lease
-            piece.views = views  # last: who holds the run looks at this without the lock
+            piece.arrived = views, lease
             if feed in run.starved and feed.head is piece:
                 run.starved.discard(feed)
                 if not run.starved:
@@ -317,7 +316,7 @@ class DecodeQueue:
                 continue
             if feed.head is None:
                 feed.reach_further(run.slop_bytes)
-            if feed.pieces[0].views is None:
+            if feed.pieces[0].arrived is None:
                 run.starved.add(feed)
         if not run.starved:
             self._push(run)

@@ -51,8 +51,8 @@ class StreamPiece:
     range: ByteRange
     span: int
     asked: bool = False
-    views: list[memoryview] | None = None
-    lease: object = None
+    # Views of the bytes, and the lease of their memory. One value: workers read it without the lock.
+    arrived: tuple[list[memoryview], object] | None = None
 
     @property
     def is_wanted(self) -> bool:
@@ -92,13 +92,12 @@ class StreamFeed:
 
     def flow(self) -> None:
         """Feed what has arrived in order. Only by who holds the run."""
-        while (piece := self.head) is not None and piece.views is not None:
+        while (piece := self.head) is not None and piece.arrived is not None:
             self.pieces.popleft()
             self.fed_to = piece.range.stop
             last = self.fed_to == self.cursor.range.stop
             # The input holds the bytes from here on, and gives back what they were lent for.
-            views, lease = piece.views, piece.lease
-            piece.views = piece.lease = None
+            (views, lease), piece.arrived = piece.arrived, None
             for index, view in enumerate(views):
                 self.cursor.input.feed(view, last=last and index == len(views) - 1, lease=lease)
 

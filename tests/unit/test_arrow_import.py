@@ -8,9 +8,12 @@ from __future__ import annotations
 import ctypes
 import gc
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from orcstream.codec._arrow_c import export_schema, export_stream
@@ -257,3 +260,27 @@ def test_hostile_run_ends(ends: list[int], values: list[int]) -> None:
     producer.field = Field("", "+s", schema.root, children=(Field("a", "+r", number, children=children),))
     with pytest.raises(SchemaMismatch, match="run ends"):
         list(UserData(producer).vectors(schema))
+
+
+def test_another_thread_neither_reads_nor_closes_a_stream_under_way() -> None:
+    reading, go_on = threading.Event(), threading.Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        reading.set()
+        assert go_on.wait(30)
+        yield pa.record_batch({"x": [1]})
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema({"x": pa.int64()}), batches())
+    stream = ArrowStream(reader.__arrow_c_stream__(), 10)
+    with ThreadPoolExecutor(1) as other:
+        found = other.submit(stream.read)
+        assert reading.wait(30)
+        for call in (stream.read, stream.close):
+            with pytest.raises(UsageError, match="another thread"):
+                call()
+        go_on.set()
+        column = found.result(30)
+    assert column is not None
+    assert column.length == 1
+    stream.close()
+    assert stream.read() is None
