@@ -304,8 +304,9 @@ class Schema:
                 "leave columns out (None)"
             )
         picked: _Picked = {}
+        places: _Places = {}
         for column in columns:
-            _pick(picked, _find(self.root, _parts(column), case_sensitive))
+            _pick(picked, _find(self.root, _parts(column), case_sensitive, places))
         return _project(self.root, picked)
 
     def __getitem__(self, path: str | tuple[str, ...]) -> Type:
@@ -352,6 +353,8 @@ class Schema:
 
 # Which children of a node are asked for, in order: None means the child whole.
 _Picked = dict[int, "_Picked | None"]
+# Where the children of some nodes are by their names, for who looks for thousands of them.
+_Places = dict[int, dict[str, list[int]]]
 
 
 def find_column(root: Type, column: str | tuple[str, ...], *, case_sensitive: bool = True) -> tuple[int, ...]:
@@ -367,17 +370,19 @@ def _parts(column: object) -> str | tuple[str, ...]:
     raise UsageError(f"a column is a name, or a tuple of names from the top down, not {column!r}")
 
 
-def _find(root: Type, path: str | tuple[str, ...], case_sensitive: bool) -> list[int]:
+def _find(
+    root: Type, path: str | tuple[str, ...], case_sensitive: bool, places: _Places | None = None
+) -> list[int]:
     """The child indices that lead from the root to the path's type."""
     if isinstance(path, str):
-        found = _find_dotted(root, path, case_sensitive)
+        found = _find_dotted(root, path, case_sensitive, places)
         if found is None:
             _not_found(root, path, case_sensitive)
         return found
     indices: list[int] = []
     node = root
     for depth, step in enumerate(path):
-        index = _child(node, step, case_sensitive)
+        index = _child(node, step, case_sensitive, places)
         if index is None:
             raise ColumnNotFound(
                 f"no column {path!r}: {_about(node, path[:depth])}{_suggestion(step, steps_of(node))}"
@@ -387,24 +392,31 @@ def _find(root: Type, path: str | tuple[str, ...], case_sensitive: bool) -> list
     return indices
 
 
-def _find_dotted(node: Type, text: str, case_sensitive: bool) -> list[int] | None:
+def _find_dotted(node: Type, text: str, case_sensitive: bool, places: _Places | None) -> list[int] | None:
     """A dot may part two names or belong to one: the longest name that exists is tried first."""
     end = len(text)
     while end >= 0:
-        index = _child(node, text[:end], case_sensitive)
+        index = _child(node, text[:end], case_sensitive, places)
         if index is not None:
             if end == len(text):
                 return [index]
-            rest = _find_dotted(node.children[index], text[end + 1 :], case_sensitive)
+            rest = _find_dotted(node.children[index], text[end + 1 :], case_sensitive, places)
             if rest is not None:
                 return [index, *rest]
         end = text.rfind(".", 0, end)
     return None
 
 
-def _child(node: Type, name: str, case_sensitive: bool) -> int | None:
+def _child(node: Type, name: str, case_sensitive: bool, places: _Places | None = None) -> int | None:
     steps = steps_of(node)
-    matches = [index for index, step in enumerate(steps) if step == name]
+    if places is None:
+        matches = [index for index, step in enumerate(steps) if step == name]
+    else:
+        if id(node) not in places:
+            known = places[id(node)] = {}
+            for index, step in enumerate(steps):
+                known.setdefault(step, []).append(index)
+        matches = places[id(node)].get(name, [])
     if not matches and not case_sensitive:
         folded = name.casefold()
         matches = [index for index, step in enumerate(steps) if step.casefold() == folded]

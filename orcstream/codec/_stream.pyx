@@ -88,6 +88,30 @@ cdef class InputStream:
         self.owner = None
         self.to_skip = bytes_to_skip
 
+    def held_bytes(self, bint trim):
+        """How much memory of its own the stream holds for a chunk in progress; with `trim`, no more than is unread."""
+        cdef Py_ssize_t rest = self.end - self.pos
+        cdef Buffer exact
+        if self.scratch is None:
+            return 0
+        if trim:
+            if rest == 0 or self.owner is not self.scratch:
+                self.scratch = None
+                if rest == 0:
+                    self.owner = None
+                    self.data = NULL
+                    self.pos = self.end = 0
+                return 0
+            if self.scratch.nbytes > 2 * rest:
+                exact = allocate(rest)
+                memcpy(exact.ptr, self.data + self.pos, rest)
+                self.scratch = exact
+                self.owner = exact
+                self.data = exact.ptr
+                self.pos = 0
+                self.end = rest
+        return self.scratch.nbytes
+
     @property
     def starved(self):
         """Whether bytes are still to be fed."""

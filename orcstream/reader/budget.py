@@ -20,6 +20,7 @@ __all__ = ["DEFAULT_MEMORY_LIMIT", "LEAST_LIMIT", "Lease", "MemoryBudget", "Shar
 
 DEFAULT_MEMORY_LIMIT = 256 << 20
 LEAST_LIMIT = 1 << 16
+_LEAST_CHUNK_LIMIT = 48 << 20
 
 
 class Lease:
@@ -45,6 +46,8 @@ class Shares:
         self.fetch_limit = limit // 2
         self.decode_limit = limit // 4
         self.dictionary_limit = limit // 2
+        # Chunks that columns are in the middle of: those of thousands of columns take more than the limit.
+        self.chunk_limit = max(4 * limit, _LEAST_CHUNK_LIMIT)
         # Two fetch windows fit, one on its way and one in use; and three windows of decoded rows.
         self.window_bytes = self.fetch_limit // 2
         # Near sources give so much of a stripe at once, since pieces cost more there than the wait: the usual
@@ -60,6 +63,7 @@ class MemoryBudget(Shares):
         super().__init__(limit)
         self.decoded = 0
         self.dictionaries = 0
+        self.chunks = 0
         self.peak_fetched = 0
         self._lent = 0
         self._given_back: deque[int] = deque()

@@ -125,7 +125,7 @@ class DecodeQueue:
                     if not run.busy:  # what is busy is released by its worker
                         run.release()
             self._stripes.clear()
-            self._budget.decoded = self._budget.dictionaries = 0
+            self._budget.decoded = self._budget.dictionaries = self._budget.chunks = 0
 
     def has_work(self) -> bool:
         """Whether a worker would find something to do."""
@@ -212,6 +212,7 @@ class DecodeQueue:
                 vector = self._decode(run, rows, budget, turn)
             except Exception as caught:  # noqa: BLE001  # raised to the consumer, whatever it is
                 error = caught
+            chunk_bytes = run.held_bytes(trim=self._chunks_are_many)
             stopped = time.perf_counter()
             if self._observer is not None:
                 done = vector.length if vector is not None else 0
@@ -221,6 +222,7 @@ class DecodeQueue:
                 self.decode_s += stopped - started
                 if not self._closed:
                     self._charge_dictionaries(run, room - turn.dictionary_limit)
+                    error = self._charge_chunks(run, chunk_bytes) or error
                 progress = self._finish(run, rows, vector, turn, error)
                 task = self._next()
             if progress:
@@ -303,6 +305,7 @@ class DecodeQueue:
             stripe.lagging -= 1
         if run.finished:
             self._charge_dictionaries(run, -run.dictionary_bytes)
+            self._charge_chunks(run, 0)
             run.release()
         else:
             self._push(run)
@@ -365,10 +368,12 @@ class DecodeQueue:
         opens_window = not stripe.bounds or run.row >= stripe.bounds[-1]
         if opens_window and self._sizes.unknown and len(stripe.bounds) >= _GUESSED_WINDOWS:
             return None
-        if self._budget.decoded < self._budget.decode_limit:
+        if self._budget.decoded < self._budget.decode_limit and not self._chunks_are_many:
             return run
         first = self._stripes[0]
-        return run if stripe is first and run.row < stripe.bounds[0] else None
+        if stripe is not first:
+            return None
+        return run if run.row < stripe.bounds[0] else None
 
     def _next(self) -> tuple[ColumnRun, int, int, int] | None:
         """Take the next run: how many rows to decode, within how many bytes, with room for dictionaries."""
@@ -390,6 +395,26 @@ class DecodeQueue:
         run.dictionary_bytes += size
         run.stripe.dictionary_bytes += size
         self._budget.dictionaries += size
+
+    @property
+    def _chunks_are_many(self) -> bool:
+        """Whether chunks in progress take so much that their memory is trimmed, and no other stripe begun."""
+        return self._budget.chunks > self._budget.chunk_limit // 4 * 3
+
+    def _charge_chunks(self, run: ColumnRun, size: int) -> OrcError | None:
+        """Count the chunks that a run is in the middle of; what is wrong where its stripe has too many."""
+        grown = size - run.chunk_bytes
+        run.chunk_bytes = size
+        run.stripe.chunk_bytes += grown
+        self._budget.chunks += grown
+        if grown <= 0 or run.stripe.chunk_bytes <= self._budget.chunk_limit:
+            return None
+        return Unsupported(
+            f"the columns of a stripe have chunks of {run.stripe.chunk_bytes} bytes in progress; raise "
+            "memory_limit=, or read fewer columns",
+            reason="chunks_too_large",
+            stripe=run.stripe.information.index,
+        )
 
     def _lacks_room(self, run: ColumnRun, error: BaseException) -> bool:
         """Whether a dictionary may fit once the stripes before this one are delivered."""

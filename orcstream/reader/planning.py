@@ -267,6 +267,8 @@ class ReadPlanner:
     def _masked(self, projection: Projection) -> tuple[str, ...]:
         """What of the output is read as its mask left it: the outermost columns, by their dotted names."""
         found: list[str] = []
+        if not self._file.form.encrypted:
+            return ()
         for source in projection.sources:
             done: tuple[str, ...] | None = None
             for path, type_ in source.file_type.walk() if source.file_type is not None else ():

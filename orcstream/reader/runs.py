@@ -130,6 +130,7 @@ class ColumnRun:
 
     __slots__ = (
         "busy",
+        "chunk_bytes",
         "decoder",
         "dictionary_bytes",
         "error",
@@ -171,6 +172,7 @@ class ColumnRun:
         self.queued = False
         self.error: BaseException | None = None
         self.dictionary_bytes = 0
+        self.chunk_bytes = 0
 
     @property
     def finished(self) -> bool:
@@ -191,6 +193,10 @@ class ColumnRun:
                     feed.enter_span()
         for feed in self.feeds:
             feed.flow()
+
+    def held_bytes(self, *, trim: bool) -> int:
+        """Memory for chunks that the streams are in the middle of; only by who holds the run."""
+        return sum(feed.cursor.input.held_bytes(trim) for feed in self.feeds)
 
     def advance(self, count: int) -> None:
         """`count` wanted rows were decoded; leaves the span when those were its last."""
@@ -272,6 +278,7 @@ class StripeRun:
         self.bounds: deque[int] = deque()
         self.lagging = 0
         self.dictionary_bytes = 0
+        self.chunk_bytes = 0
         # What the stripe was started from, for who wants to read more of it.
         self.context: object = None
         self.held: Sequence[tuple[RangeBuffer, object]] = ()

@@ -156,6 +156,14 @@ def bloom_filters(count: int, size: int) -> bytes:
     return one_stripe([f"c{number}" for number in range(count)], index * count, b"", footer, rows)
 
 
+def wide_chunks(count: int, block: int) -> bytes:
+    """Columns whose data are one chunk each, of runs that go on for a whole block."""
+    chunk = compression.frame(bytes(block - 1), compression.ZLIB, block)
+    footer = b"".join(stream(DATA, column, len(chunk)) for column in range(1, count + 1)) + encodings(count)
+    names = [f"c{number}" for number in range(count)]
+    return one_stripe(names, b"", chunk * count, footer, block // 4, block=block)
+
+
 def stripe_statistics(stripes: int, count: int) -> bytes:
     """File metadata of empty statistics for many stripes of many columns."""
     place = field(3, wire.message((1, 3), (2, 0), (3, 0), (4, 0), (5, 1)))
@@ -219,6 +227,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "entries of 100 columns": lambda: entries(100, MB),
     "bloom filters": lambda: bloom_filters(1, 15 * MB),
     "bloom filters of 100 columns": lambda: bloom_filters(100, MB),
+    "chunks": lambda: wide_chunks(1000, 1 << 23),
     "statistics of stripes": lambda: stripe_statistics(20_000, 500),
     "statistics of stripes below the limit": lambda: stripe_statistics(2000, 200),
 }
