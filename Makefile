@@ -9,6 +9,18 @@ WORKERS ?= 2
 
 VENV := .venv
 PY := $(VENV)/bin/python
+# Which versions of other packages: locked (requirements/), newest (that pyproject.toml allows) or oldest (declared
+# there). Each needs a virtual environment of its own.
+VERSIONS := locked
+# With hashes, and built with the locked setuptools where a package has no wheel.
+LOCKED := --no-build-isolation --require-hashes
+ifeq ($(VERSIONS),newest)
+BUILD_NEEDS := --upgrade --group build
+TEST_NEEDS := --upgrade --upgrade-strategy eager --requirement $(VENV)/.needs --group test --group lint
+else
+BUILD_NEEDS := --require-hashes --requirement requirements/build.txt
+TEST_NEEDS := $(LOCKED) --requirement requirements/$(if $(filter oldest,$(VERSIONS)),oldest,test).txt
+endif
 # Targets of `go install`, at the versions the tests and the benchmark were written against.
 VERSITYGW := .cache/bin/versitygw
 VERSITYGW_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.7.0
@@ -17,6 +29,7 @@ TOXIPROXY := .cache/bin/toxiproxy
 TOXIPROXY_MODULE := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 # What debuggers want is not linked, which takes seconds.
 NO_SYMBOLS := -s -w
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 NEED_GO := command -v go >/dev/null || { \
 	echo "S3 and the proxy of the tests are built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 # HDFS in one JVM, which the tests write to; its version is in the pom.
@@ -50,7 +63,7 @@ MAKEFLAGS += --no-print-directory
 # Where it is set, each program that a test starts compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv test test-all lint docs some-servers check check-wheel check-integrations demo proto fuzz soak servers bench format clean
+.PHONY: help venv lock test test-newest test-oldest test-all lint-verdict lint docs some-servers check check-wheel check-integrations demo proto fuzz soak servers bench format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -61,22 +74,22 @@ $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "orcstream needs Python 3.11 or newer; name one with: make PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+	$(if $(filter newest,$(VERSIONS)),$(PY) -m pip install --quiet --upgrade 'pip>=25.1')
 	@touch $@
 
-$(VENV)/.building: pyproject.toml $(VENV)/.created
-	$(PY) -m pip install --quiet --no-compile --group build
+$(VENV)/.building: pyproject.toml requirements/build.txt $(VENV)/.created
+	$(PY) -m pip install --quiet --no-compile $(BUILD_NEEDS)
 	@touch $@
 
 # What the package itself needs comes along, since mypy reads it too. Not compiled to bytecode: little of it is
 # ever imported, and that is compiled then. The Spark wheel that pip makes of what PyPI has is 450 MB of archives,
 # which are not compressed again.
-$(VENV)/.groups: pyproject.toml $(VENV)/.building
+$(VENV)/.groups: pyproject.toml $(wildcard requirements/*.txt) $(VENV)/.building
 	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
 		> $(VENV)/.needs
 	@printf '[bdist_wheel]\ncompression = stored\n' > $(VENV)/.wheels
 	DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/.wheels \
-		$(PY) -m pip install --quiet --no-compile --requirement $(VENV)/.needs --group test --group lint
+		$(PY) -m pip install --quiet --no-compile $(TEST_NEEDS)
 	@touch $@
 
 # The editable install builds the kernels in place; later changes of kernels need only build_ext. It needs nothing
@@ -90,15 +103,42 @@ $(VENV)/.kernels: $(KERNELS) setup.py $(VENV)/.installed
 		echo "$(PY) setup.py --quiet build_ext --inplace"; $(PY) setup.py --quiet build_ext --inplace; }
 	@touch $@
 
-# Servers are fetched, packages installed and kernels built side by side. pytest runs last, so its closing line is the last line
-# printed. Files in their order: those of few and long tests would come last otherwise, when there is nothing left to
+# The lock of every package that tests, lint and documentation use, with hashes.
+lock: $(VENV)/.created ## update requirements/: the newest versions that pyproject.toml allows, and the oldest
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet --upgrade 'pip>=25.1'
+	$(VENV)/lock/bin/pip install --quiet --group lock
+	$(VENV)/lock/bin/python scripts/lock.py
+
+# Servers are fetched, packages installed, kernels built and the source linted side by side. If lint passes, pytest's
+# closing line is the last line printed; if not, lint's findings and both verdicts follow it. Files in their order: those of few and long tests would come last otherwise, when there is nothing left to
 # run beside them.
-test: ## lint, types and all tests
+test: ## all tests, and lint
 	@for tool in java javac; do command -v $$tool >/dev/null || { \
 		echo "The tests ask the Java reference implementation; install a JDK (11 or newer): no $$tool on PATH." >&2; \
 		exit 1; }; done
-	@$(MAKE) --jobs=4 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(MAKE) --jobs=4 --output-sync venv $(if $(ORCSTREAM_REQUIRE_SERVERS),servers,some-servers) lint-verdict
+	@echo "$(PYTEST)"; tests=passed; $(PYTEST) || tests=FAILED; \
+	if [ -s $(VENV)/lint.txt ]; then \
+		cat $(VENV)/lint.txt; echo "tests: $$tests; lint: FAILED, as shown above"; exit 1; \
+	fi; \
+	[ $$tests = passed ]
+
+# Failing, it stops nothing: what it found is shown after the tests. Old packages have other types.
+lint-verdict: $(VENV)/.groups
+	@rm -f $(VENV)/lint.txt
+	@$(if $(filter oldest,$(VERSIONS)),true,$(MAKE) lint >$(VENV)/lint.running 2>&1 \
+		&& echo "lint: passed" || mv $(VENV)/lint.running $(VENV)/lint.txt)
+
+test-newest: ## the same with the newest versions of other packages, which the lock may not have yet
+	@rm -f .venv-newest/.building .venv-newest/.groups
+	@$(MAKE) test VERSIONS=newest VENV=.venv-newest
+
+# Another Python has no wheels of the oldest versions.
+test-oldest: ## the same tests with the oldest versions of other packages that pyproject.toml allows; needs Python 3.11
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo "the oldest versions need Python 3.11; name one with: make PYTHON=... test-oldest" >&2; exit 1; }
+	@$(MAKE) test VERSIONS=oldest VENV=.venv-oldest
 
 # It needs no kernels, which are built beside it.
 lint: $(VENV)/.groups ## ruff and mypy, without the tests
@@ -110,8 +150,8 @@ lint: $(VENV)/.groups ## ruff and mypy, without the tests
 docs: $(VENV)/.docs ## the site of the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
-$(VENV)/.docs: pyproject.toml $(VENV)/.created
-	$(PY) -m pip install --quiet --no-compile --group docs
+$(VENV)/.docs: pyproject.toml requirements/docs.txt $(VENV)/.building
+	$(PY) -m pip install --quiet --no-compile $(LOCKED) --requirement requirements/docs.txt
 	@touch $@
 
 # What cannot be had is named here, and the tests that need it at their end.
@@ -197,7 +237,7 @@ format: venv ## let ruff rewrite what it can
 	$(VENV)/bin/ruff format .
 
 clean: ## remove what was built, generated and cached
-	rm -rf $(VENV) .cache build dist *.egg-info bench/data
+	rm -rf .venv .venv-newest .venv-oldest .cache build dist *.egg-info bench/data
 	rm -rf .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	find orcstream \( -name '*.c' -o -name '*.so' \) -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

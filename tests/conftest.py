@@ -10,9 +10,11 @@ ORCSTREAM_TEST_PROFILE=long makes property tests search longer, from random seed
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import signal
 from pathlib import Path
+from types import FunctionType
 
 import hypothesis
 import pytest
@@ -49,6 +51,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "corpus: uses the fixture corpus_folder, which sets this marker")
     config.addinivalue_line("markers", "sampled: `make test` runs a part of its cases, `make test-all` all")
     config.addinivalue_line("markers", "java: needs a JDK (ORCSTREAM_WITHOUT_JAVA=1 skips)")
+
+
+# anyio's own setting for this is newer than the oldest anyio that the package works with.
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module, name: str, obj: object) -> None:
+    """Run each asynchronous test by anyio."""
+    if isinstance(obj, FunctionType) and collector.istestfunction(obj, name):
+        inner = obj.hypothesis.inner_test if hasattr(obj, "hypothesis") else obj
+        if inspect.iscoroutinefunction(inner):
+            pytest.mark.anyio(obj)
 
 
 # Before pytest applies `-m corpus`.

@@ -55,7 +55,7 @@ def window(buffer: Readable | None, dtype: str, start: int, length: int) -> Arra
     if not length:
         return np.empty(0, dtype)
     assert buffer is not None
-    return np.frombuffer(buffer, dtype, length, start * np.dtype(dtype).itemsize)  # type: ignore[call-overload,no-any-return]
+    return np.frombuffer(buffer, dtype, length, start * np.dtype(dtype).itemsize)  # type: ignore[call-overload,no-any-return,unused-ignore]
 
 
 def unpack(buffer: Readable | None, start: int, length: int) -> Mask:

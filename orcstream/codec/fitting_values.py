@@ -98,7 +98,8 @@ def wrong_format(column: ArrowColumn, field: Field, path: Path) -> NoReturn:
 
 
 def _fixed(field: Field, values: Array | Buffer, count: int, nulls: Nulls) -> Fitted:
-    return field, Vector(count, (nulls.bitmap, cast("Buffer", values)), nulls.nulls)
+    buffer = cast("Buffer", values)  # type: ignore[redundant-cast,unused-ignore]  # a Buffer from Python 3.12 on
+    return field, Vector(count, (nulls.bitmap, buffer), nulls.nulls)
 
 
 # --- numbers and times -----------------------------------------------------------------------------

@@ -30,7 +30,8 @@ _FORMATS = {
     "f8": "g",
 }
 _UNITS = {"s": "tss:", "ms": "tsm:", "us": "tsu:", "ns": "tsn:"}
-_COARSE = ("h", "m")  # exact in seconds
+_MOST = (1 << 63) - 1
+_COARSE = {"h": 3600, "m": 60}  # in seconds
 
 
 def holds_objects(array: Array) -> bool:
@@ -81,11 +82,13 @@ def _times(name: str, array: Array, valid: Mask | None, instants: bool) -> Arrow
     wanted = "s" if unit in _COARSE else unit
     if wanted not in _UNITS:
         refuse((name,), None, f"is an array of {array.dtype}; convert it to datetime64[ns] or datetime64[D]")
-    converted = array.astype(f"M8[{wanted}]")
-    if step != 1 or unit != wanted:
-        bad = (converted.astype(array.dtype) != array) & ~missing
+    factor = step * _COARSE.get(unit, 1)
+    if factor != 1:  # numpy wraps around, or raises OverflowError from 2.5 on
+        ticks, limit = array.astype("i8"), _MOST // factor
+        bad = ((ticks > limit) | (ticks < -limit)) & ~missing
         if bad.any():
             refuse((name,), None, f"holds times that 64 bits of {wanted} do not", int(bad.argmax()))
+    converted = array.astype(f"M8[{wanted}]")
     format_ = _UNITS[wanted] + ("UTC" if instants else "")
     return _column(name, format_, len(array), valid, (_aligned(converted).view("i8"),))
 

@@ -207,13 +207,13 @@ def check_promises(field: Field, vector: Vector) -> None:
             check_promises(child_field, part)
     elif field.format in ("+l", "+m"):
         count = vector.offset + vector.length + 1
-        ends = np.frombuffer(vector.buffers[1], "i4", count)[vector.offset :]  # type: ignore[call-overload]
+        ends = np.frombuffer(vector.buffers[1], "i4", count)[vector.offset :]  # type: ignore[arg-type, call-overload, unused-ignore]
         assert not [row for row, has in enumerate(valid) if not has and ends[row] != ends[row + 1]]
         check_promises(field.children[0], vector.children[0].slice(int(ends[0]), int(ends[-1])))
     elif field.format.startswith("+ud:"):
         stop = vector.offset + vector.length
-        tags = np.frombuffer(vector.buffers[0], "i1", stop) if stop else np.empty(0, "i1")  # type: ignore[call-overload]
-        places = np.frombuffer(vector.buffers[1], "i4", stop) if stop else np.empty(0, "i4")  # type: ignore[call-overload]
+        tags = np.frombuffer(vector.buffers[0], "i1", stop) if stop else np.empty(0, "i1")  # type: ignore[arg-type, call-overload, unused-ignore]
+        places = np.frombuffer(vector.buffers[1], "i4", stop) if stop else np.empty(0, "i4")  # type: ignore[arg-type, call-overload, unused-ignore]
         tags, places = tags[vector.offset :], places[vector.offset :]
         for tag, child in enumerate(vector.children):
             here = places[tags == tag]

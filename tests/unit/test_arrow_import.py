@@ -83,7 +83,7 @@ def test_released_once_when_the_last_vector_dies() -> None:
     del rows
     gc.collect()
     assert producer.releases == 0
-    assert np.frombuffer(last.buffers[1], "i4").tolist() == [0, 1, 2]  # type: ignore[call-overload]
+    assert np.frombuffer(last.buffers[1], "i4").tolist() == [0, 1, 2]  # type: ignore[arg-type, call-overload, unused-ignore]
     del last
     gc.collect()
     assert producer.releases == 1
@@ -193,7 +193,7 @@ def test_misaligned_memory_is_copied() -> None:
     raw[:] = np.arange(3, dtype="i4").view("u1")
     producer = Producer("struct<a:int>", node(3, None, children=(node(3, None, raw),)))
     (rows,) = UserData(producer).vectors(Schema.parse("struct<a:int>"))
-    values = np.frombuffer(rows.vectors[0].buffers[1], "i4")  # type: ignore[call-overload]
+    values = np.frombuffer(rows.vectors[0].buffers[1], "i4")  # type: ignore[arg-type, call-overload, unused-ignore]
     assert values.tolist() == [0, 1, 2]
     assert values.ctypes.data % 8 == 0
 

@@ -126,7 +126,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: col("a") == None, r"col\('a'\).is_null\(\)"),  # noqa: E711
     (lambda: col("a") != None, "is_null"),  # noqa: E711
     (lambda: col("a") < pd.NaT, "is_null"),
-    (lambda: col("a") == np.datetime64("NaT"), "is_null"),
+    (lambda: col("a") == np.datetime64("NaT", "s"), "is_null"),
     (lambda: col("a").isin([1, None]), "is_null"),
     (lambda: col("a") == col("b"), "not with columns"),
     (lambda: col("a") == (col("b") > 1), "not Condition"),

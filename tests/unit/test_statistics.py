@@ -235,7 +235,7 @@ def test_kernels_check_their_buffers() -> None:
 
 def test_offsets_beyond_their_buffers() -> None:
     field = field_from("x", pa.list_(pa.int64()))
-    child = Vector(2, (None, np.zeros(2, np.int64)), 0)  # type: ignore[arg-type]
+    child = Vector(2, (None, np.zeros(2, np.int64)), 0)  # type: ignore[arg-type, unused-ignore]
     for offsets in ([0, 3], [-1, 1], [0, 2, 1]):
         ends: Any = np.array(offsets, np.int32)
         with pytest.raises(ValueError, match="beyond"):
