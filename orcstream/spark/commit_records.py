@@ -37,11 +37,14 @@ class Source:
     """A file that is merged into another.
 
     `holds` are those that it was merged from itself, as far as that was known, in the order of their rows.
+    `length` and `fingerprint` tell it from others of its name, where they are known.
     """
 
     path: str
     row_count: int
     holds: tuple[Source, ...] = ()
+    length: int | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         inner_path(self.path)
@@ -60,7 +63,11 @@ class Source:
     def of_json(cls, given: Mapping[str, Any]) -> Self:
         """Others may have written more beside it."""
         return cls(
-            given["path"], row_count_of(given), tuple(Source.of_json(one) for one in given.get("holds", ()))
+            given["path"],
+            row_count_of(given),
+            tuple(Source.of_json(one) for one in given.get("holds", ())),
+            given.get("length"),
+            given.get("fingerprint", ""),
         )
 
 

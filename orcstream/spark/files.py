@@ -96,10 +96,14 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """The files of a read, in the order of their paths, and the columns that their folders name."""
+    """The files of a read, in the order of their paths, and the columns that their folders name.
+
+    `merged` are the names of those that were merged from others, as records say that there still are.
+    """
 
     files: Sequence[FoundFile]
     partition_names: tuple[str, ...] = ()
+    merged: frozenset[str] = frozenset()
 
     def partition_fields(self) -> list[spark.StructField]:
         """The columns with the types that the folders' texts have in common."""

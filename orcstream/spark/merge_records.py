@@ -39,6 +39,7 @@ class Compaction:
 
     root: str
     is_job: bool
+    key: tuple[str, int]  # the query and its batch, or "compact" and the number of the job
     plan: str | None = None
     merged: dict[int, str] = field(default_factory=dict)  # by the group's number
     is_over: bool = False
@@ -75,12 +76,13 @@ async def find_compactions(
     root: str, folder: str, *, storage_options: Mapping[str, Any]
 ) -> Sequence[Compaction]:
     """Those that there are records of in one of the two folders below a root."""
-    found: dict[tuple[str, str], Compaction] = {}
+    found: dict[tuple[str, int], Compaction] = {}
     for record in await _listed(f"{root}/{folder}", storage_options):
         match = _NAMES[folder].fullmatch(record.path)
         if match is None:
             continue
-        one = found.setdefault((match[1], match[2]), Compaction(root, folder == JOBS_FOLDER))
+        key = match[1], int(match[2])
+        one = found.setdefault(key, Compaction(root, folder == JOBS_FOLDER, key))
         if match[4] == "merged":
             one.merged[int(match[3] or 0)] = record.url
         elif match[4] in ("compaction", "plan"):

@@ -44,6 +44,11 @@ class MergeId:
     batch: int
     folder: str
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """As that of `Compaction`."""
+        return ("compact" if self.folder == JOBS_FOLDER else self.query), self.batch
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -70,6 +75,7 @@ class Merges:
     _records: dict[str, Sequence[Group]] = field(default_factory=dict)  # by URL
     _counted: dict[str, tuple[str, Group]] = field(default_factory=dict)  # root and group, by the file's name
     _pending: set[str] = field(default_factory=set)  # names of files that do not count yet
+    _keys: set[tuple[str, int]] = field(default_factory=set)  # the compactions that there are records of
 
     async def refresh(self, urls: Iterable[str], *, only_open: bool = False) -> None:
         """Read what is new about the merged files among these; none, and no store is asked.
@@ -78,6 +84,7 @@ class Merges:
         compactions that are over are left out: what they replaced is gone.
         """
         found = await self._compactions(urls)
+        self._keys = {one.key for one in found}
         if only_open:
             found = [one for one in found if not one.is_over]
         needed = [url for one in found for url in one.needed]
@@ -109,6 +116,11 @@ class Merges:
         """The files that rows are to be read from, so that each is read once."""
         out = self._pending | self._replaced(files)
         return [file for file in files if name_of(file.url) not in out] if out else files
+
+    def recorded(self, files: Iterable[FoundFile]) -> frozenset[str]:
+        """The names of the merged files among these that records may lead to."""
+        ids = ((file.url, _id_of(file.url)) for file in files)
+        return frozenset(name_of(url) for url, id_ in ids if id_ is not None and id_.key in self._keys)
 
     def _replaced(self, files: Iterable[FoundFile]) -> set[str]:
         """Names of files that a merged file among these has the rows of: they go in a moment."""
@@ -159,7 +171,8 @@ async def find_counted(choice: FileChoice, storage_options: Mapping[str, Any]) -
     found = await find_files(choice, storage_options)
     merges = Merges(choice.roots, storage_options)
     await merges.refresh((file.url for file in found.files), only_open=True)
-    return replace(found, files=merges.counted(found.files))
+    files = merges.counted(found.files)
+    return replace(found, files=files, merged=merges.recorded(files))
 
 
 def _id_of(url: str) -> MergeId | None:

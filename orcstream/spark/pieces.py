@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from orcstream.errors import FormatError, OrcError, SourceChanged, located
 from orcstream.schema import Schema
 from orcstream.spark.access import Access, run
 from orcstream.spark.files import FoundFile, transactional
+from orcstream.spark.moved_rows import MovedRows
 from orcstream.spark.partitions import typed_value
 from orcstream.spark.planning import Piece
 from orcstream.spark.shaping import FileForm, Shape, form_of
@@ -33,6 +35,8 @@ __all__ = ["Faults", "PieceReader", "ReadPlan", "refuse_events"]
 _logger = logging.getLogger("orcstream.spark")
 # The file being read, and the next.
 _OPEN_AT_ONCE = 2
+# So often rows are looked for that are merged again and again.
+_MOST_MOVES = 100
 # Of Spark's own times.
 _TIMESTAMP_UNIT = "us"
 
@@ -74,6 +78,7 @@ class ReadPlan:
     timezone: str | None
     memory_limit: int
     batch_rows: int
+    roots: tuple[str, ...]
 
 
 class PieceReader:
@@ -138,20 +143,26 @@ class PieceReader:
 
     # --- reading -----------------------------------------------------------------------------------
 
-    def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        """The rows of some pieces, in their order."""
+    def batches(
+        self, pieces: Sequence[Piece], planned: frozenset[str] = frozenset()
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some pieces.
+
+        Those of a file that was merged since are read from the merged one, or not at all where that is among
+        `planned`, the merged files that are read as a whole.
+        """
         plan = self._plan
         # The pieces of a stream are planned without a look at what its folders name.
         pieces = [one for one in pieces if self._asked(one.texts, one.url) is not False]
         options = run(self._open_options)
         coming = iter(pieces)
+        moved = MovedRows(plan.roots, plan.access.storage_options, planned)
+        gone: list[tuple[Piece, FileNotFoundError]] = []
 
         def skip(url: Any, error: Exception) -> None:
-            if isinstance(error, FileNotFoundError) and not plan.faults.missing:
-                raise FileNotFoundError(
-                    f"{error}; it was there when the read was planned: others have removed it, or compacted "
-                    "the folder, and its rows are in another file now; start the query again"
-                ) from error
+            if isinstance(error, FileNotFoundError):
+                gone.append((next(coming), error))
+                return
             plan.faults.on_error(url, error)
             next(coming)
 
@@ -159,12 +170,59 @@ class PieceReader:
         opening = blocking.open_many(urls, ordered=True, concurrency=_OPEN_AT_ONCE, on_error=skip, **options)
         with opening as files:
             for opened in files:
-                piece = next(coming)
-                with self._in_form(opened, piece, options) as (file, form):
-                    try:
-                        yield from self._rows(file, form, piece)
-                    except FormatError as error:
-                        plan.faults.on_error(piece.url, error)
+                piece, count = next(coming), 0
+                try:
+                    for batch in self._of_file(opened, piece, options):
+                        yield batch
+                        count += batch.num_rows
+                except FileNotFoundError as error:
+                    yield from self._moved(piece, count, error, moved, options)
+        for piece, missing in gone:
+            yield from self._moved(piece, 0, missing, moved, options)
+
+    def _moved(
+        self, piece: Piece, done: int, error: FileNotFoundError, moved: MovedRows, options: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece whose file is gone, but for the first `done` of them, which were read before.
+
+        A merged file has the same rows in the same order, so a predicate is true of the same ones.
+        """
+        for _ in range(_MOST_MOVES):
+            try:
+                found = run(partial(moved.of, piece))
+            except LookupError:
+                break
+            if found is None:
+                return
+            piece, count = found, 0
+            try:
+                with blocking.open(piece.url, **options) as opened:
+                    for batch in self._of_file(opened, piece, options):
+                        first = min(batch.num_rows, max(0, done - count))
+                        count += batch.num_rows
+                        if first < batch.num_rows:
+                            yield batch.slice(first)
+            except FileNotFoundError as again:
+                error, done = again, max(done, count)
+            else:
+                return
+        if not self._plan.faults.missing:
+            raise FileNotFoundError(
+                f"{error}; it was there when the read was planned, and no record says which file has its "
+                "rows now: the table was overwritten, or compacted so often that the records are gone; make "
+                "the DataFrame again (spark.read...load), REFRESH TABLE does not help"
+            ) from error
+        self._plan.faults.on_error(piece.url, error)
+
+    def _of_file(
+        self, opened: blocking.OrcFile, piece: Piece, options: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece from its file."""
+        with self._in_form(opened, piece, options) as (file, form):
+            try:
+                yield from self._rows(file, form, piece)
+            except FormatError as error:
+                self._plan.faults.on_error(piece.url, error)
 
     async def _open_options(self) -> dict[str, Any]:
         zone = self._plan.timezone

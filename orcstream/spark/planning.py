@@ -48,12 +48,21 @@ class Piece:
 
 
 class ReadPartition(InputPartition):
-    """What one task reads, and the columns that folders name."""
+    """What one task reads, and the columns that folders name.
 
-    def __init__(self, pieces: Sequence[Piece], partition_names: tuple[str, ...] = ()) -> None:
+    `merged` are names of merged files that this read has as a whole, those in the folders of the pieces.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        partition_names: tuple[str, ...] = (),
+        merged: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__(None)
         self.pieces = tuple(pieces)
         self.partition_names = partition_names
+        self.merged = merged
 
     def __repr__(self) -> str:
         return f"<ReadPartition of {len(self.pieces)} pieces, {sum(one.weight for one in self.pieces)} bytes>"
@@ -141,10 +150,14 @@ async def plan_pieces(
     coming = iter(waiting.values())
 
     def skip(url: Any, error: Exception) -> None:
-        if on_error is None:
+        file = next(coming)
+        if isinstance(error, FileNotFoundError) and rows is None and file.length is not None:
+            # It was listed: whoever reads it looks where its rows are now.
+            found[file.url] = [Piece(file.url, file.length, file.version, file.length, None, file.texts)]
+        elif on_error is None:
             raise error
-        on_error(url, error)
-        next(coming)
+        else:
+            on_error(url, error)
 
     async with open_many(waiting, ordered=True, on_error=skip, **open_options) as opened:
         async for one in opened:

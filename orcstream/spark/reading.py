@@ -7,9 +7,11 @@ files for itself.
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 from orcstream import OrcFile, open_many
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError, located
+from orcstream.io.urls import name_of
 from orcstream.spark.access import Access, run
 from orcstream.spark.files import FileChoice, FoundFile, FoundFiles
 from orcstream.spark.merged_files import find_counted
@@ -42,6 +45,8 @@ _ROWS: Final = re.compile(r"([0-9]*):([0-9]*)", re.ASCII)
 _MOST_ROWS: Final = 1 << 63
 _MEMORY_LIMIT: Final = 256 << 20
 _BATCH_ROWS: Final = 1 << 16
+# So often files are listed again that were merged before they were opened.
+_LISTINGS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,14 @@ def schema_of(options: Mapping[str, str]) -> spark.StructType:
     found = read.find()
     if not found.files:
         raise UsageError("there are no files there to take a schema from; give one by .schema(...)")
-    stored = run(lambda: _file_schema(read, found))
+    for _ in range(_LISTINGS):
+        try:
+            stored = run(partial(_file_schema, read, found))
+            break
+        except FileNotFoundError:  # merged since it was listed
+            found = read.find()
+    else:
+        stored = run(partial(_file_schema, read, found))
     schema = _chosen(_with_folders(stored, found.partition_fields(), read), read)
     read.bound(schema)  # so that load() refuses a predicate that cannot be asked
     return schema
@@ -253,7 +265,11 @@ class _Reader(DataSourceReader):
         target = target_bytes(total, len(files), options.pieces)
         pieces = run(lambda: self._pieces(files, target, reader.look if asks_rows else None))
         tasks = packed(pieces, target, options.pieces.open_cost_bytes)
-        return [ReadPartition(several, found.partition_names) for several in tasks]
+        beside = _by_folder(found.merged)
+        return [
+            ReadPartition(several, found.partition_names, _merged_beside(several, beside))
+            for several in tasks
+        ]
 
     async def _pieces(self, files: Sequence[FoundFile], target: int, look: Look | None) -> list[Piece]:
         options = self._options
@@ -269,7 +285,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, ReadPartition):  # where there are none, Spark makes one
             return iter(())
-        return self._piece_reader(partition.partition_names).batches(partition.pieces)
+        return self._piece_reader(partition.partition_names).batches(partition.pieces, partition.merged)
 
 
 def read_plan(options: ReadOptions, schema: spark.StructType, partition_names: tuple[str, ...]) -> ReadPlan:
@@ -284,4 +300,20 @@ def read_plan(options: ReadOptions, schema: spark.StructType, partition_names: t
         timezone=options.timezone,
         memory_limit=options.memory_limit,
         batch_rows=options.batch_rows,
+        roots=options.choice.roots,
     )
+
+
+def _by_folder(names: Iterable[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name in names:
+        found.setdefault(posixpath.dirname(name), set()).add(name)
+    return found
+
+
+def _merged_beside(pieces: Sequence[Piece], merged: Mapping[str, set[str]]) -> frozenset[str]:
+    """The merged files in the folders of some pieces, by their names."""
+    if not merged:
+        return frozenset()
+    folders = {posixpath.dirname(name_of(piece.url)) for piece in pieces}
+    return frozenset(name for folder in folders for name in merged.get(folder, ()))

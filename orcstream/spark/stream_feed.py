@@ -29,6 +29,8 @@ from orcstream.spark.stream_options import StreamOptions
 __all__ = ["BatchWork", "Offset", "StreamFeed"]
 
 _logger = logging.getLogger("orcstream.spark")
+# So often files are listed that a listing may have missed, because they were merged while it was made.
+_LISTINGS: Final = 3
 # Of files whose contents nobody compares.
 _ANY_VERSION: Final = bytes(8)
 
@@ -268,9 +270,12 @@ class StreamFeed:
         """Where the rows of a batch are now: files may have been merged, replaced or removed meanwhile."""
         if not batch.files:
             return BatchWork(batch.partition_names, ())
-        found = await self._find()
         wanted = {file.name for file in batch.files}
-        by_name = {one.name: one for one in self._merges.places(found.files) if one.name in wanted}
+        for _ in range(_LISTINGS):
+            found = await self._find()
+            by_name = {one.name: one for one in self._merges.places(found.files) if one.name in wanted}
+            if len(by_name) == len(wanted):
+                break
         places = (self._again(file, by_name.get(file.name), batch) for file in batch.files)
         return BatchWork(batch.partition_names, [one for one in places if one is not None])
 

@@ -21,7 +21,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import orcstream
 from orcstream.blocking_loop import the_loop
-from orcstream.errors import SourceChanged
 from orcstream.io import records, sink, small_files
 from orcstream.spark import stream_log, written
 from orcstream.spark.options import Options
@@ -133,7 +132,7 @@ class Query:
         for _ in range(100):
             try:
                 self.run()
-            except (*DEATH, FileNotFoundError, SourceChanged):
+            except DEATH:
                 continue
             else:
                 return

@@ -420,17 +420,6 @@ def test_records_are_looked_for_where_there_are_merged_files(
     assert listed == [f"/{JOBS_FOLDER}", f"/{LOG_FOLDER}"]
 
 
-def test_a_file_that_is_compacted_after_planning(folder: Path) -> None:
-    for number in range(2):
-        add(folder, f"{number}.orc", [number])
-    reader: Any = reader_of(SCHEMA, {"path": str(folder)})
-    tasks = reader.partitions()
-    compacted(folder)
-    with pytest.raises(FileNotFoundError, match=r"\.orc.*compacted the folder.*start the query again"):
-        [batch for task in tasks for batch in reader.read(task)]
-    assert batch_ids(folder) == [0, 1]
-
-
 def test_more_than_a_thousand_groups(folder: Path) -> None:
     """Numbers of groups in names have three digits at least."""
     log = folder / LOG_FOLDER / "q1"

@@ -112,9 +112,9 @@ def compact(
 
     A job that was killed is finished by the next one, whatever that is told, before anything else is begun:
     run it again. Batches and streams that read the folder by this data source see each row once, at any
-    time. Readers that only list files may see rows of one group twice for the moment between the appearance
-    of the new file and the removal of the old ones, and none less. Nobody may overwrite or remove files of
-    the folder meanwhile; appending is no harm.
+    time, also if they were planned before the last 20 jobs. Readers that only list files may see rows of one
+    group twice for the moment between the appearance of the new file and the removal of the old ones, and
+    none less. Nobody may overwrite or remove files of the folder meanwhile; appending is no harm.
 
     Raises `FileNotFoundError` for a folder that is not there, and what stores raise.
     """
