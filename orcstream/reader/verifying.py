@@ -216,13 +216,19 @@ class _Verifier:
     def _footer(self, found: Statistics) -> None:
         place = _Place(None, self._times.trust(self._trust, None))
         statistics = self._file.statistics
-        names = {".".join(path): column for column, (path, _) in self._types.items() if path}
-        claims = {names[name]: statistics[name] for name in statistics}
-        self._compare(claims.get, found, place)
+        named = set(statistics)
+        names = {column: ".".join(path) for column, (path, _) in self._types.items()}
+        self._compare(
+            lambda column: statistics[names[column]] if names[column] in named else None, found, place
+        )
 
     def _compare(self, claim_of: _ClaimOf, found: Statistics, place: _Place) -> None:
         for column, values in found.items():
-            claim = claim_of(column)
+            try:
+                claim = claim_of(column)
+            except FormatError as error:
+                self._unreadable(error.locate(column=column), place.stripe)
+                continue
             if claim is None:
                 continue
             self._claims += 1

@@ -353,3 +353,20 @@ async def test_dictionary_larger_than_the_budget(tmp_path: Path) -> None:
         assert caught.value.reason == "dictionary_too_large"
         assert "memory_limit" in caught.value.message
         assert len((await file.read(memory_limit=256 << 20)).to_pylist()) == len(rows)
+
+
+@pytest.mark.anyio
+async def test_statistics_that_are_no_message_are_findings(tmp_path: Path) -> None:
+    """`verify` names the column and goes on."""
+    metadata = wire.message((1, wire.message((1, b"\xff"), (1, b"\xff"))))
+    builder = FileBuilder(parse("struct<x:int>"), Options(metadata=metadata))
+    builder.stripe(3, [Stream(DATA, 1, signed(1, 2, 3))], [(DIRECT, 0), (DIRECT_V2, 0)])
+    path = tmp_path / "statistics.orc"
+    path.write_bytes(builder.build())
+    async with orcstream.open(str(path)) as file:
+        found = await file.verify()
+    assert {(fault.kind, fault.stripe, fault.column) for fault in found.faults} == {
+        ("unreadable", 0, ""),
+        ("unreadable", 0, "x"),
+    }
+    assert found.row_count == 3
