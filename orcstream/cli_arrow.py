@@ -18,6 +18,7 @@ import orcstream
 from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import Input
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, check_csv_schema, unique_names
+from orcstream.cli_values import binary
 from orcstream.schema import Kind, Schema, Type, decimal_shape
 
 __all__ = ["arrow_csv_rows", "arrow_json_rows", "has_pyarrow", "parquet_rows", "reads_json"]
@@ -37,7 +38,7 @@ _JSON_KINDS = frozenset(
         *(Kind.STRING, Kind.CHAR, Kind.VARCHAR, Kind.STRUCT, Kind.LIST),
     }
 )
-_TIMES = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+_FROM_TEXTS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT, Kind.DATE, Kind.BINARY})
 
 
 def has_pyarrow() -> bool:
@@ -58,7 +59,7 @@ def reads_json(schema: Schema | None) -> bool:
         return True
     root = schema.root
     return root.kind is Kind.STRUCT and all(
-        child.kind in _TIMES | {Kind.DATE} or all(kind in _JSON_KINDS for kind in _kinds(child))
+        child.kind in _FROM_TEXTS or all(kind in _JSON_KINDS for kind in _kinds(child))
         for child in root.children
     )
 
@@ -120,7 +121,7 @@ def arrow_csv_rows(
         types = dict(zip(wanted, map(_parsed_type, schema.root.children), strict=True))
     convert = csv.ConvertOptions(column_types=types, include_columns=wanted, **nulls)
     reader = failed.guard(lambda: csv.open_csv(source, read, parse, convert))
-    return Rows(decided, _times(_csv_batches(reader, failed), schema, source.shown, discretion))
+    return Rows(decided, _with_types(_csv_batches(reader, failed), schema, source.shown, discretion))
 
 
 def _csv_batches(reader: Any, failed: _CsvErrors) -> Iterator[Any]:
@@ -216,7 +217,7 @@ def arrow_json_rows(
         parse = json.ParseOptions(explicit_schema=_arrow_schema(types), unexpected_field_behavior="ignore")
         decided = schema
     reader = failed.guard(lambda: json.open_json(source, read, parse))
-    return Rows(decided, _times(_json_batches(reader, failed), schema, source.shown, discretion))
+    return Rows(decided, _with_types(_json_batches(reader, failed), schema, source.shown, discretion))
 
 
 def _json_batches(reader: Any, failed: _JsonErrors) -> Iterator[Any]:
@@ -328,7 +329,7 @@ def _arrow_schema(types: dict[str, Any]) -> Any:
 
 
 def _parsed_type(type_: Type) -> Any:
-    """As what a type of ORC is parsed; times come from texts, in `_times`."""
+    """As what a type of ORC is parsed; times and bytes come from texts, in `_with_types`."""
     import pyarrow as pa
 
     match type_.kind:
@@ -347,26 +348,22 @@ def _parsed_type(type_: Type) -> Any:
         Kind.LONG: pa.int64(),
         Kind.FLOAT: pa.float32(),
         Kind.DOUBLE: pa.float64(),
-        Kind.BINARY: pa.binary(),
     }.get(type_.kind, pa.string())
 
 
-def _times(
+def _with_types(
     batches: Iterator[Any], schema: Schema | None, shown: str, discretion: Discretion
 ) -> Iterator[Any]:
-    """The batches, with dates and times of what a schema says are some."""
-    root = None if schema is None else schema.root
-    times = (
-        {}
-        if root is None
-        else {index: child for index, child in enumerate(root.children) if child.kind in _TIMES | {Kind.DATE}}
-    )
+    """The batches, with dates, times and bytes where a schema has them."""
+    children = () if schema is None else schema.root.children
+    types = {index: child for index, child in enumerate(children) if child.kind in _FROM_TEXTS}
     first_row = 0
     for batch in batches:
-        for index, type_ in times.items():
+        for index, type_ in types.items():
             name = batch.schema.names[index]
+            convert = _as_bytes if type_.kind is Kind.BINARY else _as_times
             batch = batch.set_column(
-                index, name, _as_times(batch.column(index), name, type_, first_row, shown, discretion)
+                index, name, convert(batch.column(index), name, type_, first_row, shown, discretion)
             )
         yield batch
         first_row += batch.num_rows
@@ -388,12 +385,28 @@ def _as_times(texts: Any, name: str, type_: Type, first_row: int, shown: str, di
         try:
             compute.cast(text, kinds[-1])
         except pa.ArrowInvalid:
-            problem = discretion.told(
-                f"the column {name!r} holds {text.as_py()!r:.60} and is {type_}",
-                f"the column {name!r} holds something else than {type_}",
-                name,
-            )
-            raise orcstream.SchemaMismatch(f"{problem}; {ADVICE}", url=shown, row=first_row + row) from None
+            _refuse(text.as_py(), name, type_, first_row + row, shown, discretion)
     raise orcstream.SchemaMismatch(
         f"the column {name!r} holds times too far apart for nanoseconds; {ADVICE}", url=shown
     )
+
+
+def _as_bytes(texts: Any, name: str, type_: Type, first_row: int, shown: str, discretion: Discretion) -> Any:
+    import pyarrow as pa
+
+    found: list[bytes | None] = []
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            found.append(None if text is None else binary(text))
+        except ValueError:
+            _refuse(text, name, type_, first_row + row, shown, discretion)
+    return pa.array(found, pa.binary())
+
+
+def _refuse(text: str, name: str, type_: Type, row: int, shown: str, discretion: Discretion) -> NoReturn:
+    problem = discretion.told(
+        f"the column {name!r} holds {text!r:.60} and is {type_}",
+        f"the column {name!r} holds something else than {type_}",
+        name,
+    )
+    raise orcstream.SchemaMismatch(f"{problem}; {ADVICE}", url=shown, row=row) from None

@@ -6,6 +6,7 @@ exactly or is a ValueError; types are guessed as pyarrow guesses those of CSV, a
 
 from __future__ import annotations
 
+import base64
 import datetime
 import re
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from orcstream.schema import Kind, Type
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FLAT_TEXTS", "from_json", "from_text", "json_type", "quoted", "text_type"]
+__all__ = ["FLAT_TEXTS", "binary", "from_json", "from_text", "json_type", "quoted", "text_type"]
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(
@@ -58,12 +59,20 @@ def from_text(type_: Type) -> Convert:
         case Kind.DATE:
             return _date
         case Kind.BINARY:
-            return str.encode
+            return binary
         case Kind.TIMESTAMP:
             return lambda text: _time(text, zoned=False)
         case Kind.TIMESTAMP_INSTANT:
             return lambda text: _time(text, zoned=True)
     raise ValueError(f"no text is a {type_}")
+
+
+def binary(text: str) -> bytes:
+    """The bytes of a base64 text, the form in which `orcstream cat` prints them."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("this is not base64") from None
 
 
 def _whole(text: str) -> int:
