@@ -30,7 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _begins_session(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ()) or item.path.stem in ("test_jobs_killed",)
+    with_own = ("test_connect", "test_jobs_killed")
+    return "spark" in getattr(item, "fixturenames", ()) or item.path.stem in with_own
 
 
 @pytest.fixture(scope="session")

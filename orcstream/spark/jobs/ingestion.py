@@ -19,11 +19,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from orcstream._credentials import strip_credentials
-from orcstream.errors import UsageError
+from orcstream.errors import Unsupported, UsageError
 from orcstream.io.urls import protocol_of
 from orcstream.spark.access import run
 from orcstream.spark.commit_records import JOBS_FOLDER
-from orcstream.spark.jobs.distributing import Progress
+from orcstream.spark.jobs.distributing import Progress, is_connect
 from orcstream.spark.options import Options
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def ingest(
     has come to `source` since. `batch_bytes` of files are committed at a time. A DataFrame of a stream needs
     a checkpoint, and what is there is written; one of a table is written once under the name of a `job`.
 
-    Raises `UsageError` for what cannot be, and what Spark raises.
+    Raises `UsageError` for what cannot be, `Unsupported` for files and streams over Spark Connect, and what
+    Spark raises.
     """
     if sort_by and z_order_by:
         raise UsageError("rows are in one order: give sort_by or z_order_by")
@@ -100,6 +101,12 @@ def ingest(
     if partition_by:
         given["partition_by"] = json.dumps(list(partition_by))
     sink = _Sink(given, order, progress)
+    if is_connect(spark) and (isinstance(source, str) or source.isStreaming):
+        raise Unsupported(
+            "ingest reads files as a stream, whose batches come back to this program; Spark Connect cannot "
+            "do that: pass spark.read....load(...) as the source, or use a session without Spark Connect",
+            reason="spark_connect",
+        )
     if isinstance(source, str):
         place = checkpoint or _checkpoint(source, target)
         frame = _files(
