@@ -20,6 +20,7 @@ import anyio
 
 import orcstream
 from orcstream._credentials import strip_credentials
+from orcstream._printable import printable
 from orcstream.cli_acid import ACID_HELP, add_acid_options
 from orcstream.cli_arguments import (
     DURATION_S,
@@ -52,7 +53,7 @@ from orcstream.cli_output import add_json, report
 from orcstream.cli_parser import USAGE_STATUS, Parser, add_command
 from orcstream.cli_progress import Progress
 from orcstream.cli_verify import VERIFY_HELP, add_verify_options, verify
-from orcstream.figures import bytes_text, counted, printable
+from orcstream.figures import bytes_text, counted
 
 __all__ = ["main", "make_parser"]
 

@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 
 import orcstream
+from orcstream._printable import printable
 from orcstream.cli_arguments import Options, column_names
 from orcstream.cli_output import aligned
-from orcstream.figures import printable
 from orcstream.io.keys import KeyProvider, open_keys
 from orcstream.schema import Type, find_column
 

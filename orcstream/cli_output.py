@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from orcstream.figures import printable
+from orcstream._printable import printable
 
 __all__ = ["add_json", "aligned", "report", "short", "write"]
 

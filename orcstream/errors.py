@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from orcstream._credentials import strip_credentials
+from orcstream._printable import printable_lines
 
 __all__ = [
     "ColumnNotFound",
@@ -97,7 +98,7 @@ class OrcError(Exception):
         }
         place = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
         text = f"{self.message} ({place})" if place else self.message
-        return f"{self.url}: {text}" if self.url else text
+        return printable_lines(f"{self.url}: {text}" if self.url else text)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions pickle by their positional arguments; the place lives in __dict__.

@@ -1,4 +1,4 @@
-"""Figures and names as people read them: sizes, counts, statistics, and texts of a file that may be anything.
+"""Figures and names as people read them: sizes, counts and statistics.
 
 Knows how values are spelled. Must not know where they are shown.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from orcstream.column_statistics import ColumnStatistics
 
-__all__ = ["bytes_text", "counted", "known_statistics", "printable", "writer_name"]
+__all__ = ["bytes_text", "counted", "known_statistics", "writer_name"]
 
 # As far as is known who they are; the specification lists them at "File Tail".
 _WRITERS = ("ORC Java", "ORC C++", "Presto", "Scritchley Go", "Trino", "cuDF")
@@ -31,11 +31,6 @@ def bytes_text(count: float) -> str:
 def counted(count: int, word: str) -> str:
     """A number of things: ``1 row``, ``1,234 rows``."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def printable(line: str) -> str:
-    """Texts of a file may hold line ends, orders for a terminal, and marks that turn the line around."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
 def writer_name(number: int) -> str:

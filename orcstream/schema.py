@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NewType, NoReturn, cast
 
+from orcstream._printable import listed
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
 
 __all__ = [
@@ -423,7 +424,7 @@ def _child(node: Type, name: str, case_sensitive: bool, places: _Places | None =
     if len(matches) > 1:
         raise UsageError(
             f"the name {name!r} is ambiguous: {len(matches)} fields match "
-            f"({', '.join(repr(steps[index]) for index in matches)})"
+            f"({listed([steps[index] for index in matches])})"
         )
     return matches[0] if matches else None
 

@@ -24,7 +24,6 @@ ended; whoever comes too late and makes it again sees that, and makes another.
 
 from __future__ import annotations
 
-import logging
 import re
 import socket
 import time
@@ -38,6 +37,7 @@ from uuid import uuid4
 import anyio
 
 from orcstream._credentials import strip_credentials
+from orcstream._printable import logger_of
 from orcstream.acid.log_state import (
     Claim,
     Entry,
@@ -80,7 +80,7 @@ _MOST_OPEN: Final = 100_000
 # Time to leave nothing behind, when a program is in a hurry to end.
 _SETTLING_S: Final = 30.0
 
-_logger = logging.getLogger("orcstream.acid")
+_logger = logger_of("orcstream.acid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ overwrite or drop the table.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from orcstream._printable import logger_of
 from orcstream.acid.metastore_client import UNKNOWN_METHOD, Refused, services
 from orcstream.acid.transactions import HEARTBEAT_S
 from orcstream.errors import OrcError, SourceError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_transaction"]
 
-_logger = logging.getLogger("orcstream.acid")
+_logger = logger_of("orcstream.acid")
 _GONE: Final = ("TxnAbortedException", "NoSuchTxnException", "NoSuchLockException")
 _SETTLING_S: Final = 30.0
 

@@ -13,12 +13,12 @@ have happened: `abort` finds out, and settles it.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from orcstream._printable import logger_of
 from orcstream.acid.constraints import Constraint
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.uncancelled import until_done
@@ -42,7 +42,7 @@ __all__ = [
     "partition_schema",
 ]
 
-_logger = logging.getLogger("orcstream.acid")
+_logger = logger_of("orcstream.acid")
 
 Purpose: TypeAlias = Literal["write", "compaction"]
 Operation: TypeAlias = Literal["insert", "change", "overwrite"]

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import orcstream
+from orcstream._printable import printable
 from orcstream.blocking_facade import takes_as
 from orcstream.blocking_loop import the_loop
 from orcstream.codec.structure import StripeFooter
-from orcstream.figures import known_statistics, printable, writer_name
+from orcstream.figures import known_statistics, writer_name
 from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, StripeFacts, plain
 from orcstream.inspect.layout import Part, file_parts, stripe_parts
 from orcstream.io.keys import KeyProvider

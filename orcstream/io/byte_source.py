@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from orcstream._printable import printable
 from orcstream.byterange import ByteRange, BytesLike, CostModel, RangeBuffer
 from orcstream.errors import SourceChanged, SourceError
 from orcstream.io.clients import Lease
@@ -202,7 +203,7 @@ def not_permitted(url: str, reason: str = "") -> PermissionError:
 
 def _because(number: int, reason: str) -> str:
     """The system's words, and what the store says of it where it does."""
-    return f"{os.strerror(number)} ({reason})" if reason else os.strerror(number)
+    return f"{os.strerror(number)} ({printable(reason)})" if reason else os.strerror(number)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from orcstream._cipher import BLOCK_BYTES, aes_ctr
+from orcstream._printable import printable
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import KeyUnavailable, UsageError
 from orcstream.io.threads import run_in_thread
@@ -161,7 +162,7 @@ async def read_key_file(path: str | os.PathLike[str]) -> InMemoryKeyProvider:
     path = os.fspath(path)
     text, mode = await run_in_thread(lambda: _read_text(path))
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        warnings.warn(f"others can read the keys in {path}: chmod 600", stacklevel=2)
+        warnings.warn(f"others can read the keys in {printable(str(path))}: chmod 600", stacklevel=2)
     provider = InMemoryKeyProvider()
     try:
         # What is not to be shown is not in the texts of these errors: names and places are, keys never.

@@ -6,7 +6,6 @@ another attempt may help. Sleeping and chance come in as functions, so that test
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TypeVar
 import anyio
 
 from orcstream._credentials import strip_text
+from orcstream._printable import logger_of, printable
 from orcstream.errors import OrcError, RetriesExhausted, ShortRead
 from orcstream.io.byte_source import Transient
 from orcstream.io.options import IoOptions
@@ -23,7 +23,7 @@ __all__ = ["RetryPolicy", "is_transient"]
 
 T = TypeVar("T")
 
-_logger = logging.getLogger("orcstream.io")
+_logger = logger_of("orcstream.io")
 
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
@@ -80,7 +80,8 @@ class RetryPolicy:
                 if not is_transient(error):
                     raise
                 if failure_count == self.retries:
-                    reason = str(error).removeprefix(f"{url}: ") or f"no answer within {_shown(limit_s)} s"
+                    reason = str(error).removeprefix(f"{printable(url)}: ")
+                    reason = reason or f"no answer within {_shown(limit_s)} s"
                     times = "once" if failure_count == 0 else f"{failure_count + 1} times"
                     raise RetriesExhausted(f"a request failed {times}, at last: {reason}", url=url) from error
                 wait_s = self._wait_s(failure_count, error)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from orcstream._printable import listed
 from orcstream.codec.conversion import can_convert
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Kind, Schema, Type, decimal_shape
@@ -189,7 +190,7 @@ class _Matcher:
             folded = name.casefold()
             found = [place for place, own in enumerate(names) if own.casefold() == folded]
         if len(found) > 1:
-            fields = ", ".join(repr(names[place]) for place in found)
+            fields = listed([names[place] for place in found])
             raise SchemaMismatch(f"the column {_shown(path)} is ambiguous: the file has {fields}")
         return found[0] if found else None
 

@@ -6,12 +6,12 @@ shown. An observer is handed to `open` and carried down once; without one, nothi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from orcstream._printable import logger_of
 from orcstream.byterange import ByteRange
 from orcstream.errors import UsageError
 
@@ -30,7 +30,7 @@ __all__ = [
     "watched",
 ]
 
-_logger = logging.getLogger("orcstream.reader")
+_logger = logger_of("orcstream.reader")
 
 
 @dataclass(frozen=True, slots=True)

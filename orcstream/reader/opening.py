@@ -5,13 +5,13 @@ Knows what an open file is made of. The defaults of opening live here; those of 
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from orcstream._credentials import strip_credentials
+from orcstream._printable import logger_of
 from orcstream.byterange import BytesLike, RangeBuffer
 from orcstream.errors import UsageError, located
 from orcstream.io.byte_source import ByteSource
@@ -37,7 +37,7 @@ Url: TypeAlias = str | os.PathLike[str] | BytesLike
 
 _CALENDARS = ("auto", "proleptic", "hybrid")
 
-_logger = logging.getLogger("orcstream.reader")
+_logger = logger_of("orcstream.reader")
 
 
 def open(  # noqa: A001  # the name users expect

@@ -7,7 +7,6 @@ Errors are the package's own, with the file's URL and the column's name in their
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pyspark.sql import types as spark
 
 from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
+from orcstream._printable import logger_of
 from orcstream.acid.event_file import event_columns
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
 from orcstream.schema import Schema
@@ -32,7 +32,7 @@ from orcstream.spark.where import Where, fitted
 
 __all__ = ["Faults", "PieceReader", "ReadPlan", "refuse_events"]
 
-_logger = logging.getLogger("orcstream.spark")
+_logger = logger_of("orcstream.spark")
 # The file being read, and the next.
 _OPEN_AT_ONCE = 2
 # So often rows are looked for that are merged again and again.

@@ -10,11 +10,11 @@ one group twice between the first step and the last.
 
 from __future__ import annotations
 
-import logging
 import posixpath
 from collections.abc import Iterable
 
 import orcstream
+from orcstream._printable import logger_of
 from orcstream.errors import FormatError, OrcError, UsageError
 from orcstream.spark import written
 from orcstream.spark.commit_log import CommitLog, Group, Source
@@ -23,7 +23,7 @@ from orcstream.spark.written import WrittenFile
 
 __all__ = ["begin_compaction", "finish_compaction", "grouped"]
 
-_logger = logging.getLogger("orcstream.spark")
+_logger = logger_of("orcstream.spark")
 # Trying again would change nothing.
 _HOPELESS = (UsageError, FormatError, FileNotFoundError, orcstream.KeyUnavailable)
 

@@ -10,7 +10,6 @@ so: no clock has to be right, and a file that appears late is not lost.
 
 from __future__ import annotations
 
-import logging
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 
+from orcstream._printable import logger_of
 from orcstream.errors import SourceChanged, UsageError
 from orcstream.spark.files import FoundFile, FoundFiles, find_files
 from orcstream.spark.merged_files import Merges, Place
@@ -28,7 +28,7 @@ from orcstream.spark.stream_options import StreamOptions
 
 __all__ = ["BatchWork", "Offset", "StreamFeed"]
 
-_logger = logging.getLogger("orcstream.spark")
+_logger = logger_of("orcstream.spark")
 # So often files are listed that a listing may have missed, because they were merged while it was made.
 _LISTINGS: Final = 3
 # Of files whose contents nobody compares.

@@ -5,17 +5,17 @@ Knows that nothing depends on it: rows are committed whether or not it can be do
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 import orcstream
 from orcstream._credentials import strip_credentials
+from orcstream._printable import logger_of
 from orcstream.errors import OrcError
 
 __all__ = ["sweep"]
 
-_logger = logging.getLogger("orcstream.spark")
+_logger = logger_of("orcstream.spark")
 
 
 async def sweep(

@@ -17,7 +17,7 @@ from tests.meta.tree import PACKAGE, ROOT, imports_of, module_name, source_files
 
 # From the bottom up. Imports go to layers further down only; units of one layer never import each other.
 LAYERS = (
-    ("_credentials",),
+    ("_credentials", "_printable"),
     ("errors", "_buffer", "_cipher", "encryption", "pending"),
     ("byterange",),
     ("schema", "column_statistics", "_proto"),
@@ -37,13 +37,14 @@ LAYERS = (
 # What each unit uses of the others. `orcstream` is the package's __init__: its public names.
 MAY_IMPORT: dict[str, set[str]] = {
     "_credentials": set(),
-    "errors": {"_credentials"},
+    "_printable": set(),
+    "errors": {"_credentials", "_printable"},
     "_buffer": set(),
     "_cipher": set(),
     "encryption": set(),
     "pending": set(),
     "byterange": {"errors"},
-    "schema": {"errors"},
+    "schema": {"_printable", "errors"},
     "column_statistics": set(),
     "_proto": set(),
     "predicate": {"schema"},
@@ -60,14 +61,24 @@ MAY_IMPORT: dict[str, set[str]] = {
         "column_statistics",
         "_proto",
     },
-    "plan": {"errors", "encryption", "byterange", "schema", "codec", "column_statistics", "predicate"},
-    "io": {"_credentials", "errors", "_buffer", "_cipher", "encryption", "byterange"},
+    "plan": {
+        "_printable",
+        "errors",
+        "encryption",
+        "byterange",
+        "schema",
+        "codec",
+        "column_statistics",
+        "predicate",
+    },
+    "io": {"_credentials", "_printable", "errors", "_buffer", "_cipher", "encryption", "byterange"},
     "batch": {"errors", "schema", "codec"},
     "tails": {"byterange", "plan", "io"},
     "unlocking": {"encryption", "errors", "byterange", "schema", "codec", "plan", "io"},
     "zones": {"errors", "codec"},
     "reader": {
         "_credentials",
+        "_printable",
         "pending",
         "_buffer",
         "unlocking",
@@ -100,6 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "acid": {
         "_credentials",
+        "_printable",
         "pending",
         "errors",
         "schema",
@@ -151,9 +163,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "writer",
         "blocking",
     },
-    "cli": {"_credentials", "acid", "figures", "inspect", "schema", "io", "spark", "orcstream"},
+    "cli": {"_credentials", "_printable", "acid", "figures", "inspect", "schema", "io", "spark", "orcstream"},
     # It shows what files consist of, and so knows the values that say it.
     "inspect": {
+        "_printable",
         "blocking",
         "byterange",
         "codec",
@@ -168,6 +181,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "integrations": {"errors", "expr", "io", "orcstream", "schema"},
     "spark": {
         "_credentials",
+        "_printable",
         "acid",
         "errors",
         "expr",

@@ -57,7 +57,7 @@ def test_every_logger_is_on_the_page() -> None:
     used = set()
     for path in source_files("orcstream"):
         if path.suffix == ".py":
-            used |= set(re.findall(r"getLogger\((.*?)\)", path.read_text()))
+            used |= set(re.findall(r"logger_of\((\".*?\")\)", path.read_text()))
     listed = set(re.findall(r"^\| `(orcstream[\w.]*)`", _part("Logging"), re.MULTILINE))
     assert {f'"{name}"' for name in listed} == used
 
