@@ -45,7 +45,6 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], Expr]]] = {
     "Gt": lambda column, value: ~(column <= value),
     "GtEq": lambda column, value: ~(column < value),
 }
-_UNITS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 
 
 class _NotUnderstoodError(Exception):
@@ -154,7 +153,7 @@ def _type_of(path: tuple[str, ...], schema: Schema) -> Type:
 
 
 def _values(node: Any, *, several: bool = False) -> list[Any]:
-    """The values of a literal, as Python has them; times in nanoseconds as numpy has them."""
+    """The values of a literal, as Python has them; times as numpy has them."""
     if _named(node, "Literal") is None:
         raise _NotUnderstoodError
     literal = pl.Expr.deserialize(io.BytesIO(json.dumps(node).encode()), format="json")
@@ -162,18 +161,20 @@ def _values(node: Any, *, several: bool = False) -> list[Any]:
     if several and isinstance(series.dtype, pl.List):
         series = series.explode()  # a list of values is one literal
     if isinstance(series.dtype, pl.Datetime):
-        scale = _UNITS[series.dtype.time_unit]
-        whole = [None if one is None else one * scale for one in series.to_physical().to_list()]
-        marked = series.dtype.time_zone is not None
-        return [None if one is None else _Time(one, has_zone=marked) for one in whole]
+        unit, marked = series.dtype.time_unit, series.dtype.time_zone is not None
+        return [
+            # In its own unit: not all times have a number of nanoseconds in 64 bits.
+            None if one is None else _Time(np.datetime64(one, unit), has_zone=marked)
+            for one in series.to_physical().to_list()
+        ]
     return series.to_list()
 
 
 class _Time:
-    """Nanoseconds since 1970, on the wall clock or in UTC."""
+    """A time on the wall clock or in UTC."""
 
-    def __init__(self, nanoseconds: int, *, has_zone: bool) -> None:
-        self.nanoseconds = nanoseconds
+    def __init__(self, time: np.datetime64, *, has_zone: bool) -> None:
+        self.time = time
         self.has_zone = has_zone
 
 
@@ -182,7 +183,7 @@ def _held(value: Any, type_: Type) -> Any:
     kind = type_.kind
     if isinstance(value, _Time):
         if kind is (Kind.TIMESTAMP_INSTANT if value.has_zone else Kind.TIMESTAMP):
-            return np.datetime64(value.nanoseconds, "ns")
+            return value.time
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if (kind in _INTEGERS and isinstance(value, int)) or (kind in _FLOATS and _is_exact(value, kind)):
             return value

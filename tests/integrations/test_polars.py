@@ -299,3 +299,29 @@ def test_columns_that_polars_has_not(tmp_path: Path) -> None:
         scan_orc(tmp_path / "unions.orc").collect()
     only = scan_orc(tmp_path / "unions.orc", schema="struct<n:bigint>")
     assert only.collect().rows() == [(1,)]
+
+
+FAR = 1_577_836_800_000_000_500  # microseconds: the year 51969
+FAR_TIMES = pl.Series([FAR, 1_577_836_800_000_000]).cast(pl.Datetime("us"))
+FAR_DAYS = pl.Series([2_932_897 + 400, 18_262], dtype=pl.Int32).cast(pl.Date)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        pl.col("ts").is_in(FAR_TIMES.implode()),
+        pl.col("ts") == pl.lit(FAR).cast(pl.Datetime("us")),
+        pl.col("ts") < pl.lit(FAR).cast(pl.Datetime("us")),
+        pl.col("ts") > pl.lit(-FAR).cast(pl.Datetime("us")),
+        pl.col("ts") < pl.lit(FAR).cast(pl.Datetime("ms")),
+        pl.col("d").is_in(FAR_DAYS.implode()),
+        pl.col("d") < pl.lit(FAR_DAYS[:1]).first(),
+    ],
+    ids=str,
+)
+def test_times_that_python_does_not_know(predicate: pl.Expr, tmp_path: Path) -> None:
+    path = str(tmp_path / "a.orc")
+    stamps = [datetime.datetime(2020, 1, 1), None]  # noqa: DTZ001 - wall clock
+    orcstream.blocking.write(path, pl.DataFrame({"ts": stamps, "d": [datetime.date(2020, 1, 1), None]}))
+    frame = scan_orc(path, timestamp_unit="us")
+    assert frame.filter(predicate).collect().equals(frame.collect().filter(predicate))
