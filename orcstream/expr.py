@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -171,8 +172,8 @@ class Condition(Expr):
     values: tuple[Any, ...] = ()
 
     def _key(self) -> tuple[object, ...]:
-        # 1, 1.0 and True are equal to Python, but not the same question.
-        return (self.path, self.op, self.values, tuple(map(type, self.values)))
+        # 1 and True are equal to Python, but not the same question; 1 and 1.0 are.
+        return (self.path, self.op, self.values, tuple(map(_compared_as, self.values)))
 
     def __repr__(self) -> str:
         column = repr(ColumnRef(self.path))
@@ -183,6 +184,11 @@ class Condition(Expr):
         if self.op.isidentifier():
             return f"{column}.{self.op}({', '.join(map(_code, self.values))})"
         return f"{column} {self.op} {_code(self.values[0])}"
+
+
+def _compared_as(value: Any) -> type:
+    """The type of a literal; one for all numbers of Python, which are compared exactly."""
+    return numbers.Number if type(value) in (int, float, Decimal) else type(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -262,22 +262,17 @@ def _fits(nanos: list[int], size: int) -> bool:
 
 
 def _rows_as_columns(rows: _Values, names: tuple[str, ...], type_: Type, path: Path) -> list[list[Any]]:
-    """The values of each field: of mappings and dataclasses by name (else None), of tuples in order."""
+    """The values of each field: of those that have names by name (else None), of others in order."""
     width = len(names)
     known = frozenset(names)
     columns: list[list[Any]] = [[] for _ in names]
     for row, value in enumerate(rows):
-        if isinstance(value, Mapping):
-            if len(value) > width or not known.issuperset(value):
-                extra = next((name for name in value if name not in known), None)
+        named = _named_values(value)
+        if named is not None:
+            if len(named) > width or not known.issuperset(named):
+                extra = next((name for name in named if name not in known), None)
                 refuse(path, type_, f"has the field {extra!r}, which the schema has not", row)
-            found = [value.get(name) for name in names]
-        elif is_dataclass(value) and not isinstance(value, type):
-            held = {item.name: getattr(value, item.name) for item in fields(value)}
-            if not known.issuperset(held):
-                extra = next(name for name in held if name not in known)
-                refuse(path, type_, f"has the field {extra!r}, which the schema has not", row)
-            found = [held.get(name) for name in names]
+            found = [named.get(name) for name in names]
         elif value is None:
             found = [None] * width
         elif isinstance(value, tuple | list):
@@ -289,6 +284,19 @@ def _rows_as_columns(rows: _Values, names: tuple[str, ...], type_: Type, path: P
         for column, item in zip(columns, found, strict=True):
             column.append(item)
     return columns
+
+
+def _named_values(row: Any) -> Mapping[Any, Any] | None:
+    """The values by name of a mapping, a dataclass or a named tuple; None of anything else."""
+    if type(row) is tuple:
+        return None
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, tuple):
+        return dict(zip(row._fields, row, strict=True)) if hasattr(row, "_fields") else None
+    if is_dataclass(row) and not isinstance(row, type):
+        return {item.name: getattr(row, item.name) for item in fields(row)}
+    return None
 
 
 def _structs(values: _Values, field: Field, path: Path) -> _Fitted:
@@ -428,15 +436,13 @@ def _no_common(present: _Values, path: Path) -> NoReturn:
 
 
 def struct_text_of(rows: _Values, path: Path) -> str:
-    """The text of the struct of mappings or dataclasses; of tuples nothing says the names."""
+    """The text of the struct of rows that have names."""
     held: list[Mapping[Any, Any]] = []
     for row in rows:
-        if isinstance(row, Mapping):
-            held.append(row)
-        elif is_dataclass(row) and not isinstance(row, type):
-            held.append({item.name: getattr(row, item.name) for item in fields(row)})
-        else:
+        named = _named_values(row)
+        if named is None:
             _no_type(path, f"has rows without names, such as {row!r:.80}")
+        held.append(named)
     names = list(dict.fromkeys(name for row in held for name in row))
     if not all(isinstance(name, str) for name in names):
         _no_type(path, "has names that are not str")

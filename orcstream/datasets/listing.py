@@ -1,6 +1,6 @@
 """Which files a data set is of: paths, patterns, folders.
 
-Knows names: what is left out (those that begin with ``_`` or ``.``, files without bytes), and which folders
+Knows names: what is left out (hidden ones and files without bytes), and which folders
 name values. Must not know what is in the files.
 
 Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; `UsageError` for

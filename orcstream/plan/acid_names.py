@@ -112,8 +112,8 @@ def delta_name(
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or directory is none of the table's data."""
-    return name.startswith(("_", "."))
+    """Whether a file or directory is none of the table's data; a partition of a column `_x` is."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 # --- files -----------------------------------------------------------------------------------------

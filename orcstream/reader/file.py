@@ -11,6 +11,8 @@ from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
+import numpy as np
+
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.compression import Compression
@@ -297,7 +299,7 @@ class OrcFile:
         """The rows of the numbers in `rows`, in the order given, in one plan; one may come more than once.
 
         Only the row groups that hold them are read, where the file has row indexes. Takes the other arguments
-        of `batches`. Raises `UsageError` for numbers that are no rows of the file.
+        of `batches`. Raises `UsageError` for numbers that are no rows of the file, and for booleans.
         """
         options = ReadOptions(
             columns=columns,
@@ -368,6 +370,11 @@ class OrcFile:
             raise UsageError(f"take() takes several numbers of rows, such as [{rows!r}]", url=self.url)
         numbers: list[int] = []
         for row in rows:
+            if isinstance(row, bool | np.bool_):
+                raise UsageError(
+                    "take() takes numbers of rows, not a mask; numpy.flatnonzero(mask) makes numbers of one",
+                    url=self.url,
+                )
             number = index(row) if hasattr(row, "__index__") else -1
             if not 0 <= number < self.row_count:
                 raise UsageError(f"no row {row!r}: the file has {self.row_count}", url=self.url)

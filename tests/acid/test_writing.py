@@ -203,3 +203,11 @@ async def test_half_of_a_statement_never_counts(url: str) -> None:
         await change.abort()
     assert calls == 2
     assert await rows_of(url) == dict.fromkeys(range(10), "old")
+
+
+async def test_a_partition_whose_name_begins_with_an_underscore(url: str) -> None:
+    await acid.create_table(url, SCHEMA, partitions={"_part": "int"})
+    async with acid.open_table(url) as table, await table.transaction() as change:
+        await change.insert([{"id": 1, "name": "a", "_part": 2}])
+    async with acid.open_table(url) as table:
+        assert (await table.read()).to_pylist() == [{"id": 1, "name": "a", "_part": 2}]

@@ -79,6 +79,18 @@ def test_a_schema_decides_the_types_of_folders(spark: SparkSession, one_file: Pa
     assert sorted(map(tuple, read.collect())) == [("01", 1), ("01", 2), ("2", 1), ("2", 2)]
 
 
+def test_folders_of_columns_that_begin_with_an_underscore(
+    spark: SparkSession, one_file: Path, tmp_path: Path
+) -> None:
+    """They are read, as Spark reads them; other folders of such names are not."""
+    put(one_file, tmp_path / "_x=1" / "a.orc", tmp_path / "_y" / "b.orc", tmp_path / ".z=1" / "c.orc")
+    expected = spark.read.format("orc").load(str(tmp_path)).collect()
+    assert {row["_x"] for row in expected} == {1}
+    assert spark.read.format("orcstream").load(str(tmp_path)).collect() == expected
+    with orcstream.blocking.dataset(str(tmp_path)) as found:
+        assert found.read().to_pylist() == [row.asDict() for row in expected]
+
+
 PLACES = """
     a.orc b.ORC _hidden.orc .hidden.orc sub/c.orc _tmp/d.orc .tmp/e.orc s1/x.orc s2/y.orc s1/deep/z.orc
     c.orc._COPYING_

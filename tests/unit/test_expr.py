@@ -80,8 +80,17 @@ def test_the_text_is_the_code(expr: Expr, text: str) -> None:
 
 def test_expressions_that_ask_otherwise_differ() -> None:
     expressions = [expr for expr, _ in WRITTEN[:-6]]
-    expressions += [col("n") == 1, col("n") == 1.0, col("n") == True]  # noqa: E712
+    expressions += [col("n") == 1, col("n") == 1.5, col("n") == True]  # noqa: E712
     assert len(set(expressions)) == len({repr(expr) for expr in expressions})
+
+
+def test_equal_numbers_ask_the_same() -> None:
+    same = [col("n") == 1, col("n") == 1.0, col("n") == Decimal(1)]
+    assert len(set(same)) == 1
+    assert col("n").isin([1, 2.0]) == col("n").isin([1.0, 2])
+    assert (col("n") == 1) != (col("n") == True)  # noqa: E712
+    assert (col("n") == 0.1) != (col("n") == Decimal("0.1"))
+    assert (col("n") == 1) != (col("n") == "1")
 
 
 def test_columns_are_told_apart_by_path() -> None:

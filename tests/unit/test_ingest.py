@@ -7,10 +7,12 @@ Expected values are pyarrow's, numpy's and the input's own.
 from __future__ import annotations
 
 import datetime
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -19,6 +21,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import orcstream
+from orcstream import blocking
 from orcstream.batch import Batch, BatchSchema, UnionValue
 from orcstream.codec._arrow_c import export_array
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of
@@ -451,6 +455,36 @@ def test_rows_of_every_type() -> None:
     (found,) = UserData(rows).vectors(Schema.parse(EVERYTHING))
     assert batch_of(found).to_pylist() == [ROW, nothing, nothing, ROW, ROW]
     pa.record_batch(batch_of(found)).validate(full=True)
+
+
+class Named(NamedTuple):
+    label: str | None
+    x: int
+
+
+def test_named_tuples_go_by_name() -> None:
+    rows = [Named("a", 1), Named(None, 2)]
+    expected = [{"x": 1, "label": "a"}, {"x": 2, "label": None}]
+    (found,) = UserData(rows).vectors(Schema.parse("struct<x:int,label:string>"))
+    assert batch_of(found).to_pylist() == expected
+    nested = [{"p": row} for row in rows] + [(row,) for row in rows]
+    (found,) = UserData(nested).vectors(Schema.parse("struct<p:struct<x:int,label:string>>"))
+    assert batch_of(found).to_pylist() == [{"p": row} for row in expected * 2]
+    with pytest.raises(SchemaMismatch, match="'label'"):
+        list(UserData(rows).vectors(Schema.parse("struct<x:int,name:string>")))
+
+
+def test_named_tuples_name_the_columns_of_a_file() -> None:
+    target = io.BytesIO()
+    blocking.write(target, [Named("a", 1)])
+    assert blocking.read(target.getvalue()).to_pylist() == [{"label": "a", "x": 1}]
+
+
+async def test_named_tuples_are_ingested_by_name(tmp_path: Path) -> None:
+    async with orcstream.ingest(f"{tmp_path}/{{number}}.orc", "struct<x:int,label:string>") as ingest:
+        await ingest.write([Named("a", 1)])
+    found = [blocking.read(str(path)).to_pylist() for path in tmp_path.rglob("*.orc")]
+    assert found == [[{"x": 1, "label": "a"}]]
 
 
 WRONG_VALUES = [

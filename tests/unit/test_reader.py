@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 import anyio
+import numpy as np
 import pytest
 
 import orcstream
@@ -413,3 +414,13 @@ async def test_statistics_by_name_leave_out_what_no_name_leads_to() -> None:
     rows = [([1], [(2, 3)], 4)]
     async with orcstream.open(make_file(lists, rows, options=Options(statistics=honest))) as file:
         assert list(dict(file.statistics)) == ["i"]
+
+
+@pytest.mark.parametrize(
+    "mask", [[False, True], np.array([False, True]), [0, True], [np.bool_(True)]], ids=str
+)
+async def test_take_refuses_masks(mask: Any) -> None:
+    async with orcstream.open(DATA) as file:
+        with pytest.raises(UsageError, match="flatnonzero"):
+            await file.take(mask)
+        assert (await file.take(np.flatnonzero([False, True]).tolist())).num_rows == 1
