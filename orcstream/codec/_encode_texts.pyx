@@ -38,21 +38,37 @@ cdef extern from *:
         }
         return w;
     }
+    /* Secrets of the process: without them, texts could be chosen that all have one hash. */
+    static uint64_t orc_hash_start, orc_hash_factor, orc_hash_last;
+    static inline void orc_seed_hash(uint64_t start, uint64_t factor, uint64_t last) {
+        orc_hash_start = start;
+        orc_hash_factor = factor | 1;
+        orc_hash_last = last | 1;
+    }
     /* Eight bytes at a time; the last eight may overlap those before. */
     static inline uint64_t orc_text_hash(const uint8_t* p, Py_ssize_t n, uint64_t head) {
-        uint64_t h = 0x9E3779B97F4A7C15ull ^ (uint64_t) n, w = 0;
+        const uint64_t factor = orc_hash_factor;
+        uint64_t h = orc_hash_start ^ (uint64_t) n, w = 0;
         Py_ssize_t i = 0;
-        if (n < 8) return orc_mix(h ^ head, 0xD6E8FEB86659FD93ull);
+        if (n < 8) return orc_mix(h ^ head, factor);
         for (; i + 8 <= n; i += 8) {
             memcpy(&w, p + i, 8);
-            h = orc_mix(h ^ w, 0xD6E8FEB86659FD93ull);
+            h = orc_mix(h ^ w, factor);
         }
         memcpy(&w, p + n - 8, 8);
-        return orc_mix(h ^ w, 0xA0761D6478BD642Full);
+        return orc_mix(h ^ w, orc_hash_last);
     }
     """
     uint64_t text_head "orc_text_head"(const uint8_t* p, Py_ssize_t n, Py_ssize_t room) noexcept nogil
     uint64_t text_hash "orc_text_hash"(const uint8_t* p, Py_ssize_t n, uint64_t head) noexcept nogil
+    void seed_hash "orc_seed_hash"(uint64_t start, uint64_t factor, uint64_t last) noexcept nogil
+
+# Python's own hash of texts is keyed with a secret of the process. Numbers of entries do not depend on it.
+seed_hash(
+    <uint64_t> <int64_t> hash("orcstream: start"),
+    <uint64_t> <int64_t> hash("orcstream: factor"),
+    <uint64_t> <int64_t> hash("orcstream: last"),
+)
 
 cdef enum:
     FIRST_SLOTS = 64
