@@ -17,6 +17,8 @@ import pytest
 __all__ = ["CACHE", "not_here", "not_run_lines"]
 
 VARIABLE = "ORCSTREAM_REQUIRE_SERVERS"
+# How .ci/run tells these tests from those that do not apply.
+MISSING = "missing: "
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 """Where `make servers` puts what it fetches and builds."""
 
@@ -25,7 +27,7 @@ def not_here(problem: str) -> NoReturn:
     """End the test that asks for what this machine lacks; `problem` says what, and how it is to be had."""
     if os.environ.get(VARIABLE) == "1":
         pytest.fail(f"{problem} ({VARIABLE}=1: nothing may be missing)", pytrace=False)
-    pytest.skip(problem)
+    pytest.skip(f"{MISSING}{problem}")
 
 
 def not_run_lines(skipped: Iterable[tuple[str, str]]) -> list[str]:
