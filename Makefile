@@ -140,11 +140,11 @@ test-oldest: ## the same tests with the oldest versions of other packages that p
 		|| { echo "the oldest versions need Python 3.11; name one with: make PYTHON=... test-oldest" >&2; exit 1; }
 	@$(MAKE) test VERSIONS=oldest VENV=.venv-oldest
 
-# It needs no kernels, which are built beside it.
+# It needs no kernels, which are built beside it. Workers of mypy give up on a busy machine before they have started.
 lint: $(VENV)/.groups ## ruff and mypy, without the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy --num-workers 2
+	$(VENV)/bin/mypy
 
 # Without --quiet, which would keep warnings from being counted.
 docs: $(VENV)/.docs ## the site of the documentation, into build/site
