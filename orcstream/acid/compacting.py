@@ -84,6 +84,11 @@ class TableCompaction:
         self._pieces: list[CompactionPiece] = []
 
     @property
+    def table(self) -> AcidTable:
+        """The table with the columns that the compaction writes."""
+        return self._table
+
+    @property
     def transaction_id(self) -> int:
         """The transaction, which is in the names of what is made."""
         return self._transaction.transaction_id
@@ -169,10 +174,13 @@ class TableCompaction:
 
 
 async def begin_compaction(
-    table: AcidTable, transactions: Transactions, kind: CompactionKind, wanted: Callable[[Partition], bool]
+    table: AcidTable,
+    definition: TableDefinition,
+    transactions: Transactions,
+    kind: CompactionKind,
+    wanted: Callable[[Partition], bool],
 ) -> TableCompaction:
     """Begin to compact the partitions that are wanted, in one transaction."""
-    definition = await transactions.definition()
     compaction = TableCompaction(table, definition, await transactions.begin("compaction"))
     try:
         await compaction.plan(kind, wanted)
@@ -182,10 +190,12 @@ async def begin_compaction(
     return compaction
 
 
-async def compact(compaction: TableCompaction, table: AcidTable, writer: PieceWriter) -> Compaction:
+async def compact(compaction: TableCompaction, writer: PieceWriter) -> Compaction:
     """Write the pieces of a compaction, one after the other, and commit it."""
     try:
-        counts = [await writer.write(table.of(piece.snapshot), piece) for piece in compaction.pieces]
+        counts = [
+            await writer.write(compaction.table.of(piece.snapshot), piece) for piece in compaction.pieces
+        ]
         return await compaction.commit(counts)
     except BaseException as error:
         await compaction.give_up(error)

@@ -27,7 +27,7 @@ from orcstream.acid.transactions import TableDefinition
 from orcstream.batch import Batch
 from orcstream.codec._row_keys import are_ascending
 from orcstream.codec.arrays import items_of
-from orcstream.errors import KeyUnavailable, UsageError
+from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
@@ -128,16 +128,18 @@ class PieceWriter:
 
     def _asked(self, piece: CompactionPiece, memory_limit: int) -> TableReadOptions:
         names = [(name,) for name in piece.definition.schema.names]
+        check = partial(self._check, piece.definition)
         read = ReadOptions(memory_limit=memory_limit)
         with_ids = not piece.definition.insert_only
         if piece.content == "rows" or not with_ids:
             return TableReadOptions(
-                columns=names, read=read, row_ids=with_ids, event_write_ids=with_ids, check=self._check
+                columns=names, read=read, row_ids=with_ids, event_write_ids=with_ids, check=check
             )
-        return TableReadOptions(columns=names, read=read, between=_ALL, check=self._check)
+        return TableReadOptions(columns=names, read=read, between=_ALL, check=check)
 
-    def _check(self, file: EventFile) -> None:
-        """Nothing is written as its mask left it, or in the clear that was encrypted."""
+    def _check(self, definition: TableDefinition, file: EventFile) -> None:
+        """Refuse to drop columns, to write masked values, and to write in the clear what was encrypted."""
+        _check_kept(definition, file)
         for column in file.orc.encrypted_columns:
             if not column.is_open:
                 raise KeyUnavailable(f"the column {column.name} is encrypted, and its key cannot be had")
@@ -213,6 +215,19 @@ class PieceWriter:
         self._row_count += count
         if self._on_rows is not None:
             self._on_rows(self._row_count)
+
+
+def _check_kept(definition: TableDefinition, file: EventFile) -> None:
+    """Raise for a file that has more than the table declares: the rest may be wanted again."""
+    lost = definition.row_columns.lost(file.row_schema)
+    if lost:
+        more = f" and {len(lost) - 1} more" if lost[1:] else ""
+        raise Unsupported(
+            f"a compaction would lose {lost[0]}{more} of {file.file.path}, which the table does not declare; "
+            "declare it again to keep it; Hive's own compaction drops it",
+            reason="columns_would_be_lost",
+            url=file.orc.url,
+        )
 
 
 class _OutOfOrderError(Exception):

@@ -524,6 +524,7 @@ def _table_of(name: str, table: Any, url: str) -> HiveTable:
         tuple(storage.bucketCols or ()) if count else (),
         count,
         parameters.get("transactional_properties", "").lower() == "insert_only",
+        by_position=True,
     )
     return HiveTable(name, storage.location, definition, parameters, storage)
 

@@ -26,6 +26,7 @@ from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
+from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.observing import Observer
 from orcstream.reader.opening import OpenOptions
@@ -74,9 +75,10 @@ def open_table(
     read holds a transaction and a shared lock there from its first batch to its end, so that Hive removes no
     file that it needs; statements that overwrite or drop the table wait for it.
 
-    `schema` are the columns of the rows, where those of the newest file are not it; `partition_schema` those
-    that folders name, with their types, which are else inferred. The other parameters are those of
-    `orcstream.open`.
+    `schema` selects, reorders and converts the columns of the rows, by name. Without it they are those of
+    the metastore, of the table's log, or of the newest file. Columns of Hive's tables match those of their
+    files by position, whatever their names. `partition_schema` are those that folders name, with their types,
+    which are else inferred. The other parameters are those of `orcstream.open`.
 
     Raises `FileNotFoundError`, `PermissionError`, `SourceError`; `UsageError` for options that cannot be, for
     a `url` that is not where the metastore has the table, and for a table without any file, whose columns
@@ -197,11 +199,8 @@ class OpeningTable(Pending[AcidTable]):
             if partitions is None and definition is not None:
                 partitions = partition_schema(definition)
             columns = PartitionColumns.of(listing.partitions, partitions)
-            schema = self._schema or (definition.schema if definition is not None else None)
-            schema = schema or await self._newest_schema(snapshot)
-            if schema.root.kind is not Kind.STRUCT:
-                raise UsageError(f"a table's rows are structs, not {schema.root}")
-            return AcidTable(snapshot, schema, columns, self._options, keeper, protect=self._protect())
+            row_columns = await self._row_columns(snapshot, definition)
+            return AcidTable(snapshot, row_columns, columns, self._options, keeper, protect=self._protect())
 
     def _protect(self) -> Protect | None:
         if self._metastore is None or not self._read_lock:
@@ -215,6 +214,18 @@ class OpeningTable(Pending[AcidTable]):
         check_location(self._url, found.location, found.name)
         return found.definition
 
+    async def _row_columns(self, snapshot: TableSnapshot, definition: TableDefinition | None) -> RowColumns:
+        """The columns as the table defines them, or else as the newest file has them, which Hive wrote."""
+        if definition is not None:
+            written, by_position = definition.schema, definition.by_position
+        else:
+            written, by_position = await self._newest_schema(snapshot), True
+        schema = self._schema or written
+        for one in (schema, written):
+            if one.root.kind is not Kind.STRUCT:
+                raise UsageError(f"a table's rows are structs, not {one.root}")
+        return RowColumns(written, schema, by_position)
+
     async def _seen(self, keeper: Transactions | None) -> Snapshot:
         """What is committed: as the user says, or who keeps it, or else everything that is there."""
         given = self._write_ids
@@ -226,6 +237,8 @@ class OpeningTable(Pending[AcidTable]):
         """Of the newest file of rows: columns are added, and hardly ever taken away."""
         files = [file for partition in snapshot.partitions for file in partition.inserts]
         files = files or [file for partition in snapshot.partitions for file in partition.deletes]
+        if not files and self._schema is not None:
+            return self._schema
         if not files:
             raise UsageError("the table has no files that say its columns; name them with schema=")
         newest = max(files, key=_age)

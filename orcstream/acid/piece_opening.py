@@ -34,7 +34,7 @@ async def write_piece(
     opening = _opening(options.get("storage_options"), options.get("keys"))
     columns = PartitionColumns.of(piece.snapshot.listing.partitions, partition_schema(piece.definition))
     writer = PieceWriter(options, memory_limit=memory_limit, overwrite=False)
-    async with AcidTable(piece.snapshot, piece.definition.schema, columns, opening) as table:
+    async with AcidTable(piece.snapshot, piece.definition.row_columns, columns, opening) as table:
         return await writer.write(table, piece)
 
 

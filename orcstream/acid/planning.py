@@ -18,7 +18,8 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.expr import Expr
 from orcstream.io.system import core_count
 from orcstream.plan.acid import AcidFile, Partition
-from orcstream.reader.narrowing import prefixed
+from orcstream.plan.placement import PlacedColumns, RowColumns
+from orcstream.reader.narrowing import Place, relocated
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
 from orcstream.reader.planning import Columns, ReadOptions, Where
 from orcstream.reader.stream import BatchStream
@@ -62,18 +63,20 @@ class TablePlanner:
     def __init__(
         self,
         root: Type,
-        row_schema: Schema,
+        row_columns: RowColumns,
         partition_columns: PartitionColumns,
         snapshot: TableSnapshot,
         asked: TableReadOptions,
     ) -> None:
-        self._row_schema = row_schema
+        self._row_columns = row_columns
+        self._row_root = row_columns.schema.root
+        self._placed: dict[Schema, PlacedColumns] = {}  # by the files' schemas
         self._partition_columns = partition_columns
         self._snapshot = snapshot
         self._asked = asked
         self._options = asked.read
         self._columns = AskedColumns(
-            root, row_schema.root, partition_columns, asked.columns, asked.where, asked.read
+            root, self._row_root, partition_columns, asked.columns, asked.where, asked.read
         )
         projected = self._columns.projected
         taken = set(projected.field_names).intersection(asked.extra)
@@ -149,18 +152,16 @@ class TablePlanner:
         return [FileRead(file, buckets[_bucket(file)], row, None) for file in files]
 
     def _batches(self, file: EventFile, read: FileRead, with_ids: bool, memory_limit: int) -> BatchStream:
-        prefix = file.prefix
+        placed, path = self._placement(file)
         ids: Sequence[tuple[str, ...]] = [(name,) for name in file.id_columns] if with_ids else []
         where = None
         if read.where is not None:
-            where = prefixed(
-                read.where, self._row_schema.root, prefix, case_sensitive=self._options.case_sensitive
-            )
+            where = self._relocated(read.where, path)
         options = self._options
         return file.orc.batches(
-            columns=[*ids, *((*prefix, *path) for path in self._columns.of_rows)],
+            columns=[*ids, *map(path, self._columns.of_rows)],
             where=where,
-            schema=self._schema_for(file),
+            schema=_schema_for(file, placed),
             rows=range(file.orc.row_count) if file.file.is_growing else None,
             row_numbers=with_ids and file.columns is None,
             batch_rows=options.batch_rows,
@@ -178,18 +179,29 @@ class TablePlanner:
 
     async def _stripes(self, where: Expr, file: EventFile) -> Sequence[int]:
         """The stripes that may have rows that match."""
-        case_sensitive = self._options.case_sensitive
-        moved = prefixed(where, self._row_schema.root, file.prefix, case_sensitive=case_sensitive)
+        placed, path = self._placement(file)
+        moved = self._relocated(where, path)
         unit = self._options.timestamp_unit
-        return await file.orc.matching_stripes(moved, schema=self._schema_for(file), timestamp_unit=unit)
+        return await file.orc.matching_stripes(moved, schema=_schema_for(file, placed), timestamp_unit=unit)
 
-    def _schema_for(self, file: EventFile) -> str | None:
-        """What a file is read as, where it is not what it is."""
-        if str(file.row_schema) == str(self._row_schema):
-            return None
-        if file.columns is None:
-            return str(self._row_schema)
-        return event_type(self._row_schema, file.columns)
+    def _relocated(self, where: Expr, path: Place) -> Expr:
+        return relocated(where, self._row_root, path, case_sensitive=self._options.case_sensitive)
+
+    def _placement(self, file: EventFile) -> tuple[PlacedColumns, Place]:
+        """Where the table's columns are in a file, and how their paths change."""
+        schema, prefix = file.row_schema, file.prefix
+        placed = self._placed.get(schema)
+        if placed is None:
+            placed = self._placed[schema] = self._row_columns.placed(schema)
+        found = placed
+        return found, lambda path: (*prefix, *found.path(path))
+
+
+def _schema_for(file: EventFile, placed: PlacedColumns) -> str | None:
+    """What a file is read as, where it is not what it is."""
+    if str(file.row_schema) == str(placed.schema):
+        return None
+    return str(placed.schema) if file.columns is None else event_type(placed.schema, file.columns)
 
 
 def _first_write_id(file: AcidFile) -> int:

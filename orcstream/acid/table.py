@@ -29,6 +29,7 @@ from orcstream.batch import ReadResult
 from orcstream.errors import Unsupported, UsageError
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.acid_compaction import CompactionKind
+from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.file import OrcFile
@@ -56,7 +57,7 @@ class AcidTable:
     def __init__(
         self,
         snapshot: TableSnapshot,
-        schema: Schema,
+        row_columns: RowColumns,
         partition_columns: PartitionColumns,
         opening: OpenOptions,
         transactions: Transactions | None = None,
@@ -64,7 +65,7 @@ class AcidTable:
         life: TableLife | None = None,
         protect: Protect | None = None,
     ) -> None:
-        """`schema` is that of the rows, without the columns that folders name.
+        """`row_columns` are those of the rows, without the columns that folders name.
 
         `protect` keeps what is read from being removed, where somebody else cleans the table.
 
@@ -73,14 +74,14 @@ class AcidTable:
         """
         self._url = snapshot.listing.shown
         self._snapshot = snapshot
-        self._row_schema = schema
+        self._row_columns = row_columns
         self._partition_columns = partition_columns
         self._opening = opening
         self._transactions = transactions
         self._life = life or TableLife()
         self._is_view = life is not None
         self._protect = protect
-        self._root = _with_partitions(schema.root, partition_columns)
+        self._root = _with_partitions(row_columns.schema.root, partition_columns)
 
     # --- facts
 
@@ -231,7 +232,7 @@ class AcidTable:
         """A read that `asked` describes as a whole; `batches` and `changes` describe theirs by arguments."""
         if self._life.is_ended:
             raise UsageError("the table is closed", url=self._url)
-        planner = TablePlanner(self._root, self._row_schema, self._partition_columns, self._snapshot, asked)
+        planner = TablePlanner(self._root, self._row_columns, self._partition_columns, self._snapshot, asked)
         plan = planner.plan(self._open_file)
         lanes = replace(lanes_of(plan), guard=self._guard)
         return TableStream(
@@ -312,10 +313,16 @@ class AcidTable:
         """
         return self._view(snapshot, None)
 
-    def _view(self, snapshot: TableSnapshot, protect: Protect | None) -> AcidTable:
+    def _as_written(self, definition: TableDefinition) -> AcidTable:
+        """The table with the columns that its writers use now, for those who have a transaction open."""
+        return self._view(self._snapshot, None, definition.row_columns)
+
+    def _view(
+        self, snapshot: TableSnapshot, protect: Protect | None, row_columns: RowColumns | None = None
+    ) -> AcidTable:
         return AcidTable(
             snapshot,
-            self._row_schema,
+            row_columns or self._row_columns,
             self._partition_columns,
             self._opening,
             self._transactions,
@@ -340,7 +347,8 @@ class AcidTable:
         transaction = await transactions.begin()
         write_ids = range(transaction.write_id, transaction.write_id + 1)
         files = self._files(definition, write_ids, memory_limit, options)
-        return TableTransaction(self._url, self.seen, transaction, definition, files, memory_limit)
+        see = self._as_written(definition).seen
+        return TableTransaction(self._url, see, transaction, definition, files, memory_limit)
 
     def stream(
         self,
@@ -400,11 +408,13 @@ class AcidTable:
         Nobody has to stop reading or writing. What was compacted stays until `clean` removes it. Events that
         do not come in the order of their ids, as updates of before Hive 3, are sorted, on disk where
         `memory_limit` has no room for them. Raises `CommitFailed` where another compaction was first,
-        `Unsupported` (``no_transactions``) as `transaction` does, and what reading and writing raise.
+        `Unsupported` (``columns_would_be_lost``) for columns, fields and values that the table has no room
+        for, (``no_transactions``) as `transaction` does, and what reading and writing raise.
         """
         compaction = await self.begin_compaction(kind, partitions=partitions)
         files: FileOptions = {"storage_options": self._opening.storage_options, **options}
-        return await compact(compaction, self, PieceWriter(files, memory_limit=memory_limit, on_rows=on_rows))
+        writer = PieceWriter(files, memory_limit=memory_limit, on_rows=on_rows)
+        return await compact(compaction, writer)
 
     async def begin_compaction(
         self, kind: CompactionKind = "minor", *, partitions: Sequence[str] | None = None
@@ -419,8 +429,14 @@ class AcidTable:
         for one in partitions or ():
             if one not in known:
                 raise UsageError(f"no partition {one!r}; there are {', '.join(sorted(known))}", url=self._url)
+        keeper = self._need_transactions()
+        definition = await keeper.definition()
         return await begin_compaction(
-            self, self._need_transactions(), kind, lambda one: partitions is None or one.path in partitions
+            self._as_written(definition),
+            definition,
+            keeper,
+            kind,
+            lambda one: partitions is None or one.path in partitions,
         )
 
     async def abort_dead(self, *, older_than_s: float) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from orcstream._printable import logger_of
 from orcstream.acid.constraints import Constraint
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.uncancelled import until_done
+from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Kind, Schema, Type
 
@@ -61,8 +62,8 @@ class TableDefinition:
     `schema` is that of a row, without the partition columns; `partitions` are these, with their types as
     texts. Buckets are counted from 0 to `bucket_count` - 1; 0 means that the table has none. A table that is
     `insert_only` holds plain files of rows, of which none is ever deleted. `constraints` hold for the rows
-    that are written. Raises `UsageError` for what no
-    table can be.
+    that are written. `by_position` is for tables that Hive defines: their columns match those of files by
+    position, not by name. Raises `UsageError` for what no table can be.
     """
 
     schema: Schema
@@ -71,6 +72,12 @@ class TableDefinition:
     bucket_count: int = 0
     insert_only: bool = False
     constraints: tuple[Constraint, ...] = ()
+    by_position: bool = False
+
+    @property
+    def row_columns(self) -> RowColumns:
+        """The columns of the rows, and how its files match them."""
+        return RowColumns(self.schema, self.schema, self.by_position)
 
     def __post_init__(self) -> None:
         if self.schema.root.kind is not Kind.STRUCT:

@@ -11,20 +11,22 @@ from typing import TypeAlias
 from orcstream.expr import All, Any_, ColumnRef, Condition, Expr, Not
 from orcstream.schema import Type, find_column, steps_of
 
-__all__ = ["mapped", "narrowed", "prefixed"]
+__all__ = ["Place", "mapped", "narrowed", "relocated"]
 
 # Whether a condition on the partition's columns holds; a null counts as false.
 Holds: TypeAlias = Callable[[Condition], bool]
+# From the path of a column in the table to that in a file.
+Place: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
-def prefixed(expr: Expr, root: Type, prefix: tuple[str, ...], *, case_sensitive: bool) -> Expr:
-    """The same question where the table's columns lie below `prefix`. `root` is the table's.
+def relocated(expr: Expr, root: Type, place: Place, *, case_sensitive: bool) -> Expr:
+    """The same question where the table's columns lie elsewhere. `root` is the table's.
 
     Raises `ColumnNotFound` for a column that the table has not.
     """
 
     def moved(condition: Condition) -> Expr:
-        path = (*prefix, *_names(root, condition, case_sensitive=case_sensitive))
+        path = place(_names(root, condition, case_sensitive=case_sensitive))
         return Condition(path, condition.op, condition.values)
 
     return mapped(expr, moved)

@@ -57,6 +57,7 @@ async def test_what_a_table_is(hive: Hive, url: str) -> None:
             (("country", "string"), ("day", "int")),
             ("id",),
             2,
+            by_position=True,
         )
         table = await metastore.table()
         assert table.name == "default.parted"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import pickle
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyorc
 import pytest
 
-from orcstream import col
+from orcstream import acid, col
 from orcstream.acid import AcidTable, WriteIds, open_table
 from orcstream.errors import FormatError, OrcError, Unsupported
 from orcstream.io.clients import leased_clients
@@ -314,3 +315,47 @@ async def test_folders_that_name_odd_values(folder: str, kind: str, tmp_path: Pa
         lambda table: table.read(where=col("p").is_not_null()), partition_schema=f"struct<p:{kind}>"
     )
     await attempt(lambda table: table.read())
+
+
+# --- columns that files and table do not share
+
+
+async def test_a_log_goes_by_name_and_loses_nothing(tmp_path: Path) -> None:
+    """Original files may be anybody's: their columns are in any order, and some may be unknown."""
+    put_rows(tmp_path / "000000_0", [{"v": "x", "k": 1}], "struct<v:string,k:int>")
+    await acid.create_table(tmp_path, "struct<k:int,v:string>")
+    async with open_table(tmp_path) as table:
+        assert pa.table(await table.read()).to_pylist() == [{"k": 1, "v": "x"}]
+        async with await table.transaction() as transaction:
+            await transaction.insert([{"k": 2, "v": "y"}])
+        await table.compact("major")
+    assert await read(tmp_path) == [(1, "x"), (2, "y")]
+
+
+async def test_a_log_compacts_no_column_away(tmp_path: Path) -> None:
+    put_rows(tmp_path / "000000_0", [{"k": 1, "other": "x"}], "struct<k:int,other:string>")
+    await acid.create_table(tmp_path, "struct<k:int,v:string>")
+    async with open_table(tmp_path) as table:
+        async with await table.transaction() as transaction:
+            await transaction.insert([{"k": 2, "v": "y"}])
+        await table.compact("minor")  # which leaves the file alone
+        with pytest.raises(Unsupported, match="would lose the column 'other' of 000000_0") as caught:
+            await table.compact("major")
+        assert caught.value.reason == "columns_would_be_lost"
+        compaction = await table.begin_compaction("major")
+        with pytest.raises(Unsupported, match="'other'"):
+            await acid.write_piece(pickle.loads(pickle.dumps(compaction.pieces[0])))
+        await compaction.give_up(caught.value)
+    assert await read(tmp_path) == [(1, None), (2, "y")]
+    assert (tmp_path / "000000_0").exists()
+
+
+async def test_events_of_before_columns_had_names(tmp_path: Path) -> None:
+    """HIVE-4243."""
+    old = [Event(INSERT, key_of(1, 0), 1, {"_col0": 1, "_col1": "x"})]
+    delta(tmp_path, 1, old, row="struct<_col0:int,_col1:string>")
+    delta(tmp_path, 2, inserts(2, 1))
+    expected = [(1, "x"), (0, "2.0")]
+    assert await read(tmp_path) == expected
+    async with open_table(tmp_path, schema="struct<v:string,k:bigint>") as table:
+        assert pa.table(await table.read(where=col("v") == "x")).to_pylist() == [{"v": "x", "k": 1}]
