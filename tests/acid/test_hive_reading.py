@@ -117,9 +117,10 @@ async def test_without_the_lock_hive_cleans_under_a_reader(hive: Hive, url: str,
         assert not await opened_now(other)
         compact_and_clean(hive)
         assert deltas(hive) == []
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(Unsupported) as caught:
             async for _ in stream:
                 pass
+        assert caught.value.reason == "history_is_gone"
 
 
 async def test_however_a_read_ends(hive: Hive, url: str, other: Metastore) -> None:
