@@ -60,12 +60,13 @@ async def find_files(
     With `guess`, a URL of a store that ends with ``.orc`` is taken for a file, which spares a request; it may
     be a folder.
     """
-    several = [places] if isinstance(places, str | os.PathLike) else list(places)
-    urls = [os.fspath(one) for one in several]
+    is_one = isinstance(places, str | os.PathLike)
+    urls = [os.fspath(one) for one in ([places] if is_one else places)]
     if not urls:
         raise UsageError("which files? a path, a pattern, a folder, or some of these")
     matcher = None if pattern is None else globs.name_matcher(pattern)
-    found = await side_by_side(urls, lambda url: _below(url, storage_options, guess=guess))
+    below = _below if is_one else _existing_or_below
+    found = await side_by_side(urls, lambda url: below(url, storage_options, guess=guess))
     files: dict[str, FoundFile] = {}
     for file in (file for some in found for file in some):
         known = files.setdefault(_same(file.url), file)
@@ -87,6 +88,17 @@ def _same(url: str) -> str:
     if kind_of(url) not in ("file", "local"):
         return url
     return os.path.abspath(url.partition("://")[2] if "://" in url else url)  # noqa: PTH100 - links stay
+
+
+async def _existing_or_below(url: str, options: Mapping[str, Any] | None, *, guess: bool) -> list[FoundFile]:
+    """Of an item of a list: a path that exists is that path, although it has the characters of a pattern."""
+    if not globs.is_pattern_url(url):
+        return await _below(url, options, guess=guess)
+    try:
+        listed = await list_files(url, storage_options=options)
+    except FileNotFoundError:
+        return await _matching(url, options)
+    return [_found(file) for file in listed if _is_wanted(file)]
 
 
 async def _below(url: str, options: Mapping[str, Any] | None, *, guess: bool) -> list[FoundFile]:
@@ -122,7 +134,10 @@ async def _matching(pattern: str, options: Mapping[str, Any] | None) -> list[Fou
             if _is_wanted(file) and any(_fits(file, matchers) for matchers in several)
         ]
     if not found:
-        raise FileNotFoundError(f"nothing matches {strip_credentials(pattern)!r}")
+        raise FileNotFoundError(
+            f"nothing matches {strip_credentials(pattern)!r}; if this is a name and not a pattern, "
+            "put it into a list, or put a backslash before each special character"
+        )
     return found
 
 

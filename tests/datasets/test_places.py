@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,30 @@ async def test_alternatives_keep_the_values_of_their_folders(
 async def test_no_alternative_is_there(table: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nothing matches"):
         await rows(f"{table}/{{day=8,day=9}}/*.orc")
+
+
+NAMES = ["a?.orc", "ab.orc", "[x].orc", "{y,z}.orc", "y.orc", "b\\*.orc"]
+
+
+@pytest.mark.parametrize("where", ["local", "memory"])
+async def test_names_with_pattern_characters(tmp_path: Path, where: str) -> None:
+    folder = str(tmp_path) if where == "local" else f"memory://{tmp_path.name}-names"
+    for number, name in enumerate(NAMES):
+        await put(f"{folder}/{name}", number)
+    everything = [{"a": number} for number in range(len(NAMES))]
+    async with orcstream.dataset(folder) as files:
+        urls = [file.url for file in files.files]
+        splits = await files.splits()
+    assert await rows(urls) == everything
+    assert sorted([row for split in splits for row in await rows(split)], key=str) == everything
+    for number, name in enumerate(NAMES):
+        assert await rows([f"{folder}/{name}"]) == [{"a": number}], name
+        escaped = re.sub(r"([\\*?\[\]{}])", r"\\\1", name)
+        assert await rows(f"{folder}/{escaped}") == [{"a": number}], escaped
+    assert await rows([f"{folder}/a?.orc", f"{folder}/[xy].orc"]) == [{"a": 0}, {"a": 4}]
+    assert await rows(f"{folder}/a?.orc") == [{"a": 0}, {"a": 1}]
+    with pytest.raises(FileNotFoundError, match="backslash"):
+        await rows(f"{folder}/[x].orc")
 
 
 async def test_a_folder_named_like_a_file(tmp_path: Path) -> None:
