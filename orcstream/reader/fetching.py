@@ -489,7 +489,8 @@ class Fetcher:
             return fetch.buffer
         if fetch.ticket is None:
             assert self._cached is not None
-            return RangeBuffer(fetch.request.range, self._cached.view(fetch.request.range))
+            fetch.buffer = RangeBuffer(fetch.request.range, self._cached.view(fetch.request.range))
+            return fetch.buffer
         data = await fetch.ticket.wait()
         await self._verify()
         fetch.ticket = None
