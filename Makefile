@@ -4,7 +4,8 @@
 PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
-# Tests wait for servers as often as they compute; those of one file share what they start.
+# Tests wait for servers as often as they compute; those of one file share what they start. A worker that ends ends the
+# run: pytest-xdist would wait for its files without end.
 WORKERS ?= 2
 
 VENV := .venv
@@ -29,7 +30,7 @@ TOXIPROXY := .cache/bin/toxiproxy
 TOXIPROXY_MODULE := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 # What debuggers want is not linked, which takes seconds.
 NO_SYMBOLS := -s -w
-PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 $(PYTEST_ARGS)
 NEED_GO := command -v go >/dev/null || { \
 	echo "S3 and the proxy of the tests are built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 # HDFS in one JVM, which the tests write to; its version is in the pom.

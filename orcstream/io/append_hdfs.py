@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from orcstream.errors import SinkError, SourceError
 from orcstream.io.append_sink import LENGTH_BYTES, NO_LENGTH
@@ -49,6 +50,7 @@ class HdfsFile:
         making = asyncio.create_task(self._make())
         try:
             await until_done(making)
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a scope's cancellation is not raised before
         except asyncio.CancelledError:
             if not making.cancelled() and making.exception() is None:
                 with suppress(SinkError):

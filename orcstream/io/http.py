@@ -194,7 +194,7 @@ class RangeClient:
         try:
             answer = await self._get(url, ByteRange(0, 1), options)
         except HttpStatus as error:
-            if _length_of_unsatisfied(error) == 0:
+            if _has_no_first_byte(error):
                 return 0
             raise
         if answer.file_length is None:
@@ -206,7 +206,7 @@ class RangeClient:
         try:
             answer = await self._get(url, ByteRange(0, 1), options)
         except HttpStatus as error:
-            if _length_of_unsatisfied(error) == 0:
+            if _has_no_first_byte(error):
                 return
             raise
         if answer.file_length != 0 or answer.fingerprint != fingerprint:
@@ -392,6 +392,11 @@ def _length_of_unsatisfied(error: HttpStatus) -> int | None:
     """The object's length, where a 416 says it."""
     named = ContentRange.parse(error.headers.get("Content-Range"))
     return named.file_length if error.status == 416 and named is not None else None
+
+
+def _has_no_first_byte(error: HttpStatus) -> bool:
+    """Whether a request for the first byte was answered that there is none; S3 names no length then."""
+    return error.status == 416 and _length_of_unsatisfied(error) in (0, None)
 
 
 def other_range(asked: ByteRange, there: ByteRange, url: str) -> ShortRead:

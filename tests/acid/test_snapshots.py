@@ -417,7 +417,7 @@ def test_empty_directories_count() -> None:
     assert partition.inserts == ()
     assert names_of(partition.obsolete) == ["delta_1_1"]
     assert list_partitions({}, ["a=1", "a=1/b=2"]) == {}
-    assert list(list_partitions({}, ["a=1/base_2", "_a=1/base_2"])) == ["a=1"]
+    assert list(list_partitions({}, ["a=1/base_2", "_a=1/base_2", "_a/base_2"])) == ["_a=1", "a=1"]
 
 
 # --- any layout --------------------------------------------------------------------------------------

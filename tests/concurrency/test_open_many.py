@@ -423,15 +423,23 @@ async def take_all_in_block(count: int) -> None:
         assert len(await take_all(files)) == count
 
 
+async def after_turns(turns: int, scope: anyio.CancelScope) -> None:
+    """Cancel after so many turns; the first is the checkpoint that each step begins with."""
+    for _ in range(turns):
+        await anyio.lowlevel.checkpoint()
+    scope.cancel()
+
+
 async def test_a_step_that_is_cancelled_loses_no_file() -> None:
     with probes(turns=lambda _: 5) as made:
         numbers: list[int] = []
         async with orcstream.open_many(urls(20), concurrency=3) as files:
             while len(numbers) < 20:
                 file = None
-                with anyio.CancelScope() as scope:
-                    asyncio.get_running_loop().call_soon(scope.cancel)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(after_turns, 2, tasks.cancel_scope)
                     file = await anext(files)
+                    tasks.cancel_scope.cancel()
                 if file is not None:
                     numbers.append(number_of(file))
                     await file.aclose()

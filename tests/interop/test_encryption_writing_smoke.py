@@ -24,7 +24,7 @@ ENCRYPT = [Encrypt(PII.name, ["ssn"]), Encrypt(TOP.name, ["s.b", "pay"])]
 def write(path: Path, **options: Any) -> None:
     parts = [[writing.python_value(TYPE, row) for row in ROWS[at : at + 1000]] for at in (0, 1000, 2000)]
     keys = reading.provider(KEYS)
-    writing.write(path, TYPE, parts, encrypt=ENCRYPT, keys=keys, stripe_bytes=1024, **options)
+    writing.write(path, TYPE, parts, encrypt=ENCRYPT, keys=keys, stripe_bytes=50_000, **options)
 
 
 def masked(*hidden: str) -> list[Any]:

@@ -27,6 +27,7 @@ from orcstream.errors import (
     KeyUnavailable,
     RetriesExhausted,
     SourceError,
+    Unsupported,
     UsageError,
 )
 from orcstream.io.keys import InMemoryKeyProvider
@@ -241,9 +242,11 @@ def test_keys_do_not_show() -> None:
     assert "itself" not in repr(secret)
 
 
-async def test_stripes_without_statistics_take_no_memory_for_their_columns() -> None:
+@pytest.mark.parametrize(("count", "is_too_much"), [(1_000, False), (2_000, True)])
+async def test_stripes_without_statistics_take_no_memory_for_their_columns(
+    count: int, is_too_much: bool
+) -> None:
     """A few bytes name a stripe, and another few a column: both together must not be multiplied."""
-    count = 2_000
     schema = Schema.parse(f"struct<{','.join(f'c{number}:int' for number in range(count))}>")
     variant = EncryptionVariant(FileColumn(0), 0, bytes(16), (), b"")
     stripes = tuple(
@@ -253,6 +256,10 @@ async def test_stripes_without_statistics_take_no_memory_for_their_columns() -> 
     clear = (StatisticsList((numbers(9, 99),) * 5),)  # of what the mask left
     data = tail_only(schema, encryption, stripes, clear)
     async with orcstream.open(data, keys=Provider(), require_keys=True) as file:
+        if is_too_much:
+            with pytest.raises(Unsupported, match="2001 columns in 2000 stripes"):
+                await file.stripe_statistics()
+            return
         found = await file.stripe_statistics()
         assert sum(map(len, found)) <= 5
         for column in range(5):
