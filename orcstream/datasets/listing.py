@@ -60,12 +60,13 @@ async def find_files(
     With `guess`, a URL of a store that ends with ``.orc`` is taken for a file, which spares a request; it may
     be a folder.
     """
-    is_one = isinstance(places, str | os.PathLike)
-    urls = [os.fspath(one) for one in ([places] if is_one else places)]
+    if isinstance(places, str | os.PathLike):
+        urls, below = [os.fspath(places)], _below
+    else:
+        urls, below = [os.fspath(one) for one in places], _existing_or_below
     if not urls:
         raise UsageError("which files? a path, a pattern, a folder, or some of these")
     matcher = None if pattern is None else globs.name_matcher(pattern)
-    below = _below if is_one else _existing_or_below
     found = await side_by_side(urls, lambda url: below(url, storage_options, guess=guess))
     files: dict[str, FoundFile] = {}
     for file in (file for some in found for file in some):
