@@ -13,6 +13,7 @@ from pyarrow import orc
 
 from orcstream import UsageError, col
 from orcstream.integrations.pandas import read_orc
+from orcstream.plan.acid_names import is_table_file
 from tests.golden.corpus_table import TABLE
 from tests.integrations.samples import as_orc, sample
 from tests.integrations.traffic import LARGE_DATA, PLAN, bytes_asked
@@ -39,9 +40,9 @@ DIFFERENT = {
     "impala/hive2_pre_gregorian.orc": NO_HYBRID,
     "spark/before_1582_date_v2_4.snappy.orc": NO_HYBRID,
 }
-CORPUS = [
-    path for path, row in TABLE.items() if row.arrow and row.judge != "refused" and path not in DIFFERENT
-]
+READ = [path for path, row in TABLE.items() if row.arrow and row.judge != "refused" and path not in DIFFERENT]
+EVENTS = [path for path in READ if is_table_file(path)]
+CORPUS = [path for path in READ if path not in EVENTS]
 
 
 @pytest.mark.sampled
@@ -54,6 +55,12 @@ def test_frames_are_those_of_pandas(corpus_folder: Path, path: str, backend: Any
     except (OSError, pa.ArrowException):  # what pandas cannot read, others judge
         return
     pd.testing.assert_frame_equal(read_orc(corpus_folder / path, **options), expected)
+
+
+@pytest.mark.parametrize("path", EVENTS)
+def test_events_of_a_transactional_table_are_no_rows(corpus_folder: Path, path: str) -> None:
+    with pytest.raises(UsageError, match="open_table"):
+        read_orc(corpus_folder / path)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
