@@ -70,6 +70,8 @@ _ONLY_CSV = ("delimiter", "no_header", "column_names", "null")
 _ONLY_ORC = ("columns", "where", "rows", "timestamp_unit")
 _DEFAULT_MEMORY = 512 << 20
 _LEAST_MEMORY = 32 << 20
+# Rows of CSV and JSON may be so long, and a 64th of the memory.
+_LEAST_ROW = 1 << 20
 _LOCAL = ("file", "local")
 
 T = TypeVar("T")
@@ -366,7 +368,7 @@ def _closed(file: Any) -> Iterator[None]:
 
 
 def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows:
-    block_bytes = options.memory_limit // 64
+    longest = max(_LEAST_ROW, options.memory_limit // 64)
     discretion = Discretion(hidden_columns(options))
     rows: Rows | None = None
     if format_ == "csv":
@@ -378,11 +380,11 @@ def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows
             ("",) if options.null is None else tuple(options.null),
         )
         if has_pyarrow():
-            rows = arrow_csv_rows(source, layout, options.schema, block_bytes, discretion)
-        return rows or csv_rows(source, layout, options.schema, discretion)
+            rows = arrow_csv_rows(source, layout, options.schema, discretion, longest)
+        return rows or csv_rows(source, layout, options.schema, discretion, longest)
     if has_pyarrow() and reads_json(options.schema) and not source.head(1 << 10).lstrip().startswith(b"["):
-        rows = arrow_json_rows(source, options.schema, block_bytes, discretion)
-    return rows or json_rows(source, options.schema, discretion)
+        rows = arrow_json_rows(source, options.schema, discretion, longest)
+    return rows or json_rows(source, options.schema, discretion, longest)
 
 
 async def _on_thread(work: Callable[[], T]) -> T:

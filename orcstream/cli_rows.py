@@ -1,8 +1,9 @@
-"""Rows of CSV and JSON, without pyarrow: Python's own modules, some thousand rows at a time.
+"""Rows of CSV and JSON by Python's own modules, some thousand rows at a time: what such texts mean.
 
-Knows how rows lie in texts. Must not know what becomes of them. Contract: as `cli_arrow`'s of the same, only
-slower: `Rows` with the schema, and batches for `OrcWriter.write`. Without a schema the first batch decides; a
-later row that does not fit is SchemaMismatch with its number.
+Knows how rows lie in texts. Must not know what becomes of them. Contract: `Rows` with the schema, and batches
+for `OrcWriter.write`. Without a schema the first batch decides; a later row that does not fit is
+SchemaMismatch with its number. No row of more than `longest` characters is held. `cli_arrow` reads the same
+faster.
 """
 
 from __future__ import annotations
@@ -15,22 +16,43 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orcstream
 from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import Input
-from orcstream.cli_values import FLAT_TEXTS, from_json, from_text, json_type, quoted, text_type
+from orcstream.cli_values import FLAT_TEXTS, finite, from_json, from_text, json_type, quoted, text_type
 from orcstream.schema import Kind, Schema
 
-__all__ = ["ADVICE", "CsvOptions", "Rows", "check_csv_schema", "csv_rows", "json_rows", "unique_names"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "ADVICE",
+    "CSV_END",
+    "CsvOptions",
+    "Head",
+    "Rows",
+    "convert_columns",
+    "convert_lines",
+    "csv_columns",
+    "csv_rows",
+    "json_rows",
+    "open_quote",
+    "too_long",
+]
 
 ADVICE = "give --schema with types that take every row"
 _BATCH_ROWS = 10_000
-_BATCH_CHARACTERS = 4 << 20
+_BATCH_CHARACTERS = 1 << 20
 _READ_CHARACTERS = 1 << 20
+# `-Infinity`, and what an escape may have.
+_LONGEST_WORD = 16
 # A field of CSV and what ends it, as Python's csv reads them, which does not say what was quoted.
 _MOST_FIELD_CHARACTERS = 1 << 30
+
+# A last record, which is none if the file ends within quotes.
+CSV_END = "\0the end\0"
 
 T = TypeVar("T")
 _Sized = tuple[T, int]
@@ -54,7 +76,7 @@ class CsvOptions:
     nulls: tuple[str, ...] = field(default=("",))
 
 
-def unique_names(names: Iterable[str], shown: str) -> list[str]:
+def _unique_names(names: Iterable[str], shown: str) -> list[str]:
     """The names of columns. Raises UsageError where one comes twice."""
     found = list(names)
     twice = next((name for index, name in enumerate(found) if name in found[:index]), None)
@@ -63,7 +85,7 @@ def unique_names(names: Iterable[str], shown: str) -> list[str]:
     return found
 
 
-def check_csv_schema(schema: Schema, names: list[str], shown: str) -> None:
+def _check_csv_schema(schema: Schema, names: list[str], shown: str) -> None:
     """Raises where a schema cannot be that of a CSV file with these columns."""
     root = schema.root
     if root.kind is not Kind.STRUCT:
@@ -76,8 +98,52 @@ def check_csv_schema(schema: Schema, names: list[str], shown: str) -> None:
             raise orcstream.ColumnNotFound(f"the file has no column {name!r}, only {known}", url=shown)
 
 
-def _text_of(source: Input) -> io.TextIOWrapper:
+class Head(io.RawIOBase):
+    """A source that is looked into: what was read of it comes again when this is closed."""
+
+    def __init__(self, source: Input) -> None:
+        self._source = source
+        self._taken = bytearray()
+        self.shown = source.shown
+
+    def head(self, size: int) -> bytes:
+        """As that of the source."""
+        return self._source.head(size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        count = self._source.readinto(buffer)
+        self._taken += memoryview(buffer)[:count]
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._source.replace_head(bytes(self._taken) + self._source.head(0))
+        super().close()
+
+
+def too_long(shown: str) -> orcstream.UsageError:
+    """The error for a row that does not fit into the memory that is given."""
+    text = "a row is longer than a 64th of --memory-limit, or than 1 MB if that is more; give a larger one"
+    return orcstream.UsageError(text, url=shown)
+
+
+def open_quote(shown: str) -> orcstream.FormatError:
+    """The error for a CSV file that ends within quotes."""
+    return orcstream.FormatError("the file ends within a quoted field", url=shown)
+
+
+def _text_of(source: Input | Head) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedReader(source, 1 << 18), encoding="utf-8", newline="")
+
+
+def _lines(text: io.TextIOBase, longest: int, shown: str) -> Iterator[str]:
+    while line := text.readline(longest + 1):
+        if len(line) > longest:
+            raise too_long(shown)
+        yield line
 
 
 def _chunks(rows: Iterator[_Sized[T]]) -> Iterator[list[T]]:
@@ -105,16 +171,41 @@ def _guarded(rows: Iterator[T], shown: str, discretion: Discretion) -> Iterator[
 # --- CSV ---------------------------------------------------------------------------------------------------
 
 
-def csv_rows(source: Input, options: CsvOptions, schema: Schema | None, discretion: Discretion) -> Rows:
+def csv_rows(
+    source: Input, options: CsvOptions, schema: Schema | None, discretion: Discretion, longest: int
+) -> Rows:
     """The rows of a CSV file, by Python's csv."""
-    records = _guarded(_records(source, options), source.shown, discretion)
+    found = _csv_start(source, options, schema, discretion, longest)
+    if found is None:
+        return _no_rows(source, schema)
+    names, schema, lists = found
+    return Rows(schema, _converted(lists, names, schema, source.shown, discretion))
+
+
+def csv_columns(
+    source: Input, options: CsvOptions, schema: Schema | None, discretion: Discretion, longest: int
+) -> tuple[list[str], Schema] | None:
+    """The names of all columns of a CSV file, and the schema; None where it has no rows. Nothing is read."""
+    with Head(source) as head:
+        found = _csv_start(head, options, schema, discretion, longest)
+        if found is None:
+            return None
+        names, schema, lists = found
+        return (names, schema) if next(lists)[0] else None
+
+
+def _csv_start(
+    source: Input | Head, options: CsvOptions, schema: Schema | None, discretion: Discretion, longest: int
+) -> tuple[list[str], Schema, Iterator[list[list[str | None]]]] | None:
+    """Names, schema and columns of texts, some rows at a time."""
+    records = _guarded(_records(source, options, longest), source.shown, discretion)
     first = next(records, None)
     if first is None:
-        return _no_rows(source, schema)
+        return None
     names = list(options.names) or (
         [text or "" for text in first[0]] if options.has_header else [f"f{n}" for n in range(len(first[0]))]
     )
-    names = unique_names(names, source.shown)
+    names = _unique_names(names, source.shown)
     if not options.has_header:
         records = chain([first], records)
     elif len(first[0]) != len(names):
@@ -125,11 +216,11 @@ def csv_rows(source: Input, options: CsvOptions, schema: Schema | None, discreti
         types = [text_type(text for text in column if text is not None) for column in head]
         parts = [f"{quoted(name)}:{type_}" for name, type_ in zip(names, types, strict=True)]
         schema = Schema.parse(f"struct<{','.join(parts)}>")
-    check_csv_schema(schema, names, source.shown)
-    return Rows(schema, _converted(chain([head], lists), names, schema, source.shown, discretion))
+    _check_csv_schema(schema, names, source.shown)
+    return names, schema, chain([head], lists)
 
 
-def _no_rows(source: Input, schema: Schema | None) -> Rows:
+def _no_rows(source: Input | Head, schema: Schema | None) -> Rows:
     if schema is None:
         raise orcstream.UsageError(
             "the file is empty: nothing says what its columns are; give --schema", url=source.shown
@@ -137,26 +228,35 @@ def _no_rows(source: Input, schema: Schema | None) -> Rows:
     return Rows(schema, iter(()))
 
 
-def _records(source: Input, options: CsvOptions) -> Iterator[_Sized[list[str | None]]]:
+def _records(source: Input | Head, options: CsvOptions, longest: int) -> Iterator[_Sized[list[str | None]]]:
     """The fields of each record, None for nulls."""
     taken: list[str] = []
 
     def lines() -> Iterator[str]:
-        for line in _text_of(source):
+        size = 0
+        for line in _lines(_text_of(source), longest, source.shown):
+            size = len(line) if not taken else size + len(line)
+            if size > longest:
+                raise too_long(source.shown)
             taken.append(line)
             yield line
+        yield CSV_END
 
     csv.field_size_limit(_MOST_FIELD_CHARACTERS)
     nulls = frozenset(options.nulls)
     narrow: bool | None = None
     number = 0
     try:
-        for record in csv.reader(lines(), delimiter=options.delimiter, strict=True):
+        for record in csv.reader(lines(), delimiter=options.delimiter):
+            if not taken and record == [CSV_END]:
+                return
             number += 1
             text = "".join(taken)
             taken.clear()
             if narrow is None:
                 narrow = len(options.names or record) == 1
+            if record and record[-1].endswith(CSV_END):
+                raise open_quote(source.shown)
             if not record and not narrow:
                 continue  # an empty line, which is a record where there is one column
             yield _with_nulls(record or [""], text, nulls, options.delimiter), len(text)
@@ -202,26 +302,33 @@ def _converted(
     discretion: Discretion,
 ) -> Iterator[dict[str, list[Any]]]:
     wanted = list(zip(schema.root.field_names, schema.root.children, strict=True))
-    converts = [(name, names.index(name), from_text(type_), type_) for name, type_ in wanted]
+    indexes = [names.index(name) for name, _ in wanted]
     first_row = 0
     for columns in lists:
-        batch: dict[str, list[Any]] = {}
-        for name, index, convert, type_ in converts:
-            texts = columns[index]
-            try:
-                batch[name] = [None if text is None else convert(text) for text in texts]
-            except ValueError:
-                row, text, why = _culprit(texts, convert)
-                problem = discretion.told(
-                    f"the column {name!r} holds {text!r:.60} and is {type_}: {why}",
-                    f"the column {name!r} holds something else than {type_}",
-                    name,
-                )
-                raise orcstream.SchemaMismatch(
-                    f"{problem}; {ADVICE}", url=shown, row=first_row + row
-                ) from None
-        yield batch
+        texts = [columns[index] for index in indexes]
+        yield convert_columns(texts, schema, first_row, shown, discretion)
         first_row += len(columns[0]) if columns else 0
+
+
+def convert_columns(
+    columns: Iterable[list[str | None]], schema: Schema, first_row: int, shown: str, discretion: Discretion
+) -> dict[str, list[Any]]:
+    """The values of texts, by column of the schema. Raises SchemaMismatch."""
+    root = schema.root
+    batch: dict[str, list[Any]] = {}
+    for name, type_, texts in zip(root.field_names, root.children, columns, strict=True):
+        convert = from_text(type_)
+        try:
+            batch[name] = [None if text is None else convert(text) for text in texts]
+        except ValueError:
+            row, text, why = _culprit(texts, convert)
+            problem = discretion.told(
+                f"the column {name!r} holds {text!r:.60} and is {type_}: {why}",
+                f"the column {name!r} holds something else than {type_}",
+                name,
+            )
+            raise orcstream.SchemaMismatch(f"{problem}; {ADVICE}", url=shown, row=first_row + row) from None
+    return batch
 
 
 def _culprit(values: list[Any], convert: Callable[[Any], Any]) -> tuple[int, Any, str]:
@@ -237,33 +344,60 @@ def _culprit(values: list[Any], convert: Callable[[Any], Any]) -> tuple[int, Any
 # --- JSON --------------------------------------------------------------------------------------------------
 
 
-def json_rows(source: Input, schema: Schema | None, discretion: Discretion) -> Rows:
+def json_rows(source: Input | Head, schema: Schema | None, discretion: Discretion, longest: int) -> Rows:
     """The objects of a JSON file, by Python's json: one on each line, or all of them in one array."""
-    exact = schema is not None and any(type_.kind is Kind.DECIMAL for type_ in schema.types)
-    decoder = json.JSONDecoder(parse_float=Decimal if exact else None)
+    decoder = _decoder(schema)
+    text = _text_of(source)
     is_array = source.head(_READ_CHARACTERS).lstrip().startswith(b"[")
-    objects = (_of_array if is_array else _of_lines)(_text_of(source), decoder, source.shown)
+    objects = (
+        _of_array(text, decoder, source.shown, longest)
+        if is_array
+        else _of_lines(_lines(text, longest, source.shown), decoder, source.shown, 1)
+    )
     chunks = _chunks(_guarded(objects, source.shown, discretion))
     first = next(chunks, None)
     if first is None:
         return _no_rows(source, schema)
     chunks = chain([first], chunks)
     if schema is not None:
-        return Rows(schema, _fitted(chunks, schema, source.shown, discretion))
+        return Rows(schema, _fitted(chunks, schema, source.shown, discretion, 0))
     try:
         return Rows(Schema.parse(json_type(first, "")), chunks)
     except ValueError as error:
         raise orcstream.SchemaMismatch(f"{error}: {ADVICE}", url=source.shown) from None
 
 
+def convert_lines(
+    block: bytes,
+    schema: Schema | None,
+    first_line: int,
+    first_row: int,
+    shown: str,
+    discretion: Discretion,
+) -> Iterator[list[Any]]:
+    """The objects of some lines of JSON, as `json_rows` would go on with them."""
+    text = io.TextIOWrapper(io.BytesIO(block), encoding="utf-8", newline="")
+    objects = _of_lines(text, _decoder(schema), shown, first_line)
+    chunks = _chunks(_guarded(objects, shown, discretion))
+    return chunks if schema is None else _fitted(chunks, schema, shown, discretion, first_row)
+
+
+def _decoder(schema: Schema | None) -> json.JSONDecoder:
+    exact = schema is not None and any(type_.kind is Kind.DECIMAL for type_ in schema.types)
+    return json.JSONDecoder(parse_float=Decimal if exact else finite, parse_constant=_no_constant)
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"JSON has no {text}")
+
+
 def _fitted(
-    chunks: Iterator[list[Any]], schema: Schema, shown: str, discretion: Discretion
+    chunks: Iterator[list[Any]], schema: Schema, shown: str, discretion: Discretion, first_row: int
 ) -> Iterator[list[Any]]:
     try:
         convert = from_json(schema.root)
     except ValueError as error:
         raise orcstream.UsageError(str(error), url=shown) from None
-    first_row = 0
     for chunk in chunks:
         try:
             found = [convert(value) for value in chunk]
@@ -275,8 +409,10 @@ def _fitted(
         first_row += len(chunk)
 
 
-def _of_lines(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> Iterator[_Sized[Any]]:
-    for number, line in enumerate(text, 1):
+def _of_lines(
+    lines: Iterable[str], decoder: json.JSONDecoder, shown: str, first: int
+) -> Iterator[_Sized[Any]]:
+    for number, line in enumerate(lines, first):
         if not line.strip():
             continue
         try:
@@ -286,7 +422,9 @@ def _of_lines(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> 
         yield _object(value, f"line {number}", shown), len(line)
 
 
-def _of_array(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> Iterator[_Sized[Any]]:
+def _of_array(
+    text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str, longest: int
+) -> Iterator[_Sized[Any]]:
     """The items of an array, of which no more than the next is in memory."""
     space = re.compile(r"\s*")
     data, place, count = _sure(text, "", 0), 0, 0
@@ -310,13 +448,24 @@ def _of_array(text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str) -> 
             except RecursionError as error:
                 raise orcstream.FormatError(f"item {count + 1} is nested too deep", url=shown) from error
             except ValueError as error:
-                more = text.read(step)
+                if _is_sure(error, data):
+                    raise orcstream.FormatError(f"item {count + 1} is no JSON: {error}", url=shown) from error
+                if len(data) - place > longest + _READ_CHARACTERS:
+                    raise too_long(shown) from None
+                more = text.read(min(step, longest))
                 if not more:
                     raise orcstream.FormatError(f"item {count + 1} is no JSON: {error}", url=shown) from error
                 data, place, step = data[place:] + more, 0, step * 2
         count += 1
         yield _object(value, f"item {count}", shown), end - place
         place = end
+
+
+def _is_sure(error: ValueError, data: str) -> bool:
+    """Whether it would be an error whatever follows the data."""
+    if not isinstance(error, json.JSONDecodeError):
+        return True
+    return not error.msg.startswith("Unterminated") and error.pos < len(data) - _LONGEST_WORD
 
 
 def _skipped(text: io.TextIOWrapper, data: str, place: int, space: re.Pattern[str]) -> tuple[str, int]:

@@ -1,13 +1,14 @@
 """Texts of CSV, and values of JSON, as the Python values that ORC types take; and the types of such values.
 
 Knows types and how people and programs write their values. Must not know files. Contract: a text is taken
-exactly or is a ValueError; types are guessed as pyarrow guesses those of CSV, as far as ORC has them.
+exactly or is a ValueError. What is decided here holds whichever library has split the texts.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
+import math
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
@@ -18,7 +19,7 @@ from orcstream.schema import Kind, Type
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FLAT_TEXTS", "binary", "from_json", "from_text", "json_type", "quoted", "text_type"]
+__all__ = ["FLAT_TEXTS", "binary", "finite", "from_json", "from_text", "json_type", "quoted", "text_type"]
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(
@@ -84,9 +85,18 @@ def _whole(text: str) -> int:
 
 def _number(text: str) -> float:
     text = text.strip()
-    if not _NUMBER.fullmatch(text):
+    found = _NUMBER.fullmatch(text)
+    if not found:
         raise ValueError("this is no number")
-    return float(text)
+    return float(text) if found[3] else finite(text)
+
+
+def finite(text: str) -> float:
+    """The number of a text that is no word for infinity. Raises ValueError where it is too large."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("no double is so large")
+    return value
 
 
 def _boolean(text: str) -> bool:
@@ -97,10 +107,14 @@ def _boolean(text: str) -> bool:
 
 
 def _decimal(text: str) -> Decimal:
+    text = text.strip()
+    found = _NUMBER.fullmatch(text)
+    if not found or found[3]:
+        raise ValueError("this is no number")
     try:
-        return Decimal(text.strip())
+        return Decimal(text)
     except InvalidOperation:
-        raise ValueError("this is no number") from None
+        raise ValueError("this number has too large an exponent") from None
 
 
 def _date(text: str) -> datetime.date:
@@ -234,7 +248,7 @@ def _from_json(type_: Type) -> Convert:
 
 
 def _float(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
+    return finite(str(value)) if isinstance(value, Decimal) else value
 
 
 def _as(value: Any, class_: type) -> Any:

@@ -1,21 +1,78 @@
-"""CSV means the same to pyarrow and to Python's csv, as `orcstream convert` uses them."""
+"""CSV and JSON mean the same to pyarrow and to Python's modules, as `orcstream convert` uses them."""
 
 from __future__ import annotations
 
+import io
+import math
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.cli_arrow import arrow_csv_rows
+import orcstream.blocking
+from orcstream import cli_rows
+from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, reads_json
 from orcstream.cli_discretion import Discretion
-from orcstream.cli_input import open_input
-from orcstream.cli_rows import CsvOptions, csv_rows
-from orcstream.cli_values import text_type
+from orcstream.cli_input import Input, open_input
+from orcstream.cli_rows import CsvOptions, Rows, csv_rows, json_rows
+from orcstream.errors import FormatError, OrcError, SchemaMismatch, UsageError
 from orcstream.schema import Schema
+
+LONGEST = 1 << 20
+
+
+def _csv_by(read: Callable[..., Rows | None], source: Input, schema: Schema | None) -> Rows | None:
+    return read(source, CsvOptions(), schema, Discretion(), LONGEST)
+
+
+def _json_by_arrow(source: Input, schema: Schema | None) -> Rows | None:
+    if not reads_json(schema) or source.head(1).startswith(b"["):
+        return None
+    return arrow_json_rows(source, schema, Discretion(), LONGEST)
+
+
+def _json_by_python(source: Input, schema: Schema | None) -> Rows:
+    return json_rows(source, schema, Discretion(), LONGEST)
+
+
+_READERS: dict[str, list[Callable[[Input, Schema | None], Rows | None]]] = {
+    "csv": [partial(_csv_by, csv_rows), partial(_csv_by, arrow_csv_rows)],
+    "jsonl": [_json_by_python, _json_by_arrow],
+    "json": [_json_by_python],
+}
+
+
+def both(ending: str, text: str, schema: Schema | None) -> list[Any]:
+    """What Python's readers and pyarrow's make of a text: the schema and rows, or the kind of the error."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"in.{ending}"
+        path.write_text(text, newline="")
+        found = [_outcome(path, read, schema) for read in _READERS[ending]]
+    return [each if each is not None else found[0] for each in found]
+
+
+def _outcome(path: Path, read: Callable[[Input, Schema | None], Rows | None], schema: Schema | None) -> Any:
+    """None where the reader leaves this text to the other one."""
+    written = io.BytesIO()
+    try:
+        with open_input(str(path), {}) as source:
+            rows = read(source, schema)
+            if rows is None:
+                return None
+            with orcstream.blocking.create(written, rows.schema) as out:
+                for batch in rows.batches:
+                    out.write(batch)
+        with orcstream.blocking.open(written.getvalue()) as file:
+            # Of floats, the text, which tells -0 from 0 and is the same for two NaN.
+            return str(file.schema), repr(file.read(timestamp_unit="us").to_pylist())
+    except OrcError as error:
+        return type(error)
+
 
 PLAIN = st.text("ab \t'é\\", max_size=4)
 QUOTED = st.text('a",\r\n é', max_size=6)
@@ -48,57 +105,137 @@ def test_both_readers_see_the_same_rows(table: tuple[str, list[dict[str, str | N
     text, rows = table
     names = text.splitlines()[0].split(",")
     schema = Schema.parse("struct<" + ",".join(f"{name}:string" for name in names) + ">")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "in.csv"
-        path.write_text(text, newline="")
-        with open_input(str(path), {}) as source:
-            slow = [
-                dict(zip(batch, row, strict=True))
-                for batch in csv_rows(source, CsvOptions(), schema, Discretion()).batches
-                for row in zip(*batch.values(), strict=True)
+    slow, fast = both("csv", text, schema)
+    assert slow == fast == (str(schema), repr(rows))
+
+
+FIELDS = st.one_of(
+    st.sampled_from(
+        [
+            *("", "0", "-0", "+5", " 5", "007", "0x10", "1_0", "9007199254740993", "9223372036854775808"),
+            *("1.5", "-0.0", ".5", "5.", "1e5", "1e400", "-1e-400", "nan", "inf", "-Infinity", "1e39"),
+            *("true", "True", " true", "t", "1.10", "1.555", "NaN", "NULL", "12:30:00", "x", "YWI="),
+            *("2020-01-31", "2020-1-1", "2020-02-30", "0000-01-01", "0001-01-01", "9999-12-31"),
+            *("2020-01-31 12:00:00 ", "2020-01-31T12:00", "2020-01-31 24:00:00", "2020-01-31 23:59:60"),
+            *("2300-01-01 00:00:00.1", "2020-01-31 12:00:00.123456789", "2300-01-01 00:00:00.1234567"),
+            *("2020-01-31T12:00:00Z", "2020-01-31 12:00:00.25+02:00", "2020-01-31 12:00:00-0530"),
+            *("0001-01-01 00:00:00+14:00", "2020-01-31 12:00:00+24:00", "1e999999999999999999999"),
+        ]
+    ),
+    st.integers(-(10**20), 10**20).map(str),
+    st.floats().map(str),
+    st.datetimes().map(str),
+    st.decimals(allow_nan=False, allow_infinity=False).map(str),
+    st.text('ab ,"\r\n0-', max_size=4),
+)
+TYPES = (
+    *("tinyint", "int", "bigint", "float", "double", "boolean", "string", "varchar(3)", "decimal(10,2)"),
+    *("date", "timestamp", "timestamp with local time zone", "binary"),
+)
+
+
+@given(st.lists(FIELDS, min_size=1, max_size=4), st.sampled_from([None, *TYPES]), st.booleans())
+def test_both_readers_of_csv_mean_the_same(fields: list[str], type_: str | None, is_quoted: bool) -> None:
+    """Schema and values, or the kind of the error."""
+    if is_quoted:
+        fields = ['"' + text.replace('"', '""') + '"' for text in fields]
+    text = "a,b\n" + "".join(f"{field},1\n" for field in fields)
+    schema = None if type_ is None else Schema.parse(f"struct<a:{type_}>")
+    slow, fast = both("csv", text, schema)
+    assert slow == fast
+
+
+@given(st.text('a",\n\r 1', max_size=12))
+def test_both_readers_split_any_text_alike(text: str) -> None:
+    """Beyond the rows that types are taken from, each by itself."""
+    schema = Schema.parse("struct<a:string>")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli_rows, "_BATCH_ROWS", 1)
+        slow, fast = both("csv", f"a,b\n1,1\n{text}", schema)
+    assert slow == fast
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.sampled_from(
+            [
+                *("null", "0", "-0", "-0.0", "9007199254740993", "9007199254740993.0", "16777217", "1e400"),
+                *("9223372036854775808", "1e39", "1.0", "true", "NaN", "-Infinity", "01", "1.", '"x"'),
+                *(
+                    '"2020-01-31 12:00:00"',
+                    '"2020-01-31"',
+                    '"YWI="',
+                    r'"\ud800"',
+                    r'"\u0000"',
+                    '"1.5"',
+                    "tru",
+                ),
             ]
-        with open_input(str(path), {}) as source:
-            found = arrow_csv_rows(source, CsvOptions(), schema, 1 << 20, Discretion())
-            assert found is not None
-            fast = [row for batch in found.batches for row in batch.to_pylist()]
-    assert slow == rows
-    assert fast == rows
+        ),
+        st.integers(-(10**20), 10**20).map(str),
+        st.floats().map(str),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: "[" + ",".join(items) + "]"),
+        st.lists(st.tuples(st.sampled_from("xy"), inner), max_size=3).map(
+            lambda pairs: "{" + ",".join(f'"{key}":{value}' for key, value in pairs) + "}"
+        ),
+    ),
+    max_leaves=4,
+)
+JSON_TYPES = (*TYPES, "array<double>", "array<bigint>", "struct<x:float,y:bigint>", "map<string,double>")
+
+
+@given(
+    st.lists(VALUES, min_size=1, max_size=3),
+    st.sampled_from([None, *JSON_TYPES]),
+    st.sampled_from(["\n", "\r\n", "\n\n", "", " ", ","]),
+)
+def test_both_readers_of_json_mean_the_same(values: list[str], type_: str | None, end: str) -> None:
+    text = "".join(f'{{"a":{value}}}{end}' for value in values)
+    schema = None if type_ is None else Schema.parse(f"struct<a:{type_}>")
+    slow, fast = both("jsonl", text, schema)
+    assert slow == fast
 
 
 @pytest.mark.parametrize(
-    ("text", "type_"),
+    ("ending", "text", "schema", "expected"),
     [
-        *((text, "bigint") for text in ("0", "-5", " 5 ", "007", "9223372036854775807")),
-        *((text, "double") for text in ("+5", ".5", "5.", "1e5", "nan", "NaN", "inf", "-Infinity")),
-        ("9223372036854775808", "double"),
-        *((text, "boolean") for text in ("true", "False", "TRUE")),
-        *((text, "date") for text in ("2020-01-31", " 2020-01-31", "0001-01-01", "9999-12-31")),
-        *((text, "timestamp") for text in ("2020-01-31 12:00:00", "2020-01-31T12:00", "2020-01-31 12")),
-        *((text, "timestamp") for text in ("2020-01-31 12:00:00.5", "2020-01-31 12:00:00.123456789")),
-        ("2020-01-31T12:00:00Z", "timestamp with local time zone"),
-        ("2020-01-31 12:00:00.25+02:00", "timestamp with local time zone"),
-        *(
-            (text, "string")
-            for text in ("x", "t", "1_0", "-", "12:30:00", "2020-13-01", "2020-1-1", "٣", "1 2")
-        ),
+        ("csv", "a\n1e400\n", None, [{"a": "1e400"}]),
+        ("csv", "a\n1e400\n", "struct<a:double>", SchemaMismatch),
+        ("csv", "a\n-inf\n", None, [{"a": -math.inf}]),
+        ("csv", 'a\nx"y"z\n', None, [{"a": 'x"y"z'}]),
+        ("csv", 'a\n"x"y"z\n', None, [{"a": 'xy"z'}]),
+        ("csv", 'a,b\n1,"2\n', None, FormatError),
+        ("jsonl", '{"a":1e400}\n', None, FormatError),
+        ("jsonl", '{"a":9007199254740993}\n{"a":1.5}\n', None, SchemaMismatch),
+        ("jsonl", '{"a":9007199254740992}\n{"a":1.5}\n', None, [{"a": 2.0**53}, {"a": 1.5}]),
+        ("jsonl", '{"a":9223372036854775808}\n', None, SchemaMismatch),
+        ("jsonl", '{"a":NaN}\n', None, FormatError),
+        ("jsonl", '{"a":1}{"a":2}\n', None, FormatError),
     ],
 )
-def test_both_readers_guess_the_same_types(text: str, type_: str, tmp_path: Path) -> None:
-    arrow_types = {
-        "bigint": "int64",
-        "double": "double",
-        "boolean": "bool",
-        "date": "date32[day]",
-        "string": "string",
-    }
-    (tmp_path / "in.csv").write_text(f"a\n{text}\n")
-    with open_input(str(tmp_path / "in.csv"), {}) as source:
-        found = arrow_csv_rows(source, CsvOptions(), None, 1 << 20, Discretion())
-    assert found is not None
-    theirs = found.schema.field(0).type
-    assert text_type([text]) == type_
-    if type_.startswith("timestamp"):
-        assert pa.types.is_timestamp(theirs)
-        assert (theirs.tz is None) == (type_ == "timestamp")
-    else:
-        assert str(theirs) == arrow_types[type_]
+def test_values_are_taken_exactly_or_not_at_all(
+    ending: str, text: str, schema: str | None, expected: Any
+) -> None:
+    for found in both(ending, text, None if schema is None else Schema.parse(schema)):
+        assert (found if isinstance(found, type) else found[1]) == (
+            expected if isinstance(expected, type) else repr(expected)
+        )
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("csv", "a,b\n" + "x" * (3 << 20) + ",1\n"),
+        ("csv", 'a,b\n"' + "x\n" * (3 << 20) + '",1\n'),
+        ("csv", "a,b\n1,1\n" + "x" * (3 << 20)),
+        ("jsonl", '{"a":"' + "x" * (3 << 20) + '"}\n'),
+        ("jsonl", '{"a":"x"}\n{"a":"' + "x" * (3 << 20)),
+        ("json", '[{"a":1},{"a":"' + "x" * (9 << 20) + '"}]'),
+    ],
+)
+def test_a_row_that_is_too_long(ending: str, text: str) -> None:
+    """It is not held: a few bytes may decompress to many."""
+    for found in both(ending, text, None):
+        assert found is UsageError
