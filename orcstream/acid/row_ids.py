@@ -15,12 +15,14 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orcstream.acid.temporary import temporary_errors
 from orcstream.codec._row_keys import are_ascending, find_keys
 from orcstream.codec.arrays import Mask
 from orcstream.io.system import read_at
@@ -182,21 +184,27 @@ class _SpilledRun:
     size = 0
 
     def __init__(self, keys: RowIds) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="orcstream-")  # noqa: SIM115 - closed below
+        with temporary_errors():
+            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="orcstream-")  # noqa: SIM115 - closed below
         self._has_versions = keys.versions is not None
         self._count = len(keys)
         self._bounds: list[tuple[_Key, _Key]] = []
         try:
-            for start in range(0, len(keys), _BLOCK_KEYS):
-                block = keys.take(slice(start, start + _BLOCK_KEYS))
-                self._bounds.append((block.key(0), block.key(-1)))
-                for array in block.arrays():
-                    self._file.write(np.ascontiguousarray(array).data)
-            self._file.flush()
+            with temporary_errors():
+                self._write(keys)
         except BaseException:
-            self._file.close()
+            with suppress(OSError):  # it may try to write the rest
+                self._file.close()
             raise
         self._held: tuple[int, RowIds] | None = None
+
+    def _write(self, keys: RowIds) -> None:
+        for start in range(0, len(keys), _BLOCK_KEYS):
+            block = keys.take(slice(start, start + _BLOCK_KEYS))
+            self._bounds.append((block.key(0), block.key(-1)))
+            for array in block.arrays():
+                self._file.write(np.ascontiguousarray(array).data)
+        self._file.flush()
 
     def blocks(self, first: _Key, last: _Key) -> Iterator[RowIds]:
         for at, (start, end) in enumerate(self._bounds):
@@ -213,7 +221,8 @@ class _SpilledRun:
         row_bytes = 32 if self._has_versions else 20
         count = min(_BLOCK_KEYS, self._count - at * _BLOCK_KEYS)
         data = bytearray(count * row_bytes)
-        read_at(self._file.fileno(), memoryview(data), at * _BLOCK_KEYS * row_bytes)
+        with temporary_errors():
+            read_at(self._file.fileno(), memoryview(data), at * _BLOCK_KEYS * row_bytes)
         write_ids = np.frombuffer(data, np.int64, count)
         buckets = np.frombuffer(data, np.int32, count, 8 * count)
         row_ids = np.frombuffer(data, np.int64, count, 12 * count)

@@ -24,6 +24,7 @@ from orcstream.acid.batch_rows import rows_in
 from orcstream.acid.event_file import INSERT, EventFile
 from orcstream.acid.event_writer import EventLayout
 from orcstream.acid.row_ids import Ints, RowIds
+from orcstream.acid.temporary import temporary_errors
 from orcstream.codec._selection import select_positions
 from orcstream.codec.column import vector_bytes
 from orcstream.codec.gather import compact
@@ -287,13 +288,17 @@ class EventSorter:
     async def _written(self, sources: Sequence[_Source]) -> _Run:
         """What the sources have, in a file of its own."""
         # Its names are gone as soon as they are open, where a system removes what is open: Windows does not.
-        folder = TemporaryDirectory(prefix="orcstream-", ignore_cleanup_errors=True)
+        with temporary_errors():
+            folder = TemporaryDirectory(prefix="orcstream-", ignore_cleanup_errors=True)
         path = str(Path(folder.name) / "run")
         try:
             limit = max(self._memory_limit // 4, LEAST_MEMORY_LIMIT)
-            async with create(path, self._layout.schema, **self._run_options(), memory_limit=limit) as orc:
-                async for part in self._merged(sources):
-                    await orc.write(self._layout.events(part.ids, part.operations, part.rows))
+            with temporary_errors():
+                async with create(
+                    path, self._layout.schema, **self._run_options(), memory_limit=limit
+                ) as orc:
+                    async for part in self._merged(sources):
+                        await orc.write(self._layout.events(part.ids, part.operations, part.rows))
             opened = await open_file(path, keys=self._options.get("keys"))
         finally:
             await until_over(run_in_thread(folder.cleanup))

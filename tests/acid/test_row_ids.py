@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 from orcstream.acid import row_ids as module
 from orcstream.acid.row_ids import KeyBudget, KeyCollector, RowIds
 from orcstream.codec._row_keys import are_ascending, find_keys
+from orcstream.errors import SinkError
 from tests.support.effort import share
 
 LONGS = st.one_of(st.integers(0, 3), st.sampled_from([-(1 << 63), -1, (1 << 63) - 1, 1 << 40]))
@@ -132,6 +136,21 @@ def test_many_keys_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         part = rows[first : first + 7]
         assert hidden.hides(ids(part)).tolist() == expected[first : first + 7]
     hidden.close()
+
+
+@pytest.mark.parametrize("fault", ["no folder", "full"])
+def test_keys_that_cannot_be_put_aside(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says where, and what to do; memory is given back."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    if fault == "full":
+        monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
+    budget = KeyBudget(0)
+    collector = KeyCollector(budget)
+    collector.add(ids([(1, 1, number) for number in range(100)]))
+    with pytest.raises(SinkError, match=r"gone: No (such file|space left).*TMPDIR"):
+        collector.finish()
+    collector.discard()
+    assert not budget.take(1)
 
 
 @pytest.fixture

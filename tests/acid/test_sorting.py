@@ -23,6 +23,7 @@ from orcstream.acid.row_ids import RowIds
 from orcstream.acid.sorting import EventRows, EventSorter
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.ingest import UserData
+from orcstream.errors import SinkError
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema import Schema
 from tests.support.effort import share
@@ -95,6 +96,13 @@ async def test_as_python_sorts(memory_limit: int, given_: list[Given], step: int
                 assert sorter.spilled_runs == 2 * added - added.bit_count()
             elif memory_limit == 1 << 28:
                 assert sorter.spilled_runs == 0
+
+
+async def test_events_that_cannot_be_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    async with aclosing(EventSorter(SCHEMA, {}, memory_limit=8)) as sorter:
+        with pytest.raises(SinkError, match=r"gone: No such file.*TMPDIR"):
+            await sorter.add(events_of([((1, 0, 3), 1, UPDATE)], 0))
 
 
 async def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
