@@ -3,8 +3,8 @@
 Run as ``python -m tests.fuzz.fuzz_read SECONDS``: with atheris where it is installed (coverage guides
 it), else by damaging seeds at random. Seeds are files of pyarrow, pyorc and the builder, the odd legal
 ones, encrypted ones, which are opened with their keys, and some of the corpus where ORCSTREAM_CORPUS is set.
-Some of those are damaged before they are encrypted (not with atheris). What is damaged is merged under new
-keys, too. What breaks the invariant is kept beside the message.
+Some of those are damaged before they are encrypted, and in some files metadata go to extremes (neither with
+atheris). What is damaged is merged under new keys, too. What breaks the invariant is kept beside the message.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import random
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support import corpus_place, hostile, seeds
 from tests.support.encrypting import SECRETS, CountedKeys
+from tests.support.extremes import extreme
+from tests.support.reference.errors import Malformed
 from tests.support.reference.odd_files import FILES
 from tests.support.relocking import harmed
 
@@ -48,6 +51,9 @@ def damaged(found: list[bytes], encrypted: list[bytes], rng: random.Random) -> b
     if rng.random() < 0.2:
         return harmed(rng.choice(encrypted), SECRETS, rng)
     data = rng.choice(found)
+    if rng.random() < 0.3:
+        with suppress(Malformed, IndexError):  # odd files are none that a reader of tails knows
+            return extreme(data, rng)
     if rng.random() < 0.2 and data:
         data = splice(data, rng.choice(found) or b"\0", rng)
     return hostile.mutate(data, rng)
