@@ -11,7 +11,7 @@ from typing import Any
 
 import orcstream
 from orcstream._credentials import strip_credentials
-from orcstream.cli_arguments import given_url
+from orcstream.cli_arguments import add_memory_limit, given_url
 from orcstream.cli_keys import add_keys, opened, opened_keys
 from orcstream.cli_output import add_json, report
 from orcstream.cli_progress import Progress
@@ -22,6 +22,7 @@ __all__ = ["VERIFY_HELP", "add_verify_options", "verify"]
 VERIFY_HELP = """Every stripe is decoded, and the statistics of row groups, stripes and file are compared with
 its values. The status is 1 where a file cannot be read or a claim is wrong that readers believe; what its
 writer is known to get wrong is shown with --all. Bloom filters are not looked at."""
+_MEMORY_LIMIT = 256 << 20
 # So many findings are shown of a file; the others are counted.
 _SHOWN = 20
 
@@ -32,6 +33,7 @@ def add_verify_options(command: argparse.ArgumentParser) -> None:
         "urls", type=given_url, metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows"
     )
     command.add_argument("--all", action="store_true", help="what does no harm, too, and every finding")
+    add_memory_limit(command, _MEMORY_LIMIT, "what decoding may take")
     add_keys(command)
     add_json(command)
 
@@ -64,7 +66,7 @@ async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: 
             def on_rows(count: int) -> None:
                 progress.text = lambda: f"{file.url}: {count:,} of {file.row_count:,} rows"
 
-            found = await file.verify(on_rows=on_rows)
+            found = await file.verify(on_rows=on_rows, memory_limit=options.memory_limit)
     except (orcstream.FormatError, orcstream.Unsupported) as error:
         return {"url": error.url or shown, "sound": False, "error": error.message}
     except FileNotFoundError as error:

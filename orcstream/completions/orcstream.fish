@@ -104,6 +104,7 @@ complete -c orcstream -n '__fish_seen_subcommand_from count; and not __fish_seen
 complete -c orcstream -n '__fish_seen_subcommand_from verify; and not __fish_seen_subcommand_from acid job' -s h -l help -d 'show this help message and exit'
 complete -c orcstream -n '__fish_seen_subcommand_from verify; and not __fish_seen_subcommand_from acid job' -F -d 'paths, or any URLs that fsspec knows'
 complete -c orcstream -n '__fish_seen_subcommand_from verify; and not __fish_seen_subcommand_from acid job' -l all -d 'what does no harm, too, and every finding'
+complete -c orcstream -n '__fish_seen_subcommand_from verify; and not __fish_seen_subcommand_from acid job' -l memory-limit -x -d 'what decoding may take (default: 256MB)'
 complete -c orcstream -n '__fish_seen_subcommand_from verify; and not __fish_seen_subcommand_from acid job' -l keys -x -d 'where the keys of encrypted columns are'
 complete -c orcstream -n '__fish_seen_subcommand_from verify; and not __fish_seen_subcommand_from acid job' -l require-keys -x -d 'fail where one of these keys (or any: all) is needed and cannot be had'
 complete -c orcstream -n '__fish_seen_subcommand_from verify; and not __fish_seen_subcommand_from acid job' -l json -d 'what is printed, as one JSON document'

@@ -474,18 +474,25 @@ class OrcFile:
         return tuple(work.information.index for work in works)
 
     async def verify(
-        self, *, stripes: range | None = None, on_rows: Callable[[int], None] | None = None
+        self,
+        *,
+        stripes: range | None = None,
+        on_rows: Callable[[int], None] | None = None,
+        memory_limit: int = DEFAULT_MEMORY_LIMIT,
     ) -> Verification:
         """Decode every stripe and compare what the file's statistics claim with its values.
 
         With `stripes`, only those are looked at, and what the footer claims of the whole file is not.
-        `on_rows` is told how many rows were looked at, now and then. What is wrong with the file is in the
-        answer; raises `SourceError` where the store fails. Bloom filters are not looked at.
+        `on_rows` is told how many rows were looked at, now and then. `memory_limit`, in bytes, is for
+        decoding, as that of `batches`. What is wrong with the file is in the answer; raises `SourceError`
+        where the store fails. Bloom filters are not looked at.
         """
         # With it come the writer's statistics, which reading does without.
         from orcstream.reader.verifying import verify_file
 
-        return await verify_file(self, self._times, stripes=stripes, on_rows=on_rows)
+        return await verify_file(
+            self, self._times, stripes=stripes, on_rows=on_rows, memory_limit=memory_limit
+        )
 
     # --- life time ---------------------------------------------------------------------------------
 

@@ -109,29 +109,36 @@ async def verify_file(
     *,
     stripes: range | None = None,
     on_rows: Callable[[int], None] | None = None,
+    memory_limit: int,
 ) -> Verification:
     """Decode the stripes of a file and compare its statistics; see the module.
 
-    With `stripes`, only those are looked at, and what the footer claims of the whole file is not. `on_rows`
-    is told how many rows were looked at, now and then. Raises `SourceError` where the store fails; what is
-    wrong with the file itself is in the answer.
+    With `stripes`, only those are looked at, and what the footer claims of the whole file is not.
+    `on_rows` is told how many rows were looked at, now and then. `memory_limit` is for decoding. Raises
+    `SourceError` where the store fails; what is wrong with the file itself is in the answer.
     """
     count = len(file.stripes)
     for number in (min(stripes), max(stripes)) if stripes else ():
         if not 0 <= number < count:
             raise UsageError(f"no stripe {number}: the file has {count}", url=file.url)
-    return await _Verifier(file, times, stripes, on_rows or (lambda _: None)).run()
+    return await _Verifier(file, times, stripes, on_rows or (lambda _: None), memory_limit).run()
 
 
 class _Verifier:
     def __init__(
-        self, file: OrcFile, times: FileTimes, stripes: range | None, on_rows: Callable[[int], None]
+        self,
+        file: OrcFile,
+        times: FileTimes,
+        stripes: range | None,
+        on_rows: Callable[[int], None],
+        memory_limit: int,
     ) -> None:
         self._file = file
         self._times = times
         self._wanted = range(len(file.stripes)) if stripes is None else stripes
         self._is_whole = stripes is None
         self._on_rows = on_rows
+        self._memory_limit = memory_limit
         self._trust = trust_in(file.tail)
         self._types = {int(type_.column_id): (path, type_) for path, type_ in file.schema.walk()}
         hidden = [one.path for one in file.encrypted_columns]
@@ -188,7 +195,7 @@ class _Verifier:
         found: Statistics = {}
         group: Statistics = {}
         row = 0
-        stream = self._file.batches(rows=rows, timestamp_unit="us")
+        stream = self._file.batches(rows=rows, timestamp_unit="us", memory_limit=self._memory_limit)
         async with stream:
             async for batch in stream:
                 fields = stream.batch_schema.fields

@@ -58,8 +58,8 @@ async def tools(path: str) -> str:
 
 async def verify(path: str) -> str:
     async with orcstream.open(path) as file:
-        found = await file.verify(stripes=range(min(1, len(file.stripes))))
-    return f"{len(found.faults)} faults"
+        found = await file.verify(stripes=range(min(1, len(file.stripes))), memory_limit=LIMIT)
+    return f"{len(found.faults)} faults: {'; '.join(map(str, found.faults[:1]))}"
 
 
 async def merge(path: str) -> str:

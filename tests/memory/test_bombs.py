@@ -63,7 +63,7 @@ def test_no_small_file_takes_much(operation: str, files: dict[str, Path], tiny: 
     assert sum(text.startswith(allowed) for text in outcomes.values()) > 10
 
 
-@pytest.mark.parametrize("operation", ["read", "select", "data_set"])
+@pytest.mark.parametrize("operation", ["read", "select", "data_set", "verify"])
 def test_chunks_in_progress_are_counted(operation: str, files: dict[str, Path], tiny: Path) -> None:
     """A thousand columns, each with a chunk of 8 MiB: they took 8 GB."""
     (found,) = measured(operation, tiny, [files[ALONE]])
