@@ -78,22 +78,24 @@ class CsvOptions:
 
 def _unique_names(names: Iterable[str], shown: str) -> list[str]:
     """The names of columns. Raises UsageError where one comes twice."""
-    found = list(names)
-    twice = next((name for index, name in enumerate(found) if name in found[:index]), None)
-    if twice is not None:
-        raise orcstream.UsageError(f"two columns are named {twice!r}: give --column-names", url=shown)
-    return found
+    found: dict[str, None] = {}
+    for name in names:
+        if name in found:
+            raise orcstream.UsageError(f"two columns are named {name!r}: give --column-names", url=shown)
+        found[name] = None
+    return list(found)
 
 
 def _check_csv_schema(schema: Schema, names: list[str], shown: str) -> None:
     """Raises where a schema cannot be that of a CSV file with these columns."""
     root = schema.root
+    known_names = frozenset(names)
     if root.kind is not Kind.STRUCT:
         raise orcstream.UsageError(f"the schema has no columns: {schema}", url=shown)
     for name, type_ in zip(root.field_names, root.children, strict=True):
         if type_.kind not in FLAT_TEXTS:
             raise orcstream.UsageError(f"CSV holds no {type_} (the column {name!r})", url=shown)
-        if name not in names:
+        if name not in known_names:
             known = ", ".join(names[:20])
             raise orcstream.ColumnNotFound(f"the file has no column {name!r}, only {known}", url=shown)
 
@@ -301,8 +303,8 @@ def _converted(
     shown: str,
     discretion: Discretion,
 ) -> Iterator[dict[str, list[Any]]]:
-    wanted = list(zip(schema.root.field_names, schema.root.children, strict=True))
-    indexes = [names.index(name) for name, _ in wanted]
+    places = {name: index for index, name in enumerate(names)}
+    indexes = [places[name] for name in schema.names]
     first_row = 0
     for columns in lists:
         texts = [columns[index] for index in indexes]
