@@ -29,6 +29,7 @@ import socket
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
@@ -212,6 +213,10 @@ class TransactionLog:
             await self._append(entry, None)
         outcomes = self._state.outcome
         return tuple(one for ids in dead.values() for one in ids if outcomes(one) == "aborted")
+
+    def opening(self) -> AbstractAsyncContextManager[None]:
+        """Nothing is held: a later snapshot says whether anything was removed since."""
+        return nullcontext()
 
     async def removing(self, directories: Collection[str]) -> None:
         """Say that directories, by their paths below the table, are going to be removed.

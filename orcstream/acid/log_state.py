@@ -293,7 +293,8 @@ def snapshot_of(
                 made.setdefault(_partition(path), set()).add(path)
     directories = {name: frozenset(paths) for name, paths in made.items()}
     removed = {name: ids for name, (_, ids) in state.removed.items()}
-    return Snapshot(write_ids, transactions, directories, removed)
+    removals = max((number for number, _ in state.removed.values()), default=0)
+    return Snapshot(write_ids, transactions, directories, removed, removals)
 
 
 # --- the table's own record ------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import asyncio
 import copy
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ import anyio
 
 from orcstream.acid.constraints import Constraint, ConstraintKind
 from orcstream.acid.metastore_client import UNKNOWN_METHOD, MetastoreClient, Refused, services
+from orcstream.acid.metastore_reading import read_transaction
 from orcstream.acid.metastore_transactions import MetastoreBatch, MetastoreTransaction
 from orcstream.acid.transactions import Operation, Outcome, Purpose, Snapshot, TableDefinition
 from orcstream.errors import (
@@ -275,6 +277,10 @@ class Metastore:
     async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:  # noqa: ARG002 - Hive's is another
         """The metastore gives up by itself what was silent for too long, and says nothing of it."""
         return ()
+
+    def opening(self) -> AbstractAsyncContextManager[None]:
+        """Hold a transaction, for which cleaners wait."""
+        return read_transaction(self, locks=False)
 
     async def removing(self, directories: Collection[str]) -> None:
         """Nothing is noted: whoever reads through Hive has a transaction open, and may need what is old.

@@ -31,8 +31,10 @@ _SETTLING_S: Final = 30.0
 
 
 @asynccontextmanager
-async def read_transaction(metastore: Metastore, *, interval_s: float = HEARTBEAT_S) -> AsyncIterator[None]:
-    """Hold a transaction and a shared lock while the block runs.
+async def read_transaction(
+    metastore: Metastore, *, interval_s: float = HEARTBEAT_S, locks: bool = True
+) -> AsyncIterator[None]:
+    """Hold a transaction while the block runs and, if it `locks`, a shared lock.
 
     Raises `SourceError` where the lock cannot be had in time, and where the metastore has aborted the
     transaction; the block is cancelled then. Heartbeats that fail otherwise are logged.
@@ -40,7 +42,9 @@ async def read_transaction(metastore: Metastore, *, interval_s: float = HEARTBEA
     (transaction_id,) = await metastore.open_transactions(1, services().TxnType.READ_ONLY)
     try:
         try:
-            await _lock(metastore, transaction_id)
+            await _announce(metastore, transaction_id)
+            if locks:
+                await _lock(metastore, transaction_id)
         except Refused as error:
             if error.kind in _GONE:
                 raise _aborted(metastore, transaction_id) from error
@@ -62,7 +66,7 @@ async def read_transaction(metastore: Metastore, *, interval_s: float = HEARTBEA
         await until_over(_end(metastore, transaction_id))
 
 
-async def _lock(metastore: Metastore, transaction_id: int) -> None:
+async def _announce(metastore: Metastore, transaction_id: int) -> None:
     # Where Hive's cleaner goes by write ids, and not by transactions.
     ids = await metastore.write_ids()
     mark = min(ids.open, default=ids.high_watermark + 1)
@@ -73,6 +77,9 @@ async def _lock(metastore: Metastore, transaction_id: int) -> None:
     except Refused as error:
         if error.kind != UNKNOWN_METHOD:
             raise
+
+
+async def _lock(metastore: Metastore, transaction_id: int) -> None:
     request = metastore.lock_request([("read", "")], transaction_id)
     if not await metastore.locked(request, metastore.call):
         raise SourceError(

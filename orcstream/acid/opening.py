@@ -16,11 +16,11 @@ from orcstream.acid.locations import check_location
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
 from orcstream.acid.metastore_reading import read_transaction
-from orcstream.acid.snapshot import TableSnapshot, list_table
+from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
 from orcstream.acid.table import AcidTable, Protect
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
 from orcstream.codec.arrow_schema import schema_of
-from orcstream.errors import UsageError, located
+from orcstream.errors import SourceError, UsageError, located
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
@@ -35,7 +35,7 @@ from orcstream.schema import Kind, Schema
 
 __all__ = ["create_table", "open_table"]
 
-# How often a table is looked at that is compacted just then.
+# How often a table is listed that is cleaned just then.
 _LOOKS = 5
 
 
@@ -186,13 +186,10 @@ class OpeningTable(Pending[AcidTable]):
             if listing.has(LOG_FILE):
                 keeper = TransactionLog(self._url, storage_options=options)
         definition = None if keeper is None else await self._definition(keeper)
-        for _ in range(_LOOKS):
-            seen = await self._seen(keeper)
-            if keeper is not None:
-                # Anew: what was committed before the snapshot has to be in the listing.
-                listing = await list_table(self._url, shown, options)
-            if not listing.is_newer(seen):
-                break
+        if keeper is None:
+            seen = await self._seen(None)
+        else:
+            seen, listing = await self._consistent(keeper)
         snapshot = listing.snapshot(seen)
         with located(url=shown):
             partitions = self._partition_schema
@@ -201,6 +198,23 @@ class OpeningTable(Pending[AcidTable]):
             columns = PartitionColumns.of(listing.partitions, partitions)
             row_columns = await self._row_columns(snapshot, definition)
             return AcidTable(snapshot, row_columns, columns, self._options, keeper, protect=self._protect())
+
+    async def _consistent(self, keeper: Transactions) -> tuple[Snapshot, TableListing]:
+        """What is committed, and a listing of all of it: one that nobody removed files during.
+
+        Of a folder that loses files, a listing may lack both those and what was put in their place.
+        """
+        shown = strip_credentials(self._url)
+        async with keeper.opening():
+            for _ in range(_LOOKS):
+                seen = await self._seen(keeper)
+                listing = await list_table(self._url, shown, self._options.storage_options)
+                # Without `directories`, it is not the log that was asked.
+                if seen.directories is None or (await self._seen(keeper)).removals == seen.removals:
+                    return seen, listing
+        raise SourceError(
+            f"directories were removed each of {_LOOKS} times while it was listed; open it again", url=shown
+        )
 
     def _protect(self) -> Protect | None:
         if self._metastore is None or not self._read_lock:

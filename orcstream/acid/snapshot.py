@@ -49,11 +49,6 @@ class TableListing:
         """Whether there is a file of this path."""
         return path in self.files
 
-    def is_newer(self, seen: Snapshot) -> bool:
-        """Whether compactions were at work since: what they stand in for may have been removed already."""
-        mark = seen.transactions.high_watermark
-        return any(one.visibility > mark for listing in self.partitions.values() for one in listing.files)
-
     def stands_in_for(self, file: AcidFile) -> bool:
         """Whether a compaction or an overwrite has made something in the place of a file."""
         folder = file.path.rpartition("/")[0]

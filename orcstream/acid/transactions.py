@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -109,13 +109,14 @@ class Snapshot:
 
     `directories` says, for each partition, which directories the visible write ids wrote in it, by their
     paths below the table; None where nobody knows. `removed` are ranges of write ids, both ends included,
-    that have lost directories on purpose: others stand in for them.
+    that have lost directories on purpose: others stand in for them. Each such removal changes `removals`.
     """
 
     write_ids: WriteIds
     transactions: WriteIds
     directories: Mapping[str, frozenset[str]] | None = None
     removed: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    removals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,9 @@ class Transactions(Protocol):
 
     async def abort_dead(self, older_than_s: float) -> tuple[int, ...]:
         """Give up what has shown no sign of life for so many seconds; answers the ids, sorted."""
+
+    def opening(self) -> AbstractAsyncContextManager[None]:
+        """Held while a snapshot is taken and the table is listed: cleaners wait for it, where they can."""
 
     async def removing(self, directories: Collection[str]) -> None:
         """Directories, by their paths below the table, are going to be removed: nobody needs them."""

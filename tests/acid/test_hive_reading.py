@@ -15,10 +15,13 @@ import anyio
 import pytest
 
 from orcstream.acid import AcidTable, TableStream, metastore_reading, open_table, opening
+from orcstream.acid import snapshot as snapshots
+from orcstream.acid.compaction_piece import PieceWriter
 from orcstream.acid.metastore import Metastore
 from orcstream.acid.metastore_client import MetastoreClient, services
 from orcstream.cli import main
-from orcstream.errors import SourceError, Unsupported
+from orcstream.errors import CommitFailed, SourceError, Unsupported
+from orcstream.io.folders import FolderListing, list_folder
 from tests.support.hive import Hive, start_hive
 from tests.support.metastores import opened
 
@@ -104,6 +107,58 @@ async def test_hive_cleans_after_the_last_reader(hive: Hive, url: str, other: Me
         assert caught.value.reason == "history_is_gone"
         with pytest.raises(Unsupported, match="since the table was opened"):
             await table.describe()
+    assert not await opened_now(other)
+
+
+async def test_compacted_and_cleaned_while_it_is_opened(
+    hive: Hive, url: str, other: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compaction is open in the snapshot, and commits and cleans before the files are listed."""
+    await make(hive, url)
+    results: list[object] = []
+    async with shared(hive, url) as writer:
+        compaction = await writer.begin_compaction("major")
+        pieces = PieceWriter({}, memory_limit=64 << 20)
+        counts = [
+            await pieces.write(compaction.table.of(piece.snapshot), piece) for piece in compaction.pieces
+        ]
+
+        async def listed(*asked: Any) -> Any:
+            if not results:
+                await compaction.commit(counts)
+                try:
+                    results.append(await writer.clean(older_than_s=0))
+                except CommitFailed as error:
+                    results.append(error)
+            return await snapshots.list_table(*asked)
+
+        monkeypatch.setattr(opening, "list_table", listed)
+        for read_lock in (True, False):
+            async with shared(hive, url, read_lock=read_lock) as table:
+                assert not await opened_now(other)
+                assert (await table.read(columns=[])).num_rows == DELTAS * ROWS
+        assert isinstance(results[0], CommitFailed), "nobody cleans under who opens a table"
+
+
+async def test_compacted_and_cleaned_between_two_pages_of_the_listing(
+    hive: Hive, url: str, other: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make(hive, url)
+    calls: list[str] = []
+
+    async def listed(place: str, **options: Any) -> FolderListing:
+        before = await list_folder(place, **options)
+        calls.append(place)
+        if len(calls) > 1:
+            return before
+        compact_and_clean(hive)
+        after = await list_folder(place, **options)
+        bases = [one for one in before.files if one.path.startswith("base_")]
+        return FolderListing([*bases, *(one for one in after.files if not one.path.startswith("base_"))])
+
+    monkeypatch.setattr(snapshots, "list_folder", listed)
+    async with shared(hive, url, read_lock=False) as table:
+        assert (await table.read(columns=[])).num_rows == DELTAS * ROWS
     assert not await opened_now(other)
 
 
