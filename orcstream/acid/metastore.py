@@ -531,8 +531,15 @@ def _table_of(name: str, table: Any, url: str) -> HiveTable:
         count,
         parameters.get("transactional_properties", "").lower() == "insert_only",
         by_position=True,
+        hive_compacts=_no_compaction(parameters) != "true",
     )
     return HiveTable(name, storage.location, definition, parameters, storage)
+
+
+def _no_compaction(parameters: Mapping[str, str]) -> str:
+    """The property that keeps Hive's initiator away, of which it takes both spellings."""
+    lower = "no_auto_compaction"
+    return (parameters.get(lower) or parameters.get(lower.upper()) or "").lower()
 
 
 def _columns(name: str, columns: Sequence[Any], url: str) -> tuple[tuple[Type, ...], tuple[str, ...]]:

@@ -25,6 +25,7 @@ from orcstream.acid.transactions import (
     TransactionBatch,
     Transactions,
     Work,
+    check_encryption,
     kept_alive,
 )
 from orcstream.errors import Unsupported, UsageError, located
@@ -53,6 +54,8 @@ class WritingStream(Pending["StreamingWriter"]):
         count: int,
         partition: Mapping[str, Any] | None,
         storage_options: Mapping[str, Any] | None,
+        *,
+        is_encrypted: bool = False,
     ) -> None:
         super().__init__()
         if type(count) is not int or not 1 <= count <= MOST_TRANSACTIONS:
@@ -65,10 +68,12 @@ class WritingStream(Pending["StreamingWriter"]):
         self._count = count
         self._partition = partition
         self._storage_options = storage_options
+        self._is_encrypted = is_encrypted
 
     async def _make(self) -> StreamingWriter:
         with located(url=self._url):
             definition = await self._transactions.definition()
+            check_encryption(definition, is_encrypted=self._is_encrypted)
             if self._count > 1:
                 check_appendable(self._place, storage_options=self._storage_options)
                 if definition.insert_only:

@@ -23,10 +23,10 @@ from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, check_still_there, list_table
 from orcstream.acid.stream import lanes_of
 from orcstream.acid.streaming import WritingStream
-from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions
+from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, check_encryption
 from orcstream.acid.writing import TableTransaction
 from orcstream.batch import ReadResult
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import Unsupported, UsageError, located
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.acid_compaction import CompactionKind
 from orcstream.plan.placement import RowColumns
@@ -340,10 +340,13 @@ class AcidTable:
         It sees what is committed now, whatever this table was opened as of. `options` are those of
         `orcstream.create` for the files of rows; `memory_limit` is for all of the transaction.
 
-        Raises `Unsupported` (``no_transactions``) for a table of which nobody says what is committed.
+        Raises `Unsupported` (``no_transactions``) for a table of which nobody says what is committed, and
+        (``hive_compacts``) for `encrypt=` where Hive compacts the table by itself.
         """
         transactions = self._need_transactions()
         definition = await transactions.definition()
+        with located(url=self._url):
+            check_encryption(definition, is_encrypted=bool(options.get("encrypt")))
         transaction = await transactions.begin()
         write_ids = range(transaction.write_id, transaction.write_id + 1)
         files = self._files(definition, write_ids, memory_limit, options)
@@ -380,6 +383,7 @@ class AcidTable:
             transactions,
             partition,
             self._opening.storage_options,
+            is_encrypted=bool(options.get("encrypt")),
         )
 
     def _files(

@@ -20,7 +20,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from orcstream._printable import logger_of
 from orcstream.acid.constraints import Constraint
-from orcstream.errors import OrcError, UsageError
+from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io.uncancelled import until_done
 from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
@@ -38,6 +38,7 @@ __all__ = [
     "TransactionBatch",
     "Transactions",
     "Work",
+    "check_encryption",
     "full_schema",
     "kept_alive",
     "partition_schema",
@@ -63,7 +64,8 @@ class TableDefinition:
     texts. Buckets are counted from 0 to `bucket_count` - 1; 0 means that the table has none. A table that is
     `insert_only` holds plain files of rows, of which none is ever deleted. `constraints` hold for the rows
     that are written. `by_position` is for tables that Hive defines: their columns match those of files by
-    position, not by name. Raises `UsageError` for what no table can be.
+    position, not by name. Where `hive_compacts`, Hive starts compactions by itself. Raises `UsageError` for
+    what no table can be.
     """
 
     schema: Schema
@@ -73,6 +75,7 @@ class TableDefinition:
     insert_only: bool = False
     constraints: tuple[Constraint, ...] = ()
     by_position: bool = False
+    hive_compacts: bool = False
 
     @property
     def row_columns(self) -> RowColumns:
@@ -254,6 +257,20 @@ async def _beat(transaction: Transaction | TransactionBatch, interval_s: float) 
             await transaction.heartbeat()
         except (OrcError, OSError) as error:
             _logger.warning("transaction %d gave no sign of life: %s", transaction.transaction_id, error)
+
+
+def check_encryption(definition: TableDefinition, *, is_encrypted: bool) -> None:
+    """Raise `Unsupported` where Hive would compact files with encrypted columns.
+
+    Without the keys it reads nulls or masked values, and writes them into the file that replaces ours.
+    """
+    if is_encrypted and definition.hive_compacts:
+        raise Unsupported(
+            "Hive compacts this table by itself, and would replace encrypted values by nulls for good: set "
+            "its property first (ALTER TABLE ... SET TBLPROPERTIES ('NO_AUTO_COMPACTION'='true')), and "
+            "compact it with `AcidTable.compact` and the keys",
+            reason="hive_compacts",
+        )
 
 
 def full_schema(definition: TableDefinition) -> Schema:

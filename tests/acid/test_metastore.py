@@ -58,6 +58,7 @@ async def test_what_a_table_is(hive: Hive, url: str) -> None:
             ("id",),
             2,
             by_position=True,
+            hive_compacts=True,
         )
         table = await metastore.table()
         assert table.name == "default.parted"
