@@ -365,6 +365,9 @@ def json_rows(source: Input | Head, schema: Schema | None, discretion: Discretio
         return Rows(schema, _fitted(chunks, schema, source.shown, discretion, 0))
     try:
         return Rows(Schema.parse(json_type(first, "")), chunks)
+    except orcstream.Unsupported as error:
+        error.locate(url=source.shown)
+        raise
     except ValueError as error:
         raise orcstream.SchemaMismatch(f"{error}: {ADVICE}", url=source.shown) from None
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from orcstream.schema import Kind, Type
+import orcstream
+from orcstream.schema import MAX_DEPTH, Kind, Type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -175,8 +176,12 @@ def text_type(texts: Iterable[str]) -> str:
 # --- values of JSON ----------------------------------------------------------------------------------------
 
 
-def json_type(values: Iterable[Any], path: str) -> str:
+def json_type(values: Iterable[Any], path: str, depth: int = 1) -> str:
     """The type, as text, that takes these values of JSON. Raises ValueError where none does."""
+    if depth > MAX_DEPTH:
+        raise orcstream.Unsupported(
+            f"the values nest deeper than {MAX_DEPTH} levels", reason="schema_too_deep"
+        )
     held = [value for value in values if value is not None]
     kinds = {type(value) for value in held}
     if not held or kinds == {str}:
@@ -188,12 +193,13 @@ def json_type(values: Iterable[Any], path: str) -> str:
     if kinds <= {int, float}:
         return "double"
     if kinds == {list}:
-        return f"array<{json_type((item for value in held for item in value), f'{path}[]')}>"
+        return f"array<{json_type((item for value in held for item in value), f'{path}[]', depth + 1)}>"
     if kinds == {dict}:
         names = dict.fromkeys(name for value in held for name in value)
         inner = path + "." if path else ""
         parts = [
-            f"{quoted(name)}:{json_type((value.get(name) for value in held), inner + name)}" for name in names
+            f"{quoted(name)}:{json_type((value.get(name) for value in held), inner + name, depth + 1)}"
+            for name in names
         ]
         return f"struct<{','.join(parts)}>"
     words = {

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Protocol, TypeVar
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cover, gather
 from orcstream.codec.structure import StripeInformation
@@ -183,9 +184,12 @@ class _Prepared:
     ready: anyio.Event
     stripe: StripeRun | None = None
     held: Sequence[_Held] = ()
+    windows: list[list[StreamPiece]] = field(default_factory=list)
     error: Exception | None = None
 
 
+# Other tasks of the loop have their turn after so many, some 20 ms.
+_PIECES_AT_ONCE = 4096
 # No more stripes are taken on while so many windows wait for their turn.
 _WINDOWS_AHEAD = 4
 
@@ -254,22 +258,22 @@ class Fetcher:
             self._tasks.start_soon(self._control, self._works)
         while True:
             self._wake = anyio.Event()
-            self._ask()
+            await self._ask()
             await self._wake.wait()
 
-    def _ask(self) -> None:
+    async def _ask(self) -> None:
         while self._windows:
             window = self._windows[0]
             pieces = [piece for piece in window.pieces if piece.is_wanted]
             if not self._fits(window.stripe, pieces):
                 break
             self._windows.popleft()
-            self._ask_pieces(window.stripe, pieces, window.number, one_of_many=window.is_one_of_many)
+            await self._ask_pieces(window.stripe, pieces, window.number, one_of_many=window.is_one_of_many)
             if window.is_last:
                 self._held.pop(window.stripe, None)
         hungry = self._queue.hungry()
         if hungry:
-            self._ask_pieces(hungry[0].feed.run.stripe, hungry, 0)
+            await self._ask_pieces(hungry[0].feed.run.stripe, hungry, 0)
         if self._has_room:
             self._room.set()
 
@@ -349,7 +353,7 @@ class Fetcher:
                 if one.stripe is not None:
                     if self._hands_on:
                         one.stripe.held = one.held
-                    self.add(one.stripe, one.held)
+                    self._add(one.stripe, one.held, one.windows)
                 one.held = ()
         for one in prepared:
             if one.error is not None:
@@ -370,6 +374,8 @@ class Fetcher:
             is_large = is_large or self._start.is_large(footer, sum(range_.length for range_ in wanted))
             result.stripe = await self._called(is_large, partial(self._start.start, work, footer, indexes))
             result.held = held
+            if result.stripe is not None:
+                result.windows = await self._windows_of(result.stripe, is_large)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             result.error = error
         finally:
@@ -401,9 +407,18 @@ class Fetcher:
                 indexes[range_] = found[0].view(range_)
         return indexes
 
-    def add(self, stripe: StripeRun, held: Sequence[_Held] = ()) -> None:
-        """Take on a stripe, behind those that are there; `held` is what of it came along."""
-        windows = windows_of(stripe, self._budget, self._cost)
+    async def add(self, make: Callable[[], StripeRun], held: Sequence[_Held], *, is_large: bool) -> None:
+        """Take on the stripe that `make` answers, behind those that are there.
+
+        `held` is what of it came along; what `is_large` is made on a thread.
+        """
+        stripe = await self._called(is_large, make)
+        self._add(stripe, held, await self._windows_of(stripe, is_large))
+
+    async def _windows_of(self, stripe: StripeRun, is_large: bool) -> list[list[StreamPiece]]:
+        return await self._called(is_large, partial(windows_of, stripe, self._budget, self._cost))
+
+    def _add(self, stripe: StripeRun, held: Sequence[_Held], windows: Sequence[list[StreamPiece]]) -> None:
         for number, pieces in enumerate(windows):
             for piece in pieces:
                 piece.feed.pieces.append(piece)
@@ -417,23 +432,25 @@ class Fetcher:
 
     # --- the data wave -----------------------------------------------------------------------------
 
-    def _ask_pieces(
+    async def _ask_pieces(
         self, stripe: StripeRun, pieces: Sequence[StreamPiece], window: int, *, one_of_many: bool = False
     ) -> None:
         """Ask for the next pieces of some streams of one stripe, but for what came along with its footer."""
         missing: list[StreamPiece] = []
-        for piece in pieces:
+        came_along = self._held.get(stripe, ())
+        for number, piece in enumerate(pieces, 1):
             piece.asked = True
-            held = _at_hand(self._held.get(stripe, ()), piece.range)
+            held = _at_hand(came_along, piece.range)
             if held is None:
                 missing.append(piece)
             else:
                 self._queue.arrive(piece, [held[0].view(piece.range)], held[1])
-        ranges = [piece.range for piece in missing]
-        requests = plan_requests(ranges, self._cost, one_of_many=one_of_many)
-        if requests:
-            wave = _Wave(missing, requests)
-            for place in order_of_rows(requests, ranges, [piece.feed for piece in missing]):
+            if number % _PIECES_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+        if missing:
+            plan = partial(_planned, missing, self._cost, one_of_many=one_of_many)
+            wave, order = await self._called(len(missing) > _PIECES_AT_ONCE, plan)
+            for place in order:
                 fetch = wave.fetches[place]
                 self._submit(fetch, stripe.number, self._wave, window, partial(self._begin, wave, fetch))
             self._tasks.start_soon(self._receive, wave)
@@ -450,8 +467,10 @@ class Fetcher:
                 for piece in wave.open_pieces(fetch):
                     self._queue.fail(piece.feed.run, error)
             else:
-                for piece, views, lease in wave.arrived(fetch):
+                for number, (piece, views, lease) in enumerate(wave.arrived(fetch), 1):
                     self._queue.arrive(piece, views, lease)
+                    if number % _PIECES_AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
                 if fetch.open_members == 0:  # perhaps all was handed on before the end
                     fetch.buffer = None
             self._on_arrival()
@@ -496,6 +515,13 @@ class Fetcher:
         fetch.ticket = None
         fetch.buffer = RangeBuffer(fetch.request.range, data)
         return fetch.buffer
+
+
+def _planned(pieces: Sequence[StreamPiece], cost: CostModel, *, one_of_many: bool) -> tuple[_Wave, list[int]]:
+    """The requests for some pieces, and the order in which to start them."""
+    ranges = [piece.range for piece in pieces]
+    requests = plan_requests(ranges, cost, one_of_many=one_of_many)
+    return _Wave(pieces, requests), order_of_rows(requests, ranges, [piece.feed for piece in pieces])
 
 
 def windows_of(stripe: StripeRun, shares: Shares, cost: CostModel) -> list[list[StreamPiece]]:

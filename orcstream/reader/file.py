@@ -32,7 +32,7 @@ from orcstream.reader.following import Following
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, ReadPlanner, Where
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
-from orcstream.reader.stream import BatchStream, More, Reading
+from orcstream.reader.stream import BatchStream, More, ReadingPlan
 from orcstream.reader.stripes import parse_index
 from orcstream.reader.times import FileTimes
 from orcstream.schema import Schema
@@ -225,7 +225,8 @@ class OrcFile:
         Of a file that is followed, the stream waits for rows that are yet to be written, and ends with the
         file or with `rows`. A step that is cancelled loses none.
 
-        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`,
+        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once, by the first step for a file
+        of more than 2,000 columns, whose reads are planned on a thread; while reading `FormatError`,
         `Unsupported`, `SourceError`.
         """
         options = ReadOptions(
@@ -343,7 +344,7 @@ class OrcFile:
             timestamp_unit=timestamp_unit,
             case_sensitive=case_sensitive,
         )
-        plan = self._planner.plan(options)
+        plan = await self._plan(options)
         columns_read = str(plan.schema.schema)
         return await explain_plan(
             plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
@@ -355,11 +356,17 @@ class OrcFile:
         self._check_open()
         return BatchStream(
             self,
-            lambda first: (Reading(self._planner.plan(options, rows, first)), self.row_count),
+            lambda first: (self._planner.plan(options, rows, first), self.row_count),
             self._session.tasks,
             self.url,
             more,
+            plans_long=self._planner.plans_long,
         )
+
+    async def _plan(self, options: ReadOptions) -> ReadingPlan:
+        if self._planner.plans_long:
+            return await run_in_thread(lambda: self._planner.plan(options))
+        return self._planner.plan(options)
 
     def _check_open(self) -> None:
         if self._session.is_closed:
@@ -464,7 +471,7 @@ class OrcFile:
             timestamp_unit=timestamp_unit,
             case_sensitive=case_sensitive,
         )
-        plan = self._planner.plan(options)
+        plan = await self._plan(options)
         wanted = plan.statistics_range
         statistics = None
         if wanted is not None:

@@ -32,6 +32,9 @@ from orcstream.schema import Type
 
 __all__ = ["LatePlan", "LateReading"]
 
+# To start a stripe takes about 20 microseconds for each.
+_MANY_COLUMNS = 2000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatePlan:
@@ -118,7 +121,8 @@ class LateReading:
         if part.match_count == 0:
             return
         await fetcher.room()
-        stripe = context.run(
+        make = partial(
+            context.run,
             self._plan.root,
             part.rows(context.groups),
             decided=part.matches(),
@@ -126,7 +130,8 @@ class LateReading:
             if part.keeps_vectors
             else None,
         )
-        fetcher.add(stripe, part.stripe.held)
+        is_large = len(self._plan.root.children) > _MANY_COLUMNS
+        await fetcher.add(make, part.stripe.held, is_large=is_large)
 
 
 def _context_of(stripe: StripeRun) -> StripeContext:

@@ -48,6 +48,8 @@ ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
 # Parsing one takes about a microsecond.
 _MANY_STATISTICS = 1 << 14
+# Planning takes about 30 microseconds for each.
+_MANY_COLUMNS = 2000
 _MS_NS = 10**6
 
 Columns = Sequence[str | tuple[str, ...]]
@@ -123,6 +125,11 @@ class ReadPlanner:
     @property
     def _url(self) -> str:
         return self._session.source.url
+
+    @property
+    def plans_long(self) -> bool:
+        """Whether other tasks of the loop would notice `plan`, which is then for a thread."""
+        return self._tail.footer.schema.column_count > _MANY_COLUMNS
 
     def plan(self, options: ReadOptions, rows: Rows | None = None, first_row: int = 0) -> ReadingPlan:
         """The plan of a read of `rows` (None: of those that the options name) from a row on."""

@@ -309,20 +309,27 @@ class BatchStream:
     def __init__(
         self,
         owner: object,
-        make_reading: Callable[[int], tuple[Reading, int]],
+        make_plan: Callable[[int], tuple[ReadingPlan, int]],
         tasks: TaskStarter,
         url: str,
         more: More | None,
+        *,
+        plans_long: bool,
     ) -> None:
-        """`make_reading` answers a reading from a row on, and how many rows the file has for it.
+        """`make_plan` plans a read from a row on, and answers how many rows the file has for it.
 
-        `more` waits for rows from a row on, and answers whether there are any; None where there never are.
+        Where it `plans_long`, the first step has it done on a thread; else it is done here. `more` waits for
+        rows from a row on, and answers whether there are any; None where there never are.
         """
         self._owner = owner  # the file stays open while one of its streams is in use
-        self._make_reading = make_reading
+        self._make_plan = make_plan
+        self._plans_long = plans_long
         self._more = more
         self._is_drained = False
-        self._reading, self._row_count = make_reading(0)
+        self._begun: Reading | None = None
+        self._row_count = 0
+        if not plans_long:
+            self._begin(make_plan(0))
         self._past: list[ReadStatistics] = []
         self._tasks = tasks
         self._url = url
@@ -330,9 +337,20 @@ class BatchStream:
         self._ended = self._closed = False
         self._looking: anyio.CancelScope | None = None  # for more rows
 
+    def _begin(self, planned: tuple[ReadingPlan, int]) -> Reading:
+        plan, self._row_count = planned
+        self._begun = Reading(plan)
+        return self._begun
+
+    @property
+    def _reading(self) -> Reading:
+        """What runs; planned at once where somebody asks before the first step."""
+        return self._begun or self._begin(self._make_plan(0))
+
     def __repr__(self) -> str:
         state = "closed" if self._closed else "ended" if self._ended else "open"
-        return f"<BatchStream of {self._url}: {len(self.schema)} columns, {state}>"
+        columns = f"{len(self.schema)} columns, " if self._begun is not None else ""
+        return f"<BatchStream of {self._url}: {columns}{state}>"
 
     @property
     def schema(self) -> Schema:
@@ -375,10 +393,10 @@ class BatchStream:
             batch = await self._next()
         except MemoryError as error:
             refusal = out_of_memory(error).locate(url=self._url)
-            self._reading.fail(refusal)
+            self._fail(refusal)
             raise refusal from error
         except Exception as error:
-            self._reading.fail(error)
+            self._fail(error)
             if isinstance(error, OrcError):
                 error.locate(url=self._url)
             raise
@@ -386,16 +404,33 @@ class BatchStream:
             self._busy = False
         if batch is None:
             self._ended = True
-            self._reading.stop()
-            await self._reading.wait_stopped()
+            await self._stop()
             raise StopAsyncIteration
         return batch
+
+    def _fail(self, error: Exception) -> None:
+        if self._begun is not None:  # else the next step plans again, and fails again
+            self._begun.fail(error)
+
+    async def _stop(self) -> None:
+        if self._begun is not None:
+            self._begun.stop()
+            await self._begun.wait_stopped()
+
+    async def _planned(self, row: int) -> Reading:
+        if not self._plans_long:
+            return self._begin(self._make_plan(row))
+        planned = await run_in_thread(lambda: self._make_plan(row))
+        if self._closed:  # meanwhile, by another task
+            raise self._was_closed()
+        return self._begin(planned)
 
     async def _next(self) -> Batch | None:
         while True:
             if not self._is_drained:
-                self._reading.start(self._tasks)
-                batch = await self._reading.next()
+                reading = self._begun or await self._planned(0)
+                reading.start(self._tasks)
+                batch = await reading.next()
                 if batch is not None or self._more is None:
                     return batch
                 self._is_drained = True
@@ -413,12 +448,13 @@ class BatchStream:
         raise self._was_closed()
 
     async def _restart(self, row: int) -> None:
-        self._reading.stop()
-        await self._reading.wait_stopped()
+        await self._stop()
         if self._closed:  # meanwhile, by another task
             raise self._was_closed()
-        self._past.append(self._reading.statistics())
-        self._reading, self._row_count = self._make_reading(row)
+        before = self._begun
+        await self._planned(row)
+        if before is not None:
+            self._past.append(before.statistics())
         self._is_drained = False
 
     async def seek(self, row: int) -> None:
@@ -431,10 +467,12 @@ class BatchStream:
             raise UsageError("two tasks use one stream; give each its own", url=self._url)
         if self._closed:
             raise UsageError("the stream is closed", url=self._url)
-        if type(row) is not int or not 0 <= row <= self._row_count:
-            raise UsageError(f"no row {row!r}: the file has {self._row_count}", url=self._url)
         self._busy = True
         try:
+            if self._begun is None:
+                await self._planned(0)
+            if type(row) is not int or not 0 <= row <= self._row_count:
+                raise UsageError(f"no row {row!r}: the file has {self._row_count}", url=self._url)
             await self._restart(row)
             self._ended = False
         finally:
@@ -445,8 +483,7 @@ class BatchStream:
         self._ended = self._closed = True
         if self._looking is not None:
             self._looking.cancel()
-        self._reading.stop()
-        await self._reading.wait_stopped()
+        await self._stop()
 
     def _was_closed(self) -> UsageError:
         return UsageError("the stream was closed while it was read", url=self._url)
@@ -460,7 +497,7 @@ class BatchStream:
         await self.aclose()
 
     def __del__(self) -> None:
-        reading = getattr(self, "_reading", None)
+        reading = getattr(self, "_begun", None)
         if reading is not None and not self._ended:
             reading.stop_from_any_thread()
 

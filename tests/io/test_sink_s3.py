@@ -318,6 +318,8 @@ async def test_a_commit_that_is_never_answered_properly(
 
 async def test_uploads_of_others_are_not_taken_for_lost_ones(proxied: tuple[SinkStore, S3Proxy]) -> None:
     store, proxy = proxied
+    if store.is_undated:
+        return  # moto's are all of 2010, and none is taken for a lost one
     other = await store.write("a.orc", DATA)
     lost: Iterator[Fault] = iter(["lose"])
     proxy.fault = lambda _, asked: (

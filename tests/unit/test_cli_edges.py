@@ -112,10 +112,12 @@ def test_names_give_no_orders(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         ("a.json", "[1,2"),
         ("a.jsonl", '{"a":' * 5_000),
         ("a.jsonl", '{"a":' * 5_000 + "1" + "}" * 5_000),
+        ("a.jsonl", '{"a":' * 300 + "1" + "}" * 300),
+        ("a.jsonl", '{"a":' + "[" * 300 + "1" + "]" * 300 + "}"),
         ("a.parquet", "PAR1xxxxPAR1"),
         ("a.csv.gz", "no gzip"),
     ],
-    ids=["array", "cut off", "deep", "parquet", "gzip"],
+    ids=["array", "cut off", "deep", "300 objects", "300 arrays", "parquet", "gzip"],
 )
 def test_a_damaged_source(tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, text: str) -> None:
     (tmp_path / name).write_text(text)

@@ -1,0 +1,124 @@
+"""Files of so many columns that planning a read takes long: it is done on threads, and other tasks go on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+import orcstream
+from orcstream.errors import ColumnNotFound, UsageError
+from tests.support import bombs
+
+COUNT = 40_000
+ROWS = 16
+# Of processor time, so that a busy machine does not matter; before, it was 0.5 to 0.7 s.
+LONGEST_TURN_S = 0.25
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wide") / "wide.orc"
+    path.write_bytes(bombs.wide_chunks(COUNT, 4 * ROWS))
+    return path
+
+
+@asynccontextmanager
+async def turns() -> AsyncIterator[list[float]]:
+    """Of each turn of the loop, the processor time that its thread took."""
+    found: list[float] = []
+
+    async def count() -> None:
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            found.append(now - last)
+            last = now
+
+    task = asyncio.create_task(count())
+    try:
+        yield found
+    finally:
+        task.cancel()
+
+
+async def read(file: orcstream.OrcFile) -> None:
+    assert (await file.read()).num_rows == ROWS
+
+
+async def where(file: orcstream.OrcFile) -> None:
+    assert (await file.read(where=orcstream.col("c9").is_null())).num_rows == 0
+
+
+async def select(file: orcstream.OrcFile) -> None:
+    assert (await file.take([1], columns=["c3", "c4"])).num_rows == 1
+
+
+async def explain(file: orcstream.OrcFile) -> None:
+    assert (await file.explain()).row_count == ROWS
+
+
+async def matching(file: orcstream.OrcFile) -> None:
+    assert await file.matching_stripes(~orcstream.col("c9").is_null()) == (0,)
+
+
+@pytest.mark.parametrize("use", [read, where, select, explain, matching])
+async def test_other_tasks_go_on(path: Path, use: Callable[[orcstream.OrcFile], Awaitable[None]]) -> None:
+    async with orcstream.open(path) as file:
+        await file.read(columns=["c0"])  # what is imported late is not counted
+        async with turns() as found:
+            await use(file)
+        assert max(found) < LONGEST_TURN_S
+
+
+async def test_what_is_wrong_with_a_question_is_said_by_each_step(path: Path) -> None:
+    async with orcstream.open(path) as file:
+        stream = file.batches(columns=["nobody"])
+        for _ in range(2):
+            with pytest.raises(ColumnNotFound, match="nobody"):
+                await anext(stream)
+        await stream.aclose()
+
+
+async def test_the_schema_before_the_first_step(path: Path) -> None:
+    async with orcstream.open(path) as file, file.batches(columns=["c5", "c3"]) as stream:
+        assert "open" in repr(stream)
+        assert stream.schema.names == ("c5", "c3")
+        assert stream.stats.row_count == 0
+        assert (await anext(stream)).num_rows == ROWS
+
+
+async def test_seek_before_the_first_step(path: Path) -> None:
+    async with orcstream.open(path) as file, file.batches(columns=["c5"]) as stream:
+        with pytest.raises(UsageError, match="no row 17"):
+            await stream.seek(17)
+        await stream.seek(1)
+        assert [batch.num_rows async for batch in stream] == [ROWS - 1]
+        await stream.seek(0)
+        assert [batch.num_rows async for batch in stream] == [ROWS]
+
+
+async def test_a_stream_that_is_closed_while_it_is_planned(path: Path) -> None:
+    async with orcstream.open(path) as file:
+        stream = file.batches()
+        step = asyncio.ensure_future(anext(stream))
+        await anyio.sleep(0.005)
+        await stream.aclose()
+        with pytest.raises(UsageError, match="closed"):
+            await step
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
+async def test_a_step_that_is_cancelled_while_it_plans(path: Path) -> None:
+    async with orcstream.open(path) as file, file.batches() as stream:
+        with anyio.move_on_after(0.005) as scope:
+            await anext(stream)
+        assert scope.cancelled_caught
+        assert (await anext(stream)).num_rows == ROWS
