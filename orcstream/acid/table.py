@@ -281,6 +281,10 @@ class AcidTable:
         For those who have a transaction open, as of `of`.
         """
         listing = await list_table(self.place, self._url, self._opening.storage_options)
+        if snapshot.directories is not None:
+            # A directory that is being removed may be listed with some of its files; the log knows which.
+            now = await self._need_transactions().snapshot()
+            snapshot = replace(snapshot, removed=now.removed)
         return self.of(listing.snapshot(snapshot))
 
     @property

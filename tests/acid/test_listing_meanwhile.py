@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from orcstream import acid
 from orcstream.acid import cleaning, snapshot
+from orcstream.acid.compaction_piece import PieceWriter
 from orcstream.errors import OrcError, Unsupported
 from orcstream.io.folders import FolderListing, list_folder, remove_files
 from tests.support.acid_tables import rows_of
@@ -123,3 +125,24 @@ async def test_a_table_that_is_cleaned_without_an_end(url: str, monkeypatch: pyt
         patched.setattr(snapshot, "list_folder", listed_folder)
         with pytest.raises(OrcError, match="while it was listed"):
             await rows_of(url)
+
+
+async def test_a_statement_whose_snapshot_is_half_removed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began while a compaction was open that has committed since, and whose cleaner died halfway."""
+    await make(url)
+    async with acid.open_table(url) as table:
+        compaction = await table.begin_compaction("major")
+        pieces = PieceWriter({}, memory_limit=64 << 20)
+        counts = [
+            await pieces.write(compaction.table.of(piece.snapshot), piece) for piece in compaction.pieces
+        ]
+        change = await table.transaction()
+        await compaction.commit(counts)
+        await clean_by_half(url, monkeypatch)
+        for statement in (change.delete, partial(change.update, {"name": "new"})):
+            with pytest.raises(Unsupported) as caught:
+                await statement()
+            assert caught.value.reason == "history_is_gone"
+        await change.abort()
+        async with await table.transaction() as change:
+            assert await change.delete() == len(ROWS)
