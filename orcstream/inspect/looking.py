@@ -25,6 +25,7 @@ from orcstream.inspect.layout import Part, file_parts, stripe_parts
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.small_files import side_by_side
+from orcstream.io.threads import run_in_thread
 from orcstream.reader.observing import DecodeSpan, RequestSpan
 from orcstream.reader.opening import Url
 from orcstream.reader.planning import Columns, Where
@@ -35,6 +36,10 @@ __all__ = ["Inspection", "inspect", "inspect_blocking"]
 # Footers are read until they list so many streams; then stripes are looked at here and there.
 _STREAMS = 100_000
 _LEAST_STRIPES = 8
+# What a stripe counts for, however few it lists: a file may have millions of empty ones.
+_LEAST_STREAMS = 16
+# Sentences about stripes that cannot be looked into.
+_PROBLEMS = 100
 _TEXT_LENGTH = 200
 _SCHEMA_LENGTH = 20_000
 _WIDTHS = {
@@ -143,8 +148,13 @@ class _Looking:
         self._columns = _columns_of(file)
 
     async def facts(self) -> FileFacts:
+        footers = await self._footers()
+        # There may be many stripes and columns.
+        return await run_in_thread(lambda: self._facts(footers))
+
+    def _facts(self, footers: Mapping[int, StripeFooter]) -> FileFacts:
         file = self._file
-        for stripe, footer in sorted((await self._footers()).items()):
+        for stripe, footer in sorted(footers.items()):
             self._count(stripe, footer)
         postscript, footer_of_file = file.tail.postscript, file.tail.footer
         self._compare()
@@ -183,8 +193,11 @@ class _Looking:
         found: dict[int, StripeFooter] = {}
         count = len(self._file.stripes)
         first = await self._footer(0, found) if count else 0
-        stripes = _spread(count, max(_LEAST_STRIPES, _STREAMS // max(1, first)))
+        stripes = _spread(count, max(_LEAST_STRIPES, _STREAMS // max(_LEAST_STREAMS, first)))
         await side_by_side(filter(None, stripes), lambda stripe: self._footer(stripe, found))
+        missing = len(stripes) - len(found)
+        if missing > _PROBLEMS:
+            self._problems.append(f"So it is with {missing - _PROBLEMS:,} more stripes.")
         return found
 
     async def _footer(self, stripe: int, found: dict[int, StripeFooter]) -> int:
@@ -192,7 +205,8 @@ class _Looking:
         try:
             footer = found[stripe] = await self._file.stripe_footer(stripe)
         except (orcstream.FormatError, orcstream.Unsupported) as error:
-            self._problems.append(f"Stripe {stripe} cannot be looked into: {one_line(error)}")
+            if len(self._problems) < _PROBLEMS:
+                self._problems.append(f"Stripe {stripe} cannot be looked into: {one_line(error)}")
             return 0
         return len(footer.streams) + sum(len(variant.streams) for variant in footer.variants)
 

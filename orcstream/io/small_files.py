@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitUnknown, SinkError, Unsupported
@@ -97,17 +98,19 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
 
 async def side_by_side(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
     """What each call answers, in the order of the items. Raises the first failure."""
+    numbered = list(enumerate(items))
+    waiting = iter(numbered)
     found: dict[int, B] = {}
-    limiter = anyio.CapacityLimiter(_AT_ONCE)
 
-    async def run(at: int, item: A) -> None:
-        async with limiter:
+    async def run() -> None:
+        for at, item in waiting:
+            await anyio.lowlevel.checkpoint()
             found[at] = await work(item)
 
     try:
         async with anyio.create_task_group() as tasks:
-            for at, item in enumerate(items):
-                tasks.start_soon(run, at, item)
+            for _ in numbered[:_AT_ONCE]:
+                tasks.start_soon(run)
     except BaseExceptionGroup as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from orcstream.byterange import ByteRange, CostModel, Request, coalesce
 from orcstream.codec.structure import StripeInformation
+from orcstream.plan.messages import check_footer_length
 
 __all__ = [
     "CONTROL_STRIPES",
@@ -27,6 +28,7 @@ __all__ = [
     "Piece",
     "control_count",
     "first_window_bytes",
+    "fitting",
     "order_of_rows",
     "plan_control",
     "plan_requests",
@@ -109,6 +111,20 @@ def plan_control(
         owners += [place] * len(ranges)
     requests = coalesce(wanted, gap_bytes=gap_bytes, max_bytes=cost.part_bytes)
     return ControlPlan(tuple(wanted), tuple(owners), tuple(requests))
+
+
+def fitting(stripes: Sequence[StripeInformation], window_bytes: int) -> int:
+    """How many of some stripes have footers that fit into a window; at least one.
+
+    Raises `Unsupported` (``metadata_too_large``) for a footer that claims more than any may have.
+    """
+    size = 0
+    for count, stripe in enumerate(stripes):
+        check_footer_length(stripe)
+        size += stripe.footer_length
+        if count and size > window_bytes:
+            return count
+    return len(stripes)
 
 
 def first_window_bytes(cost: CostModel) -> int | None:

@@ -15,7 +15,7 @@ from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
 from orcstream.codec.column import Vector
 from orcstream.errors import located
 from orcstream.io.threads import run_in_thread
-from orcstream.plan.read import control_count, plan_control, plan_requests
+from orcstream.plan.read import control_count, fitting, plan_control, plan_requests
 from orcstream.plan.selection import Span
 from orcstream.plan.tail import Tail
 from orcstream.reader.budget import Shares
@@ -73,8 +73,10 @@ class _Survey:
         first = 0
         while first < len(works):
             group = works[first : first + control_count(first, self.cost)]
-            first += len(group)
-            await self._group(group)
+            with located(url=self.plan.source.url):
+                count = fitting([work.information for work in group], self.shares.window_bytes)
+            first += count
+            await self._group(group[:count])
 
     async def _works(self) -> Sequence[StripeWork]:
         wanted = self.plan.statistics_range

@@ -26,11 +26,11 @@ from orcstream.codec.structure import StripeInformation
 from orcstream.io.byte_source import OnBytes
 from orcstream.io.scheduler import FetchScheduler, FetchTicket
 from orcstream.io.threads import run_in_thread
-from orcstream.plan.messages import check_footer_length
 from orcstream.plan.read import (
     CONTROL_STRIPES,
     control_count,
     first_window_bytes,
+    fitting,
     order_of_rows,
     plan_control,
     plan_requests,
@@ -309,23 +309,14 @@ class Fetcher:
         try:
             while first < len(works):
                 await self.room()
-                group = self._fitting(works[first : first + control_count(first, self._cost)])
+                group = works[first : first + control_count(first, self._cost)]
+                group = group[: fitting([work.information for work in group], self._budget.window_bytes)]
                 await self._take_on(group)
                 first += len(group)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             self._on_failure(error)
             return
         self.finish()
-
-    def _fitting(self, works: Sequence[StripeWork]) -> Sequence[StripeWork]:
-        """The first of some stripes: those whose footers fit into a window, and one at least."""
-        size = 0
-        for count, work in enumerate(works):
-            check_footer_length(work.information)
-            size += work.information.footer_length
-            if count and size > self._budget.window_bytes:
-                return works[:count]
-        return works
 
     async def _take_on(self, works: Sequence[StripeWork]) -> None:
         """Start some stripes in their order, each as soon as what it needs is there."""

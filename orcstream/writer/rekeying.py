@@ -21,7 +21,7 @@ from orcstream.errors import UsageError
 from orcstream.io.keys import KeyProvider, check_provider
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.merge_variants import VariantMerger
-from orcstream.plan.messages import parse_footer
+from orcstream.plan.messages import check_footer_length, parse_footer
 from orcstream.plan.tail import Tail
 from orcstream.tails import TailFetcher
 from orcstream.unlocking import KeyRing, UnlockedFile
@@ -132,6 +132,7 @@ class SecretStripes:
             if held.range.start <= wanted.start and wanted.stop <= held.range.stop:
                 buffer = held
             else:
+                check_footer_length(stripe)
                 (buffer,) = await fetcher.fetch([wanted])
             found = plan_rekeying(
                 stripe,

@@ -33,8 +33,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def turns() -> AsyncIterator[list[float]]:
     """Of each turn of the loop, the processor time that its thread took.
 
-    The interpreter's garbage collection stops every thread, whichever it begins on. It does not run meanwhile: how
-    long it takes depends on all that the process holds.
+    The interpreter's garbage collection stops every thread, whichever it begins on. It does not run then:
+    how long it takes depends on all that the process holds.
     """
     found: list[float] = []
 

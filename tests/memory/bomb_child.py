@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import orcstream
+import orcstream.inspect as orcstream_inspect
 from tests.memory.child import status_bytes
 
 LIMIT = 16 << 20
@@ -78,6 +79,23 @@ async def data_set(path: str) -> str:
     return f"{rows} rows"
 
 
+async def inspect(path: str) -> str:
+    return await _inspected(path)
+
+
+async def inspect_question(path: str) -> str:
+    async with orcstream.open(path) as file:
+        column = file.schema.names[0]
+    return await _inspected(path, where=orcstream.col(column) > 5, rows=range(100))
+
+
+async def _inspected(path: str, **question: Any) -> str:
+    found = await orcstream_inspect.inspect(path, **question)
+    forms = (found.to_html, found.to_text, found.to_json)
+    length = await asyncio.to_thread(lambda: sum(len(form()) for form in forms))
+    return "; ".join([f"{length} characters", *found.problems[:2]])
+
+
 OPERATIONS: dict[str, Callable[[str], Awaitable[str]]] = {
     "read": read,
     "select": select,
@@ -86,6 +104,8 @@ OPERATIONS: dict[str, Callable[[str], Awaitable[str]]] = {
     "verify": verify,
     "merge": merge,
     "data_set": data_set,
+    "inspect": inspect,
+    "inspect_question": inspect_question,
 }
 
 
