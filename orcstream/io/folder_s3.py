@@ -126,7 +126,9 @@ class S3Folder:
 
     async def _ask(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         async def ask() -> Mapping[str, Any]:
-            answer = await self._filesystem._call_s3(operation, Bucket=self._bucket, **arguments)
+            answer = await self._filesystem._call_s3(
+                operation, self._filesystem.req_kw, Bucket=self._bucket, **arguments
+            )
             return cast("Mapping[str, Any]", answer)
 
         return await guarded(ask, self._shown)

@@ -363,7 +363,7 @@ class S3Source(PinnedSource):
 
     async def _confirm_empty(self) -> None:
         """Pin the source to an empty object, if the store says in a second answer that it has no bytes."""
-        head = await self._filesystem._call_s3("head_object", **self._object)
+        head = await self._filesystem._call_s3("head_object", self._filesystem.req_kw, **self._object)
         if head.get("ContentLength") != 0 or not head.get("ETag"):
             raise Transient("the store sent an empty answer for an object with bytes", url=self.url)
         self._pin.set(0, head["ETag"])
@@ -372,7 +372,9 @@ class S3Source(PinnedSource):
         """The range of the answer, how long the object is, and the bytes; pins the source."""
         etag = self._pin.fingerprint
         condition = {"IfMatch": etag} if etag.startswith('"') else {}
-        answer = await self._filesystem._call_s3("get_object", **self._object, Range=asked, **condition)
+        answer = await self._filesystem._call_s3(
+            "get_object", self._filesystem.req_kw, **self._object, Range=asked, **condition
+        )
         async with answer["Body"] as body:
             length = answer.get("ContentLength")
             if length == 0 and not self._pin.file_length:

@@ -127,7 +127,7 @@ class _Calls:
     async def call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         try:
             answer: Mapping[str, Any] = await self.filesystem._call_s3(
-                operation, **{"Bucket": self.bucket, **arguments}
+                operation, self.filesystem.req_kw, **{"Bucket": self.bucket, **arguments}
             )
         except ParamValidationError as error:
             raise parameter_refused(error, self.url) from None
