@@ -30,7 +30,7 @@ TAKES_BATCHES = pytest.mark.skipif(
 WHEN = datetime.datetime(2024, 2, 29, 12, 30, 1, 250_000)  # noqa: DTZ001  # a wall clock
 
 
-def in_duckdb(source: object) -> duckdb.DuckDBPyRelation:  # noqa: ARG001  # its name stands in the query
+def in_duckdb(source: object) -> duckdb.DuckDBPyRelation:  # its name stands in the query
     return duckdb.sql("select * from source")
 
 
