@@ -12,6 +12,7 @@ from libc.string cimport memcmp, memcpy, memset
 from orcstream._buffer cimport Buffer, allocate
 from orcstream._buffer import zeroed
 from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._text_hash cimport seed_text_hash, text_hash, text_head
 
 cdef extern from *:
     ctypedef long long int128 "__int128"
@@ -82,17 +83,11 @@ def compare_texts(Texts texts not None, int op, bytes literal not None):
     return out
 
 
+seed_text_hash()
+
+
 cdef inline uint64_t hash_of(const uint8_t* text, Py_ssize_t length) noexcept nogil:
-    """Of the length and the first and last eight bytes: a guess that the comparison then checks."""
-    cdef uint64_t head = 0, tail = 0, mixed
-    if length >= 8:
-        memcpy(&head, text, 8)
-        memcpy(&tail, text + length - 8, 8)
-    else:
-        memcpy(&head, text, length)
-    mixed = (head ^ <uint64_t> length) * 0x9E3779B97F4A7C15u
-    mixed = (mixed ^ (mixed >> 32) ^ tail) * 0xD6E8FEB86659FD93u
-    return mixed ^ (mixed >> 32)
+    return text_hash(text, length, text_head(text, length, length))
 
 
 cdef class TextSet:
