@@ -357,10 +357,20 @@ def _parenthesised(part: Expr) -> str:
 
 
 def _code(value: object) -> str:
-    """The code that makes a literal; Python shows NaN and the infinities as names that it does not have."""
-    if type(value) is float and not math.isfinite(value):
-        return f"float({str(value)!r})"
-    return repr(value)
+    """The code that makes a literal.
+
+    Python shows NaN and the infinities as names that it does not have, and numpy before 2.0 its scalars as if
+    they were Python's.
+    """
+    text = repr(value)
+    made = "float" if type(value) is float else f"np.{type(value).__name__}"
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
+        return f"{made}({str(float(value))!r})"
+    if not isinstance(value, np.generic):
+        return text
+    if text.startswith(("np.", "numpy.")):
+        return f"np.{text.partition('.')[2]}"
+    return f"{made}({text})"
 
 
 def _shown(value: object) -> str:

@@ -273,6 +273,8 @@ cdef int fill_array(ArrowArray* array, object field, object vector) except -1:
     cdef Py_ssize_t i
     if length < 0 or offset < 0 or length > MAX_VALUES or offset > MAX_VALUES:
         raise ValueError("length or offset of a vector")
+    if field.format == "+m" and (len(fields) != 1 or len(fields[0].children) != 2):
+        raise ValueError(f"{field.name!r} is no field of a map")
     if len(children) != len(fields) or (vector.dictionary is None) != (field.dictionary is None):
         raise ValueError(f"the vector of {field.name!r} has not the children of its field")
     cdef ArrayParts* parts = <ArrayParts*> calloc(1, sizeof(ArrayParts))
@@ -297,6 +299,9 @@ cdef int fill_array(ArrowArray* array, object field, object vector) except -1:
         parts.children[i] = &parts.nodes[i]
         array.n_children = i + 1
         fill_array(&parts.nodes[i], fields[i], children[i])
+    if field.format == "+m":
+        # Null keys are refused before. Before pyarrow 26, "not counted" was taken for some.
+        parts.children[0].children[0].null_count = 0
     if field.dictionary is not None:
         array.dictionary = &parts.nodes[len(fields)]
         fill_array(array.dictionary, field.dictionary, vector.dictionary)

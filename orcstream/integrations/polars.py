@@ -17,7 +17,7 @@ try:
     import polars as pl
     from polars.io.plugins import register_io_source
 except ImportError as error:
-    raise ImportError("polars 1.37 or newer is needed: pip install 'orcstream[polars]'") from error
+    raise ImportError("polars 1.38.1 or newer is needed: pip install 'orcstream[polars]'") from error
 
 import orcstream
 from orcstream.errors import Unsupported

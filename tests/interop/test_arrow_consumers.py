@@ -31,7 +31,9 @@ WHEN = datetime.datetime(2024, 2, 29, 12, 30, 1, 250_000)  # noqa: DTZ001  # a w
 
 
 def in_duckdb(source: object) -> duckdb.DuckDBPyRelation:  # its name stands in the query
-    return duckdb.sql("select * from source")
+    found = duckdb.sql("select * from source")
+    assert found is not None  # as it is for statements that answer nothing
+    return found
 
 
 def sample() -> dict[str, pa.Array]:

@@ -38,11 +38,13 @@ def leave() -> None:
         setattr(os, name, _refusing(getattr(os, name)))
     # It removes by descriptors of folders, which other systems do not know.
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    if hasattr(shutil, "_rmtree_impl"):  # Python 3.14 has chosen when it was imported
+        shutil._rmtree_impl = shutil._rmtree_unsafe  # type: ignore[attr-defined]
 
 
 def _refusing(call: Callable[..., None]) -> Callable[..., None]:
     def refuse(*paths: Any, **options: Any) -> None:
-        assert not options, "descriptors of folders"
+        assert all(value is None for value in options.values()), "descriptors of folders"
         held = set()
         for number in os.listdir("/proc/self/fd"):  # noqa: PTH208
             try:

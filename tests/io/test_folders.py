@@ -175,9 +175,9 @@ async def test_keys_that_s3_has_no_time_for_are_removed_later(
     codes: list[dict[str, str]] = []  # for each request, of the keys that are refused
     real = S3FileSystem._call_s3
 
-    async def call(self: S3FileSystem, operation: str, **arguments: Any) -> Any:
+    async def call(self: S3FileSystem, operation: str, *more: Any, **arguments: Any) -> Any:
         if operation != "delete_objects":
-            return await real(self, operation, **arguments)
+            return await real(self, operation, *more, **arguments)
         keys = [one["Key"] for one in arguments["Delete"]["Objects"]]
         asked.append([key.rpartition("/")[2] for key in keys])
         refused = codes.pop(0) if codes else {}
@@ -185,7 +185,7 @@ async def test_keys_that_s3_has_no_time_for_are_removed_later(
         answer = {}
         if kept:
             objects = [{"Key": key} for key in kept]
-            answer = await real(self, operation, **{**arguments, "Delete": {"Objects": objects}})
+            answer = await real(self, operation, *more, **{**arguments, "Delete": {"Objects": objects}})
         errors = [{"Key": key, "Code": refused[key.rpartition("/")[2]]} for key in keys if key not in kept]
         return {**answer, "Errors": errors}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import (
@@ -41,6 +42,7 @@ from orcstream.spark.types import spark_schema
 from tests.support.servers import start_moto
 
 STRIPE_ROWS = 1000
+TIME_OF_DAY = TimeType(6) if int(pyspark.__version__.split(".")[1]) >= 3 else StringType()
 
 
 def write(path: Path | str, schema: str, rows: list[Any], **options: Any) -> str:
@@ -244,8 +246,8 @@ def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "type_"),
     [
-        (["12:00:00", "13:30:00.5"], TimeType(6)),
-        (["23:59:59.123456", "__HIVE_DEFAULT_PARTITION__"], TimeType(6)),
+        (["12:00:00", "13:30:00.5"], TIME_OF_DAY),
+        (["23:59:59.123456", "__HIVE_DEFAULT_PARTITION__"], TIME_OF_DAY),
         (["24:00:00"], StringType()),
         (["12:00"], StringType()),
         (["1:2:3"], StringType()),
@@ -256,7 +258,7 @@ def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
     ],
 )
 def test_times_of_day_in_folders(tmp_path: Path, texts: list[str], type_: DataType) -> None:
-    """What Spark 4.3 takes such folders for."""
+    """What Spark takes such folders for."""
     for text in texts:
         (tmp_path / f"t={text}").mkdir()
         write(tmp_path / f"t={text}" / "a.orc", "struct<id:int>", [(1,)])
