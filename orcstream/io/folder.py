@@ -52,6 +52,9 @@ class Folder(Protocol):
     async def walk(self) -> FolderListing:
         """All that is in it, in any order; where the URL names a file, itself."""
 
+    async def names(self) -> Sequence[str]:
+        """Of the files and folders that are directly in it, in any order; none where it is a file."""
+
     async def remove_files(self, paths: Sequence[str]) -> None:
         """Those that are gone already are no failure."""
 

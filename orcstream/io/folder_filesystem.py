@@ -42,6 +42,15 @@ class FilesystemFolder:
     async def walk(self) -> FolderListing:
         return await self._in_thread(self._find)
 
+    async def names(self) -> Sequence[str]:
+        def work() -> list[str]:
+            self._filesystem.invalidate_cache()
+            whole = self._path.rstrip("/")
+            found = [info["name"].rstrip("/") for info in self._filesystem.ls(self._path, detail=True)]
+            return [posixpath.basename(name) for name in found if name != whole]
+
+        return await self._in_thread(work)
+
     async def remove_files(self, paths: Sequence[str]) -> None:
         def work() -> None:
             for path in paths:

@@ -42,6 +42,10 @@ class HdfsFolder:
                     found.append(self._of(one, below(self._url, path), path))
         return FolderListing(found, empty)
 
+    async def names(self) -> Sequence[str]:
+        status = await retried(lambda: self._hdfs.status(self._path), self._shown)
+        return [one.name for one in await self._list_folder("") or ()] if status.is_folder else []
+
     async def remove_files(self, paths: Sequence[str]) -> None:
         for path in paths:
             await retried(partial(self._hdfs.delete, below(self._path, path)), self._shown)

@@ -31,6 +31,15 @@ class LocalFolder:
     async def walk(self) -> FolderListing:
         return await in_thread(self._walk, self._shown)
 
+    async def names(self) -> Sequence[str]:
+        def work() -> list[str]:
+            try:
+                return [one.name for one in self._path.iterdir()]
+            except NotADirectoryError:
+                return []
+
+        return await in_thread(work, self._shown)
+
     async def remove_files(self, paths: Sequence[str]) -> None:
         def work() -> None:
             check_no_link_leads_out(self._path, paths, self._shown)

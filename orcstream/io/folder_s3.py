@@ -52,6 +52,14 @@ class S3Folder:
             raise no_such_file(self._shown)
         return FolderListing([self._of(itself, self._url, posixpath.basename(self._key))])
 
+    async def names(self) -> Sequence[str]:
+        found: set[str] = set()
+        async for page in self._pages(Prefix=self._prefix, Delimiter="/"):
+            keys = [one.get("Key") for one in page.get("Contents") or ()]
+            keys += [one.get("Prefix") for one in page.get("CommonPrefixes") or ()]
+            found.update(key.removeprefix(self._prefix).strip("/") for key in keys if isinstance(key, str))
+        return sorted(found - {""})
+
     async def remove_files(self, paths: Sequence[str]) -> None:
         for first in range(0, len(paths), REMOVED_AT_ONCE):
             await self._remove([self._prefix + path for path in paths[first : first + REMOVED_AT_ONCE]])
@@ -97,11 +105,7 @@ class S3Folder:
         return None
 
     async def _objects(self, prefix: str) -> AsyncIterator[Mapping[str, Any]]:
-        after: dict[str, str] = {}
-        seen = {""}
-        while True:
-            ask = partial(self._ask_page, Prefix=prefix, **after)
-            page = await retried(ask, self._shown)
+        async for page in self._pages(Prefix=prefix):
             for one in page.get("Contents") or ():
                 key, size = one.get("Key"), one.get("Size")
                 if not isinstance(key, str) or not isinstance(size, int) or size < 0:
@@ -109,6 +113,13 @@ class S3Folder:
                 if not key.startswith(prefix):
                     raise SourceError("the store lists an object of another folder", url=self._shown)
                 yield one
+
+    async def _pages(self, **arguments: Any) -> AsyncIterator[Mapping[str, Any]]:
+        after: dict[str, str] = {}
+        seen = {""}
+        while True:
+            page = await retried(partial(self._ask_page, **arguments, **after), self._shown)
+            yield page
             if not page.get("IsTruncated"):
                 return
             token = page.get("NextContinuationToken")

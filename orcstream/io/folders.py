@@ -30,6 +30,7 @@ __all__ = [
     "check_links",
     "list_files",
     "list_folder",
+    "list_names",
     "make_folder_of",
     "remove_files",
     "remove_folders",
@@ -57,6 +58,16 @@ async def list_folder(
     """
     found = await _with_folder(url, storage_options, lambda folder: folder.walk())
     return FolderListing(sorted(found.files, key=lambda file: file.path), sorted(found.empty_folders))
+
+
+async def list_names(
+    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """The names of files and folders that are directly in a folder, sorted; none where there is no folder."""
+    try:
+        return sorted(await _with_folder(url, storage_options, lambda folder: folder.names()))
+    except FileNotFoundError:
+        return []
 
 
 async def remove_files(

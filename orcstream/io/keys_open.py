@@ -57,6 +57,9 @@ async def open_keys(place: str | os.PathLike[str], **options: Any) -> KeyProvide
     in ``kms://http@host:9600/kms?user=etl&timeout_s=5``. Raises `UsageError` for others.
     """
     place = os.fspath(place)
+    if place.lstrip().startswith("{"):
+        # Its text stays out of the error: what stands there are keys.
+        raise UsageError("a key store is named by a path or a URL, not by the keys; put the JSON into a file")
     scheme = protocol_of(place)
     if scheme not in _STORES:
         if SCHEME.match(place) and scheme not in ("file", "local"):

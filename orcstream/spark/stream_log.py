@@ -130,7 +130,7 @@ class StreamLog:
         name = _batch_name(number)
         try:
             return _of_json(number, await self._get(name))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(f"this is no record of a stream: {error!r}", url=self._shown(name)) from None
 
     # --- what was seen
@@ -155,7 +155,7 @@ class StreamLog:
         head, _, data = (await self._get(name)).partition(b"\n")
         try:
             return _of_snapshot(number, json.loads(head), data)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(f"this is no snapshot of a stream: {error}", url=self._shown(name)) from None
 
     async def save(self, state: StreamState) -> None:

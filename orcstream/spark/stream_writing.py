@@ -11,6 +11,7 @@ because some may be visible already. A batch that is done is skipped when Spark 
 
 from __future__ import annotations
 
+import posixpath
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -134,6 +135,8 @@ async def commit_batch(plan: StreamPlan, batch: int, messages: list[BatchFiles])
         return
     intent = await log.intent_of(batch)
     if intent is None and (files or plan.overwrite):
+        if batch == 0:
+            await written.refuse_transactional(target, (posixpath.dirname(one.path) for one in files))
         removes = [one.path for one in await written.visible_files(target)] if plan.overwrite else []
         intent = await log.begin(Intent(batch, tuple(files), tuple(removes)))
     if intent is not None:

@@ -12,6 +12,7 @@ afterwards; so readers may see a part of the new rows, or old and new ones, but 
 
 from __future__ import annotations
 
+import posixpath
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ class OrcWriter(DataSourceArrowWriter):
         plan = self._plan
         if not files and not plan.partition_by:
             files = await written.write_empty(plan, f"part-00000-{self._job}")
+        await written.refuse_transactional(plan, (posixpath.dirname(one.path) for one in files))
         earlier = await written.visible_files(plan) if replaces != "nothing" else []
         replaced = replaced_paths([one.path for one in earlier], files, replaces)
         try:

@@ -6,6 +6,7 @@ interfaces, nor when a job is repeated. A task's files are durable and invisible
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +16,11 @@ import anyio
 
 import orcstream
 from orcstream import IngestedFile, Prepared, SinkError
+from orcstream.errors import UsageError
 from orcstream.io import globs, small_files
-from orcstream.io.folders import ListedFile, list_files, make_folder_of, remove_files
+from orcstream.io.folders import ListedFile, list_files, list_names, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
+from orcstream.plan.acid_names import is_table_file, parse_directory
 from orcstream.spark import sweeping
 from orcstream.spark.access import run
 from orcstream.spark.storing import as_stored
@@ -33,8 +36,10 @@ __all__ = [
     "commit_files",
     "discard_files",
     "put",
+    "refuse_transactional",
     "remove_paths",
     "sweep",
+    "transactional_target",
     "visible_files",
     "write_empty",
     "write_files",
@@ -145,6 +150,39 @@ def _written(plan: WritePlan, file: IngestedFile) -> WrittenFile:
 async def check_plan(plan: WritePlan) -> None:
     """Raise on the driver what every task would raise."""
     _ingest(plan, "part", 1, await plan.access.key_provider())
+    await refuse_transactional(plan, [""])
+
+
+async def refuse_transactional(plan: Target, folders: Iterable[str]) -> None:
+    """Raise `UsageError` where some folders below the target hold a transactional table's directories.
+
+    Its readers would not see files that are put there, or take them for rows of all time.
+    """
+    from orcstream.acid.log import LOG_FOLDER
+
+    async def names_in(path: str) -> list[str]:
+        return await list_names(plan.url_of(path).rstrip("/"), storage_options=plan.storage_options)
+
+    async def look(folder: str) -> None:
+        for name in await names_in(folder):
+            path = posixpath.join(folder, name)
+            is_events = parse_directory(name) is not None and any(
+                is_table_file(f"{name}/{one}") for one in await names_in(path)
+            )
+            if name == LOG_FOLDER or is_events:
+                raise transactional_target(plan.url)
+
+    await small_files.side_by_side(sorted(set(folders)), look)
+
+
+def transactional_target(url: str) -> UsageError:
+    """The error for a folder that is a transactional table's, and was to be written or compacted as files."""
+    return UsageError(
+        "this is a transactional table, whose files belong to transactions; write it with "
+        "orcstream.acid.open_table(url) and its transaction(), compact it with "
+        "orcstream.spark.jobs.compact_table",
+        url=url,
+    )
 
 
 async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
@@ -180,12 +218,15 @@ async def sweep(plan: Target, job: str) -> None:
 
 
 async def visible_files(plan: Target) -> list[ListedFile]:
-    """The files that readers of the folder see."""
+    """The files that readers of the folder see. Raises `UsageError` for a transactional table."""
     try:
         found = await list_files(plan.url, storage_options=plan.storage_options)
     except FileNotFoundError:
         return []
-    return [file for file in found if not globs.is_hidden(file.path)]
+    visible = [file for file in found if not globs.is_hidden(file.path)]
+    if any(is_table_file(file.path) for file in visible):
+        raise transactional_target(plan.url)
+    return visible
 
 
 async def remove_paths(plan: Target, paths: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ import orcstream
 from orcstream.errors import RetriesExhausted, SourceError, Unsupported, UsageError
 from orcstream.io import folder_s3
 from orcstream.io.clients import leased_clients
-from orcstream.io.folders import list_files, list_folder, remove_files
+from orcstream.io.folders import list_files, list_folder, list_names, remove_files
 from orcstream.io.retry import RetryPolicy
 from tests.support.s3_proxy import S3_KINDS, start_s3
 from tests.support.servers import RangeServer, range_server
@@ -58,6 +58,16 @@ async def test_all_files_below_a_folder(store: SinkStore) -> None:
         ]
     assert all(one.modified_s is not None and abs(one.modified_s - began) < 3600 for one in found)
     assert all(one.version for one in found)
+    assert leased_clients() == 0
+
+
+async def test_names_directly_in_a_folder(store: SinkStore) -> None:
+    for name in NAMES:
+        put(store, name, b"x")
+    for url in (store.url_of("t"), store.url_of("t/")):
+        assert await list_names(url, storage_options=store.options) == ["a.orc", "day=2024-01-01", "z"]
+    for url in (store.url_of("none"), store.url_of("t/a.orc")):
+        assert await list_names(url, storage_options=store.options) == []
     assert leased_clients() == 0
 
 

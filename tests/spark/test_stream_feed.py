@@ -183,7 +183,9 @@ def test_a_folder_that_is_not_to_be_written_to_wants_another_for_the_log(
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"{}", b'{"version": 2, "batch": 1}', b'{"version": 1, "batch": 2}', b"x"]
+    "damage",
+    [b"", b"{}", b'{"version": 2, "batch": 1}', b'{"version": 1, "batch": 2}', b"x", b"[" * 100_000],
+    ids=lambda damage: damage[:20].decode(),
 )
 def test_damaged_records_are_named(folder: Path, damage: bytes) -> None:
     add(folder, "a.orc", [1])

@@ -114,6 +114,14 @@ async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         await open_keys("a\0b")
 
 
+async def test_keys_in_place_of_a_path_are_not_shown() -> None:
+    """As an environment variable or an option may hold them by mistake."""
+    for place in (json.dumps({"pii": SECRET}), f' {{"pii": "{SECRET}"}}'):
+        with pytest.raises(UsageError, match="put the JSON into a file") as caught:
+            await open_keys(place)
+        assert SECRET not in f"{caught.value!r} {caught.value}"
+
+
 PLACES: list[tuple[str, dict[str, Any], str, str]] = [
     ("kms://http@h1;h2:9600/kms?user=etl&timeout_s=5", {}, "HadoopKeyProvider", "kms://http@h1;h2:9600/kms"),
     ("kms://https@h/kms?token=s3cret&verify=false", {}, "HadoopKeyProvider", "kms://https@h/kms"),

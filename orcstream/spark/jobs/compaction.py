@@ -16,6 +16,7 @@ from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.folders import ListedFile, list_files
 from orcstream.io.urls import is_inner_path
+from orcstream.plan.acid_names import is_table_file
 from orcstream.spark import written
 from orcstream.spark.access import run
 from orcstream.spark.commit_log import claimed_paths
@@ -116,7 +117,8 @@ def compact(
     group twice for the moment between the appearance of the new file and the removal of the old ones, and
     none less. Nobody may overwrite or remove files of the folder meanwhile; appending is no harm.
 
-    Raises `FileNotFoundError` for a folder that is not there, and what stores raise.
+    Raises `FileNotFoundError` for a folder that is not there, `UsageError` for a transactional table (see
+    `compact_table`), and what stores raise.
     """
     from orcstream.spark.access import Access
 
@@ -129,6 +131,8 @@ def compact_with(distribute: Distribute, target: Target, options: Compaction) ->
     """As `compact`, on anything that does units of work."""
     listed = run(partial(list_files, target.url, storage_options=target.storage_options))
     names = [one.path for one in listed]
+    if any(map(is_table_file, names)):
+        raise written.transactional_target(target.url)
     number, is_over = last_number(names)
     is_continued = number > 0 and not is_over
     if is_continued:
