@@ -104,8 +104,8 @@ def test_columns_are_told_apart_by_path() -> None:
 
 def test_foreign_scalars_may_stand_first() -> None:
     time = pd.Timestamp("2020-01-01")
-    assert repr(np.int64(5) < col("a")) == f"col('a') > {np.int64(5)!r}"
-    assert repr(np.float32(5) == col("a")) == f"col('a') == {np.float32(5)!r}"
+    assert repr(np.int64(5) < col("a")) == "col('a') > np.int64(5)"
+    assert repr(np.float32(5) == col("a")) == "col('a') == np.float32(5.0)"
     assert repr(time <= col("a")) == f"col('a') >= {time!r}"
     assert repr(Decimal(1) != col("a")) == "col('a') != Decimal('1')"
 
