@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import orcstream
 from orcstream._printable import listed, logger_of, printable, printable_lines
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.byte_source import not_permitted
 from orcstream.schema import Schema
-from tests.meta.tree import ROOT
 
 ORDERS = "\x1b]0;owned\x07\x1b[31m\u202e\x9b31m\r"
 ORDER = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -47,7 +48,7 @@ def test_logs_give_no_orders(caplog: pytest.LogCaptureFixture) -> None:
 def test_every_logger_is_made_printable() -> None:
     made = [
         path.name
-        for path in (ROOT / "orcstream").rglob("*.py")
+        for path in Path(orcstream.__file__).parent.rglob("*.py")
         if "getLogger" in path.read_text(encoding="utf-8")
     ]
     assert made == ["_printable.py"]
