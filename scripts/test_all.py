@@ -9,6 +9,7 @@ of the worst part.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "lint": ("lint",),
     "docs": ("docs",),
     "test": ("test", "ORCSTREAM_TEST_ALL=1"),
+    "test-oldest": ("test-oldest",),
     "check-wheel": ("check-wheel",),
     "check-integrations": ("check-integrations",),
     "demo": ("demo",),
@@ -32,20 +34,29 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
+# The only Python that has wheels of the oldest versions.
+OLDEST_PYTHON = "python3.11"
+THIS_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one part went; `status` is that of its process."""
+    """How one part went; `status` is the exit status of its process, or None if it did not run."""
 
     name: str
-    status: int
+    status: int | None
     seconds: float
 
     @property
     def word(self) -> str:
+        if self.status is None:
+            return f"not run: no {OLDEST_PYTHON}"
         return "passed" if self.status == 0 else f"FAILED ({self.status})"
 
 
-def run_parts(parts: Mapping[str, Sequence[str]], run: Callable[[Sequence[str]], int]) -> list[Outcome]:
+def run_parts(
+    parts: Mapping[str, Sequence[str]], run: Callable[[Sequence[str]], int | None]
+) -> list[Outcome]:
     outcomes = []
     for name, targets in parts.items():
         print(f"=== {name}", flush=True)
@@ -64,7 +75,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def make(targets: Sequence[str]) -> int:
+def make(targets: Sequence[str]) -> int | None:
+    if "test-oldest" in targets and THIS_PYTHON != OLDEST_PYTHON:
+        if shutil.which(OLDEST_PYTHON) is None:
+            return None
+        targets = [*targets, f"PYTHON={OLDEST_PYTHON}"]
     return subprocess.run(["make", *targets], cwd=ROOT, check=False).returncode
 
 
@@ -77,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"no part {name!r}; there are {', '.join(PARTS)}")
     outcomes = run_parts({name: PARTS[name] for name in names or PARTS}, make)
     print(f"\n{table(outcomes)}")
-    return max(one.status for one in outcomes)
+    return max(one.status or 0 for one in outcomes)
 
 
 if __name__ == "__main__":
