@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec.temporal import JAVA_ZONES_BEGIN, ZoneRules
-from orcstream.codec.temporal import UTC as UTC_RULES
+from orcstream.codec.times import JAVA_ZONES_BEGIN, ZoneRules
+from orcstream.codec.times import UTC as UTC_RULES
 from orcstream.errors import Unsupported
 
 __all__ = ["find_zone", "load_zone", "mean_time_zone"]

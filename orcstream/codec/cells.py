@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec._filter import Texts
-from orcstream.codec._format import cut_texts
 from orcstream.codec._selection import select_positions
+from orcstream.codec._texts import cut_texts
 from orcstream.codec.arrays import Mask, items_of, offsets_of, validity_bits, window
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.gather import compact

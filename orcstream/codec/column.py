@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orcstream._buffer import Buffer as Memory
 from orcstream._buffer import zeroed
 from orcstream.schema import TEXTS, Kind, Type, decimal_shape
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "EMPTY",
+    "MAX_VECTOR_BYTES",
     "Field",
     "Vector",
     "VectorOptions",
@@ -30,6 +33,11 @@ __all__ = [
     "rows_bytes",
     "vector_bytes",
 ]
+
+# Arrow's 32-bit offsets end here, and so does every vector.
+MAX_VECTOR_BYTES = 2**31 - 1
+
+EMPTY = Memory(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from orcstream.codec._vector import (
     rows_of_union,
     union_children,
 )
-from orcstream.codec.column import Vector
-from orcstream.codec.decoder import MAX_VECTOR_BYTES, ColumnDecoder, Turn
+from orcstream.codec.column import MAX_VECTOR_BYTES, Vector
+from orcstream.codec.decoder import ColumnDecoder, Turn
 from orcstream.errors import CorruptStream
 from orcstream.schema import Kind, Type
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from orcstream._buffer import Buffer
 from orcstream.codec import _convert, _format, _parse
+from orcstream.codec._texts import cut_texts, gather_texts
 from orcstream.codec.arrays import (
     DTYPES,
     Array,
@@ -40,7 +41,7 @@ from orcstream.codec.arrays import (
     words_of,
 )
 from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
-from orcstream.codec.temporal import UNITS, UTC, ZoneRules
+from orcstream.codec.times import UNITS, UTC, ZoneRules
 from orcstream.codec.zone_shift import instant_shift, named_zone, wall_clock_shift
 from orcstream.errors import Unsupported
 from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
@@ -181,7 +182,7 @@ def _texts(vector: Vector, case: _Case) -> _Texts:
     offsets, data = _text_parts(vector if vector.dictionary is None else vector.dictionary)
     if vector.dictionary is not None:
         indexes = items_of(vector, "i4")
-        offsets, data = _viewed(_format.gather_texts(indexes, mask, offsets, data))
+        offsets, data = _viewed(gather_texts(indexes, mask, offsets, data))
     if case.source.kind is Kind.CHAR and case.target.kind is not Kind.BINARY:
         offsets, data = _shaped(offsets, data, mask, case.source, pad=False)
     return offsets, data, mask
@@ -253,7 +254,7 @@ def _shaped(offsets: Array, data: Array, mask: _Mask, type_: Type, *, pad: bool)
         return offsets, data
     trim = type_.kind is Kind.CHAR
     padding = type_.max_length if trim and pad else 0
-    found = _format.cut_texts(offsets, data, mask, type_.max_length, trim, padding)
+    found = cut_texts(offsets, data, mask, type_.max_length, trim, padding)
     return (offsets, data) if found is None else _viewed(found)
 
 

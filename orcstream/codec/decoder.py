@@ -22,17 +22,12 @@ from orcstream._buffer import Buffer
 from orcstream.codec._stream import InputStream
 from orcstream.codec._values import BoolValues, IntValues, Values
 from orcstream.codec._vector import count_ones, fit_lengths, merge_masks, pack_bits, rows_within, spread
-from orcstream.codec.column import Vector
+from orcstream.codec.column import MAX_VECTOR_BYTES, Vector
 from orcstream.codec.compression import Decompress
 from orcstream.errors import CorruptStream, OrcError
 from orcstream.schema import Type
 
-__all__ = ["EMPTY", "MAX_VECTOR_BYTES", "ColumnDecoder", "FixedDecoder", "Turn"]
-
-# Arrow's 32-bit offsets end here, and so does every vector.
-MAX_VECTOR_BYTES = 2**31 - 1
-
-EMPTY = Buffer(0)
+__all__ = ["ColumnDecoder", "FixedDecoder", "Turn"]
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ from orcstream.codec.metadata_out import (
 )
 from orcstream.codec.statistics import statistics_of_cells, statistics_of_nothing
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
-from orcstream.codec.temporal import UTC, ZoneRules
+from orcstream.codec.times import UTC, ZoneRules
 from orcstream.column_statistics import ColumnStatistics, merge
 from orcstream.encryption import Mask
 from orcstream.schema import FileColumn, Kind, Type

@@ -18,9 +18,8 @@ from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
 from orcstream.codec.arrays import DTYPES, as_buffer, items_of, window, words_of
 from orcstream.codec.cells import Cells, padded, texts_of, union_children
-from orcstream.codec.column import Field, Vector
+from orcstream.codec.column import EMPTY, Field, Vector
 from orcstream.codec.compression import Compressor
-from orcstream.codec.decoder import EMPTY
 from orcstream.codec.encoder import (
     ColumnEncoder,
     EncodedColumn,
@@ -32,7 +31,7 @@ from orcstream.codec.layout import is_decimal64
 from orcstream.codec.mask import mask_of
 from orcstream.codec.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.structure import EncodingKind, StreamKind
-from orcstream.codec.temporal import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
+from orcstream.codec.times import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
 from orcstream.codec.zone_shift import wall_clock_shift
 from orcstream.column_statistics import ColumnStatistics
 from orcstream.encryption import Mask

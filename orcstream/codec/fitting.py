@@ -31,8 +31,7 @@ import numpy as np
 from orcstream.codec._arrow_import import ArrowColumn
 from orcstream.codec._selection import select_positions
 from orcstream.codec.arrays import Array, Mask, as_buffer, unpack, window
-from orcstream.codec.column import Field, Vector, nulls_of
-from orcstream.codec.decoder import MAX_VECTOR_BYTES
+from orcstream.codec.column import MAX_VECTOR_BYTES, Field, Vector, nulls_of
 from orcstream.codec.fitting_values import (
     INTEGER_FORMATS,
     VALUE_FITS,

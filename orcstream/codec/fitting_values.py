@@ -15,11 +15,10 @@ import numpy as np
 
 from orcstream.codec._arrow_c import count_nulls
 from orcstream.codec._arrow_import import ArrowColumn
-from orcstream.codec._format import cut_texts
 from orcstream.codec._ingest import check_texts, fit_decimals, texts_of_views
+from orcstream.codec._texts import cut_texts
 from orcstream.codec.arrays import DTYPES, Array, Mask, as_buffer, pack, unpack, window
-from orcstream.codec.column import Field, Vector
-from orcstream.codec.decoder import MAX_VECTOR_BYTES
+from orcstream.codec.column import MAX_VECTOR_BYTES, Field, Vector
 from orcstream.codec.refusals import Path, refuse, too_large
 from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, decimal_shape
 

@@ -24,8 +24,7 @@ from orcstream.codec._gather import (
 )
 from orcstream.codec._selection import Selection, select_span
 from orcstream.codec._vector import count_ones, count_up, pack_bits
-from orcstream.codec.column import Field, Vector, item_bytes, nulls_of
-from orcstream.codec.decoder import MAX_VECTOR_BYTES
+from orcstream.codec.column import MAX_VECTOR_BYTES, Field, Vector, item_bytes, nulls_of
 from orcstream.errors import Unsupported
 
 __all__ = ["compact", "copied"]

@@ -25,7 +25,7 @@ from orcstream.codec.gather import compact
 from orcstream.codec.redaction import Leaf, redaction_of
 from orcstream.codec.refusals import too_large
 from orcstream.codec.structure import DataMask
-from orcstream.codec.temporal import UTC, ZoneRules
+from orcstream.codec.times import UTC, ZoneRules
 from orcstream.encryption import Mask
 from orcstream.errors import UsageError
 from orcstream.schema import FileColumn, Kind, Type

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 import numpy as np
 
 from orcstream.codec.arrays import DTYPES, as_buffer, nulls_where, pack
-from orcstream.codec.column import Field, Vector
-from orcstream.codec.decoder import MAX_VECTOR_BYTES
+from orcstream.codec.column import MAX_VECTOR_BYTES, Field, Vector
 from orcstream.codec.refusals import Path, refuse, too_large
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape

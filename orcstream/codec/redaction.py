@@ -36,7 +36,7 @@ from orcstream.codec.arrays import (
 )
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.refusals import too_large
-from orcstream.codec.temporal import ZoneRules, units_of
+from orcstream.codec.times import ZoneRules, units_of
 from orcstream.codec.zone_shift import instant_shift, wall_clock_shift
 from orcstream.errors import UsageError
 from orcstream.schema import Kind, decimal_shape

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.python_values import converter
-from orcstream.codec.temporal import UTC
+from orcstream.codec.times import UTC
 from orcstream.schema import Kind, Schema, Type
 
 __all__ = ["RowGatherer"]

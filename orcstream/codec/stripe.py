@@ -29,8 +29,9 @@ from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.layout import is_decimal64
 from orcstream.codec.numeric import BooleanDecoder, DecimalDecoder, IntegerDecoder, PlainDecoder
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamKind
-from orcstream.codec.temporal import UTC, Clock, DateDecoder, TimestampDecoder
+from orcstream.codec.temporal import DateDecoder, TimestampDecoder
 from orcstream.codec.text import DictionaryDecoder, TextDecoder
+from orcstream.codec.times import UTC, Clock
 from orcstream.errors import CorruptStripe, Unsupported
 from orcstream.schema import Kind, Type
 

@@ -20,8 +20,8 @@ from orcstream.codec._vector import (
     narrow,
     offsets_of,
 )
-from orcstream.codec.column import Vector
-from orcstream.codec.decoder import EMPTY, MAX_VECTOR_BYTES, ColumnDecoder, Turn
+from orcstream.codec.column import EMPTY, MAX_VECTOR_BYTES, Vector
+from orcstream.codec.decoder import ColumnDecoder, Turn
 from orcstream.errors import CorruptStream, FormatError, Unsupported
 from orcstream.schema import Type
 

@@ -15,7 +15,7 @@ from orcstream.codec.column import Field, Vector
 from orcstream.codec.encoder import EncodeOptions
 from orcstream.codec.ingest import IngestedRows
 from orcstream.codec.mask import REDACT, keeps_days, keeps_times
-from orcstream.codec.temporal import UTC, units_of
+from orcstream.codec.times import UTC, units_of
 from orcstream.encryption import Mask
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Kind

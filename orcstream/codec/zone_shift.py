@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec.temporal import UTC, ZoneRules
+from orcstream.codec.times import UTC, ZoneRules
 
 __all__ = ["farthest_shift", "instant_shift", "named_zone", "wall_clock_shift"]
 

@@ -16,7 +16,7 @@ from orcstream.codec.arrow_schema import schema_of
 from orcstream.codec.column import VectorOptions, field_of, nulls_of
 from orcstream.codec.conversion import ConvertOptions
 from orcstream.codec.filter import RowFilter
-from orcstream.codec.temporal import UNITS
+from orcstream.codec.times import UNITS
 from orcstream.codec.transform import transform_of
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.expr import Expr, as_expr

@@ -23,7 +23,7 @@ from orcstream.codec.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.codec.temporal import UTC, Clock
+from orcstream.codec.times import UTC, Clock
 from orcstream.errors import located
 from orcstream.plan.messages import decompress_message, is_large, parse_footer
 from orcstream.plan.selection import (

@@ -6,7 +6,7 @@ Decides how far delivered times may be from those that the file's statistics rec
 from __future__ import annotations
 
 from orcstream.codec.structure import Calendar
-from orcstream.codec.temporal import Clock, ZoneRules
+from orcstream.codec.times import Clock, ZoneRules
 from orcstream.codec.zone_shift import farthest_shift, instant_shift
 from orcstream.column_statistics import Trust
 from orcstream.plan.tail import Tail

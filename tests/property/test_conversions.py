@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.codec import _convert, _format, _parse
+from orcstream.codec import _convert, _format, _parse, _texts
 from orcstream.codec.conversion import ConvertOptions
 from orcstream.codec.transform import transform_of
 from orcstream.schema import Schema
@@ -189,7 +189,7 @@ class TestBuffersThatLie:
             lambda: _parse.parse_dates(bad, self.BYTES, ones(1)),
             lambda: _parse.parse_timestamps(bad, self.BYTES, ones(1), zoned=True),
             lambda: _format.format_hexadecimal(bad, self.BYTES, ones(1)),
-            lambda: _format.cut_texts(bad, self.BYTES, ones(1), 3, trim=False, pad=0),
+            lambda: _texts.cut_texts(bad, self.BYTES, ones(1), 3, trim=False, pad=0),
         ]
         for call in calls:
             with pytest.raises(ValueError, match="offsets"):
@@ -239,7 +239,7 @@ class TestBuffersThatLie:
     def test_indexes(self, index: int) -> None:
         offsets, data, _ = texts_of(["a", "b"])
         with pytest.raises(ValueError, match="beyond its dictionary"):
-            _format.gather_texts(np.array([0, index], np.int32), ones(2), offsets, data)
+            _texts.gather_texts(np.array([0, index], np.int32), ones(2), offsets, data)
 
 
 def test_one_function_on_many_threads() -> None:

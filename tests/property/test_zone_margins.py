@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orcstream import blocking, col
-from orcstream.codec.temporal import UTC
+from orcstream.codec.times import UTC
 from orcstream.codec.zone_shift import farthest_shift
 from orcstream.column_statistics import trust_of
 from orcstream.zones import load_zone

@@ -30,7 +30,7 @@ from orcstream.codec.decoder import ColumnDecoder, Turn
 from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.stripe import StripeOptions, build_columns
 from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
-from orcstream.codec.temporal import UTC, Clock
+from orcstream.codec.times import UTC, Clock
 from orcstream.schema import FileColumn, Schema
 from tests.support import chunks
 from tests.support.reference import values as values_reference

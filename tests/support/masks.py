@@ -9,7 +9,7 @@ from typing import Any
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.ingest import UserData
 from orcstream.codec.mask import mask_of, parse_mask
-from orcstream.codec.temporal import UTC, ZoneRules
+from orcstream.codec.times import UTC, ZoneRules
 from orcstream.encryption import Mask
 from orcstream.schema import Schema
 from tests.support import arrow, kernels
