@@ -224,6 +224,7 @@ PART_OF = {
     "expr_binding": "expr",
     "expr_text": "expr",
     "schema_text": "schema",
+    "schema_types": "schema",
 }
 
 # Modules that only these may import: what reads messages, and what writes them.
