@@ -40,8 +40,8 @@ from orcstream.reader.table_columns import with_partitions
 from orcstream.reader.table_life import TableLife
 from orcstream.reader.table_stream import TableStream
 from orcstream.schema import Schema, Type
+from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 from orcstream.writer.creating import FileOptions
-from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 
 __all__ = ["AcidTable", "Protect"]
 
