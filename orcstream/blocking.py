@@ -27,7 +27,7 @@ from orcstream.datasets import opening as datasets_opening
 from orcstream.datasets.dataset import DatasetFile
 from orcstream.datasets.listing import Places
 from orcstream.datasets.splitting import Split
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.plan.tail import Tail
 from orcstream.reader import file as reader_file

@@ -24,7 +24,7 @@ from orcstream.codec.metadata_indexes import StatisticsList, parse_column_statis
 from orcstream.codec.structure import DataMask, Encryption, StreamKind, StripeInformation
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
 from orcstream.schema import FileColumn, Schema
 

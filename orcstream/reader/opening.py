@@ -16,7 +16,7 @@ from orcstream.byterange import BytesLike, RangeBuffer
 from orcstream.errors import UsageError, located
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.growing_source import GrowingSource, flush_length_url
-from orcstream.io.keys import KeyProvider, check_provider
+from orcstream.io.key_provider import KeyProvider, check_provider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import cost_of, open_source

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 from orcstream.blocking_loop import the_loop
 from orcstream.errors import UsageError
 from orcstream.io.clients import Client, Lease, keep_clients
-from orcstream.io.keys import InMemoryKeyProvider, KeyProvider, open_keys
+from orcstream.io.key_provider import KeyProvider
+from orcstream.io.keys_memory import InMemoryKeyProvider
+from orcstream.io.keys_open import open_keys
 from orcstream.spark.options import Options
 
 __all__ = ["Access", "run"]

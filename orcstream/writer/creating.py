@@ -17,7 +17,7 @@ from orcstream.encryption import Encrypt
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.keys import KeyProvider, check_provider
+from orcstream.io.key_provider import KeyProvider, check_provider
 from orcstream.io.sink import open_sink
 from orcstream.pending import Pending
 from orcstream.schema import Schema
