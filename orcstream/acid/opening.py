@@ -1,6 +1,6 @@
 """Opening a table: who says what is committed, the listing, and the columns.
 
-Knows where a table's schema may stand. The defaults of opening live here; those of reading in `acid.table`.
+Knows where a table's schema may stand. The defaults of opening live here; those of reading in `acid.view`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
 from orcstream.acid.metastore_reading import read_transaction
 from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
-from orcstream.acid.table import AcidTable, Protect
+from orcstream.acid.table import AcidTable
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
+from orcstream.acid.view import Protect
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import SourceError, UsageError, located
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
