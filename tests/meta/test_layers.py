@@ -201,6 +201,7 @@ PART_OF = {
     "batch_values": "batch",
     "blocking_facade": "blocking",
     "blocking_loop": "blocking",
+    "blocking_tables": "blocking",
     "blocking_writing": "blocking",
     "cli_acid": "cli",
     "cli_arguments": "cli",
