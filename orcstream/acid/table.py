@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from orcstream.acid.transactions import TableDefinition, check_encryption
 from orcstream.acid.view import TableView
 from orcstream.errors import UsageError, located
-from orcstream.plan.acid_compaction import CompactionKind
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from orcstream.acid.delta_files import DeltaFiles
     from orcstream.acid.streaming import WritingStream
     from orcstream.acid.writing import TableTransaction
+    from orcstream.plan.acid_compaction import CompactionKind
     from orcstream.writer.creating import FileOptions
 
 __all__ = ["AcidTable"]

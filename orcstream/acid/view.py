@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from orcstream.acid.describing import DirectoryDescription, describe
 from orcstream.acid.event_file import opening_of
 from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, check_still_there, list_table
@@ -31,6 +30,9 @@ from orcstream.reader.table_columns import with_partitions
 from orcstream.reader.table_life import TableLife
 from orcstream.reader.table_stream import TableStream
 from orcstream.schema import Schema, Type
+
+if TYPE_CHECKING:
+    from orcstream.acid.describing import DirectoryDescription
 
 __all__ = ["Protect", "TableView"]
 
@@ -254,6 +256,8 @@ class TableView:
 
         To `count` rows and deletes, the tail of each file is read; without, nothing is.
         """
+        from orcstream.acid.describing import describe
+
         if not count:
             return await describe(self._snapshot, self._open_file, count=False)
         async with self._guard():
