@@ -17,7 +17,6 @@ import anyio
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.encryption import stream_cipher
 from orcstream.codec.forms import FileForm
 from orcstream.codec.limits import MESSAGE_CAP_BYTES, metadata_limit
 from orcstream.codec.metadata_indexes import StatisticsList, parse_column_statistics, parse_file_statistics
@@ -366,6 +365,8 @@ class UnlockedFile:
         self, index: int, column: FileColumn, kind: StreamKind, data: memoryview, cap_bytes: int
     ) -> bytes:
         """A message of the tail."""
+        from orcstream.codec.encryption import stream_cipher
+
         key = self._tail_key(index)
         assert key is not None
         postscript = self.stored_tail.postscript

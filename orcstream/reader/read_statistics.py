@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-__all__ = ["ReadStatistics"]
+__all__ = ["PrunedRows", "ReadStatistics"]
+
+
+@dataclass(slots=True)
+class PrunedRows:
+    """How many rows were not read, by what proved that they do not match; and how many were read in vain."""
+
+    by_file: int = 0
+    by_stripe: int = 0
+    by_row_group: int = 0
+    by_bloom: int = 0
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 import anyio.abc
@@ -28,13 +28,14 @@ from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_over
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
-from orcstream.reader.late import LatePlan, LateReading
 from orcstream.reader.observing import Watch
 from orcstream.reader.pipeline import Pipeline, PipelineOptions
-from orcstream.reader.pruning import PrunedRows
-from orcstream.reader.read_statistics import ReadStatistics
+from orcstream.reader.read_statistics import PrunedRows, ReadStatistics
 from orcstream.reader.shaping import Shaped, Shaper
 from orcstream.schema import Schema
+
+if TYPE_CHECKING:
+    from orcstream.reader.late import LatePlan, LateReading
 
 __all__ = ["BatchStream", "More", "Reading", "ReadingPlan"]
 
@@ -85,7 +86,11 @@ class Reading:
         self._started = self._has_begun = False
         self._scheduler: FetchScheduler | None = None
         self._pipeline = Pipeline(plan.pipeline)
-        self._late = LateReading(plan.late, self._pipeline, plan.pruned) if plan.late is not None else None
+        self._late: LateReading | None = None
+        if plan.late is not None:
+            from orcstream.reader.late import LateReading
+
+            self._late = LateReading(plan.late, self._pipeline, plan.pruned)
         self._group: anyio.abc.TaskGroup | None = None
         self._shaping: _Shaping | None = None
         self._error: Exception | None = None

@@ -28,9 +28,8 @@ from orcstream.column_statistics import ColumnStatistics, Trust, merge
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.tail import Tail
-from orcstream.reader.pruning import trust_in
 from orcstream.reader.stream import BatchStream
-from orcstream.reader.times import FileTimes
+from orcstream.reader.times import FileTimes, trust_in
 from orcstream.schema import Kind, Schema, Type
 from orcstream.unlocking import EncryptedColumn
 
