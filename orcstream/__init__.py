@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from orcstream.reader.many import FileStream, open_many
     from orcstream.reader.observing import DecodeSpan, ReadObserver, ReadTracer, RequestSpan, TracedRead
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
-    from orcstream.reader.stream import BatchStream, ReadStatistics
+    from orcstream.reader.read_statistics import ReadStatistics
+    from orcstream.reader.stream import BatchStream
     from orcstream.reader.table_stream import TableStream
     from orcstream.reader.verifying import Fault, Verification
     from orcstream.schema import Schema
@@ -163,7 +164,7 @@ _HOMES = {
     "Prepared": "orcstream.io.byte_sink",
     "ReadObserver": "orcstream.reader.observing",
     "ReadResult": "orcstream.batch",
-    "ReadStatistics": "orcstream.reader.stream",
+    "ReadStatistics": "orcstream.reader.read_statistics",
     "ReadTracer": "orcstream.reader.observing",
     "RequestSpan": "orcstream.reader.observing",
     "RetriesExhausted": "orcstream.errors",

@@ -6,7 +6,7 @@
 
 Calls are made on an event loop on a thread of its own (`blocking_loop`). So this works where a loop is
 running already, as in a notebook, and from any thread. Must not know how anything is read. What writes is in
-`blocking_writing`, which is imported when it is first used: most programs only read.
+`blocking_writing`, what reads many files as one in `blocking_tables`: each is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -22,29 +22,24 @@ from orcstream.byterange import BytesLike
 from orcstream.codec.compression import Compression
 from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.structure import StripeFooter, StripeInformation
-from orcstream.datasets import dataset as datasets_dataset
-from orcstream.datasets import opening as datasets_opening
-from orcstream.datasets.dataset import DatasetFile
-from orcstream.datasets.listing import Places
-from orcstream.datasets.splitting import Split
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.plan.tail import Tail
 from orcstream.reader import file as reader_file
 from orcstream.reader import many as reader_many
 from orcstream.reader import opening as reader_opening
 from orcstream.reader import stream as reader_stream
-from orcstream.reader import table_stream as reader_table_stream
-from orcstream.reader.explain import Explanation
 from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
 from orcstream.reader.observing import Observer
 from orcstream.reader.opening import Url
 from orcstream.reader.planning import Columns, Where
+from orcstream.reader.read_statistics import ReadStatistics
 from orcstream.schema import Schema
 from orcstream.unlocking import EncryptedColumn
 
 if TYPE_CHECKING:
+    from orcstream.blocking_tables import OrcDataset, TableStream, dataset
     from orcstream.blocking_writing import (
         Ingester,
         OrcWriter,
@@ -56,6 +51,7 @@ if TYPE_CHECKING:
         merge,
         write,
     )
+    from orcstream.reader.explain import Explanation
     from orcstream.reader.verifying import Verification
 
 __all__ = [
@@ -80,17 +76,21 @@ __all__ = [
 ]
 
 _WRITING = ("Ingester", "OrcWriter", "cleanup", "commit", "create", "discard", "ingest", "merge", "write")
+_HOMES = {
+    **dict.fromkeys(_WRITING, "orcstream.blocking_writing"),
+    **dict.fromkeys(("OrcDataset", "TableStream", "dataset"), "orcstream.blocking_tables"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WRITING:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module("orcstream.blocking_writing"), name)
+    found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_WRITING})
+    return sorted({*globals(), *_HOMES})
 
 
 class OrcFile(Facade):
@@ -214,7 +214,7 @@ class BatchStream(Facade, Iterator[Batch]):
         return self._inner.batch_schema
 
     @property
-    def stats(self) -> reader_stream.ReadStatistics:
+    def stats(self) -> ReadStatistics:
         """`BatchStream.stats`."""
         return self._inner.stats
 
@@ -237,77 +237,6 @@ class BatchStream(Facade, Iterator[Batch]):
         return self._inner.__arrow_c_schema__()
 
 
-class TableStream(Facade, Iterator[Batch]):
-    """`orcstream.TableStream` without `await`: ``for batch in stream``."""
-
-    _inner: reader_table_stream.TableStream
-
-    @property
-    def schema(self) -> Schema:
-        """`TableStream.schema`."""
-        return self._inner.schema
-
-    @property
-    def batch_schema(self) -> BatchSchema:
-        """`TableStream.batch_schema`."""
-        return self._inner.batch_schema
-
-    @property
-    def stats(self) -> reader_stream.ReadStatistics:
-        """`TableStream.stats`."""
-        return self._inner.stats
-
-    def __next__(self) -> Batch:
-        batch = self._run(lambda: anext(self._inner, None))
-        if batch is None:
-            raise StopIteration
-        return batch
-
-    def __arrow_c_schema__(self) -> object:
-        return self._inner.__arrow_c_schema__()
-
-
-class OrcDataset(Facade):
-    """`orcstream.OrcDataset` without `await`; from any thread."""
-
-    _inner: datasets_dataset.OrcDataset
-
-    @property
-    def schema(self) -> Schema:
-        """`OrcDataset.schema`."""
-        return self._inner.schema
-
-    @property
-    def partition_columns(self) -> tuple[str, ...]:
-        """`OrcDataset.partition_columns`."""
-        return self._inner.partition_columns
-
-    @property
-    def files(self) -> tuple[DatasetFile, ...]:
-        """`OrcDataset.files`."""
-        return self._inner.files
-
-    @method_as(datasets_dataset.OrcDataset.batches)
-    def batches(self, **options: Any) -> TableStream:
-        """`OrcDataset.batches`: a stream to iterate with `for`."""
-        return TableStream(self._run(lambda: made(lambda: self._inner.batches(**options))), self._loop)
-
-    @method_as(datasets_dataset.OrcDataset.read)
-    def read(self, **options: Any) -> ReadResult:
-        """`OrcDataset.read`."""
-        return self._run(lambda: self._inner.read(**options))
-
-    @method_as(datasets_dataset.OrcDataset.count)
-    def count(self, where: Where = None, **options: Any) -> int:
-        """`OrcDataset.count`."""
-        return self._run(lambda: self._inner.count(where, **options))
-
-    @method_as(datasets_dataset.OrcDataset.splits)
-    def splits(self, where: Where = None, **options: Any) -> tuple[Split, ...]:
-        """`OrcDataset.splits`."""
-        return self._run(lambda: self._inner.splits(where, **options))
-
-
 class FileStream(Facade, Iterator[OrcFile]):
     """`orcstream.FileStream` without `await`: ``for file in files``."""
 
@@ -325,13 +254,6 @@ def open(url: Url, **options: Any) -> OrcFile:  # noqa: A001 - the name users ex
     """`orcstream.open`: close the file, or use it as ``with ... as file``."""
     loop = the_loop()
     return OrcFile(loop.run(lambda: reader_opening.open(url, **options)), loop)
-
-
-@takes_as(datasets_opening.dataset)
-def dataset(url: Places | Split | Sequence[Split], **options: Any) -> OrcDataset:
-    """`orcstream.dataset`: close it, or use it as ``with ... as files``."""
-    loop = the_loop()
-    return OrcDataset(loop.run(lambda: datasets_opening.dataset(url, **options)), loop)
 
 
 class ReadOptions(TypedDict, total=False):

@@ -33,7 +33,7 @@ from orcstream.cli_progress import Progress
 from orcstream.cli_text import csv_format, csv_row, json_format, json_row
 from orcstream.figures import counted
 from orcstream.io.globs import is_pattern_url
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.schema import Kind
 
 __all__ = ["add_row_commands"]

@@ -36,7 +36,7 @@ from orcstream.cli_output import report
 from orcstream.cli_progress import Progress
 from orcstream.cli_rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.figures import bytes_text, counted
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.urls import protocol_of
 
 __all__ = ["CONVERT_HELP", "MASK_HELP", "add_convert_options", "add_mask_options", "convert", "mask"]

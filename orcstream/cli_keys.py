@@ -17,7 +17,8 @@ import orcstream
 from orcstream._printable import printable
 from orcstream.cli_arguments import Options, column_names
 from orcstream.cli_output import aligned
-from orcstream.io.keys import KeyProvider, open_keys
+from orcstream.io.key_provider import KeyProvider
+from orcstream.io.keys_open import open_keys
 from orcstream.schema import Type, find_column
 
 __all__ = [

@@ -52,7 +52,8 @@ class Expr:
         """
         from orcstream.expr_text import parse_where
 
-        return parse_where(text)
+        parsed: Expr = parse_where(text, col)
+        return parsed
 
     def __and__(self, other: object) -> Expr:
         return _joined(All, self, other)

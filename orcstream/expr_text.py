@@ -1,8 +1,8 @@
 """Predicates as text: ``amount > 100 and city in ('Oslo', 'Rome')``, for command lines and configuration.
 
-Knows a small part of SQL's WHERE and turns it into the expressions that `col` makes. Must not know types:
-what a column takes is said when the expression is bound (`expr_binding`). Contract: any text in; out comes an
-expression, or a UsageError that points at the place.
+Knows a small part of SQL's WHERE, and applies Python's operators to the columns that its caller makes. Must
+not know types: what a column takes is said when the expression is bound (`expr_binding`). Contract: any text
+in; out comes an expression, or a UsageError that points at the place.
 
     predicate   = conjunction { "or" conjunction }
     conjunction = negation { "and" negation }
@@ -21,20 +21,25 @@ parts, one of which holds a dot, becomes a tuple.
 from __future__ import annotations
 
 import datetime
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
 from orcstream.errors import UsageError
-from orcstream.expr import ColumnRef, Expr, Path, col
 
 __all__ = ["parse_where"]
 
 T = TypeVar("T")
+Path: TypeAlias = str | tuple[str, ...]
+# What the caller makes of a name, and what operators and methods make of that. `expr` has both, and imports
+# this module.
+Column: TypeAlias = Any
+Expr: TypeAlias = Any
 
 _PART = r"`(?:[^`]|``)*`"
 _TOKEN = re.compile(
@@ -45,15 +50,15 @@ _TOKEN = re.compile(
     r"|(?P<sign><=|>=|<>|!=|==|[=<>(),])"
 )
 _NAME_PART = re.compile(rf"{_PART}|\w+")
-_COMPARISONS: dict[str, Callable[[ColumnRef, Any], Expr]] = {
-    "=": ColumnRef.__eq__,
-    "==": ColumnRef.__eq__,
-    "!=": ColumnRef.__ne__,
-    "<>": ColumnRef.__ne__,
-    "<": ColumnRef.__lt__,
-    "<=": ColumnRef.__le__,
-    ">": ColumnRef.__gt__,
-    ">=": ColumnRef.__ge__,
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _VALUES = "a number, a 'text', true, false, date '2020-01-31' or timestamp '2020-01-31 12:00:00'"
 _QUESTIONS = "a comparison such as = or <, in (...), between, starts with, is null or is not null"
@@ -81,14 +86,14 @@ _TIME = re.compile(
 )
 
 
-def parse_where(text: str) -> Expr:
-    """The expression that a text is; see the module for how it is written.
+def parse_where(text: str, column: Callable[[Path], Column]) -> Expr:
+    """The expression that a text is, of what `column` makes of names; see the module for how it is written.
 
     Raises UsageError, whose message shows the place.
     """
     if not isinstance(text, str):
         raise UsageError(f"a predicate as text is a str, not {type(text).__name__}")
-    return _Parser(text).parsed()
+    return _Parser(text, column).parsed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,9 @@ class _Token:
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, column: Callable[[Path], Column]) -> None:
         self._text = text
+        self._make_column = column
         self._tokens = list(self._split())
         self._at = 0
         self._depth = 0
@@ -184,13 +190,13 @@ class _Parser:
             return ~self._asked(column, required=True)
         return self._asked(column, required=False)
 
-    def _null(self, column: ColumnRef) -> Expr:
+    def _null(self, column: Column) -> Expr:
         negated = self._took("not")
         if not self._took("null"):
             self._fail("here should be null" if negated else "here should be null or not null")
         return column.is_not_null() if negated else column.is_null()
 
-    def _asked(self, column: ColumnRef, *, required: bool) -> Expr:
+    def _asked(self, column: Column, *, required: bool) -> Expr:
         if self._took("in"):
             return column.isin(self._list())
         if self._took("between"):
@@ -223,7 +229,7 @@ class _Parser:
 
     # --- names and literals ------------------------------------------------------------------------
 
-    def _column(self) -> ColumnRef:
+    def _column(self) -> Column:
         token = self._next
         if token.kind != "name" or token.word in ("and", "or"):
             hint = "; it stands before what it is compared with" if token.kind == "number" else ""
@@ -234,7 +240,7 @@ class _Parser:
         if path is None:
             self._fail("a part of this name is empty")
         self._take()
-        return col(path)
+        return self._make_column(path)
 
     def _literal(self) -> Any:
         token = self._take()

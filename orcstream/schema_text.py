@@ -1,8 +1,8 @@
 """Schemas as text: ``struct<a:int,`odd name`:array<string>>``, Hive's form, as ORC Java prints it.
 
 Knows the grammar, and words that other systems have for the same types. Must not know how a tree is printed
-or searched (`schema`). Contract: any text in; out comes a well-formed tree, a SchemaMismatch that points at
-the place, or Unsupported for a tree that nests too deep.
+(`schema_types`) or searched (`schema`). Contract: any text in; out comes a well-formed tree, a SchemaMismatch
+that points at the place, or Unsupported for a tree that nests too deep.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from orcstream.schema import (
+from orcstream.schema_types import (
     DEFAULT_CRS,
     EDGE_ALGORITHMS,
     KIND_WORDS,

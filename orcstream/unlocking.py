@@ -17,14 +17,13 @@ import anyio
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.encryption import stream_cipher
 from orcstream.codec.forms import FileForm
 from orcstream.codec.limits import MESSAGE_CAP_BYTES, metadata_limit
 from orcstream.codec.metadata_indexes import StatisticsList, parse_column_statistics, parse_file_statistics
 from orcstream.codec.structure import DataMask, Encryption, StreamKind, StripeInformation
 from orcstream.encryption import EncryptionKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
 from orcstream.schema import FileColumn, Schema
 
@@ -366,6 +365,8 @@ class UnlockedFile:
         self, index: int, column: FileColumn, kind: StreamKind, data: memoryview, cap_bytes: int
     ) -> bytes:
         """A message of the tail."""
+        from orcstream.codec.encryption import stream_cipher
+
         key = self._tail_key(index)
         assert key is not None
         postscript = self.stored_tail.postscript

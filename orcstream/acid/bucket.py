@@ -16,7 +16,8 @@ from functools import partial, reduce
 import anyio
 import numpy as np
 
-from orcstream.acid.event_file import INSERT, EventColumns, EventFile, Events, KeyBounds, visible_events
+from orcstream.acid.event_columns import EventColumns
+from orcstream.acid.event_file import INSERT, EventFile, Events, KeyBounds, visible_events
 from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.codec.arrays import Mask
 from orcstream.errors import FormatError

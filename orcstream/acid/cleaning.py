@@ -11,17 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from orcstream.acid.snapshot import TableListing, TableSnapshot
 from orcstream.acid.transactions import Transactions
+from orcstream.acid.view import TableView
 from orcstream.errors import UsageError
 from orcstream.io.folders import remove_files, remove_folders
 from orcstream.plan.acid import Partition
 from orcstream.plan.acid_names import AcidDirectory
-
-if TYPE_CHECKING:
-    from orcstream.acid.table import AcidTable
 
 __all__ = ["Cleaned", "clean"]
 
@@ -41,7 +38,7 @@ class Cleaned:
 
 
 async def clean(
-    table: AcidTable, transactions: Transactions, *, older_than_s: float, remove: bool
+    table: TableView, transactions: Transactions, *, older_than_s: float, remove: bool
 ) -> Cleaned:
     """See `AcidTable.clean`."""
     if type(older_than_s) not in (int, float) or not older_than_s >= 0:

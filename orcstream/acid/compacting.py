@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from orcstream.acid.compaction_piece import CompactionPiece, Content, PieceWriter
 from orcstream.acid.event_writer import VERSION
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transaction, Transactions, Work, kept_alive
+from orcstream.acid.view import TableView
 from orcstream.errors import UsageError
 from orcstream.io import small_files
 from orcstream.io.folder import below
@@ -32,9 +32,6 @@ from orcstream.plan.acid_compaction import (
     settled_partition,
 )
 from orcstream.plan.acid_names import parse_directory
-
-if TYPE_CHECKING:
-    from orcstream.acid.table import AcidTable
 
 __all__ = ["CompactedPartition", "Compaction", "TableCompaction", "begin_compaction", "compact"]
 
@@ -74,7 +71,7 @@ class TableCompaction:
     gives it up. Belongs to the loop it was begun in.
     """
 
-    def __init__(self, table: AcidTable, definition: TableDefinition, transaction: Transaction) -> None:
+    def __init__(self, table: TableView, definition: TableDefinition, transaction: Transaction) -> None:
         self._table = table
         self._definition = definition
         self._transaction = transaction
@@ -84,7 +81,7 @@ class TableCompaction:
         self._pieces: list[CompactionPiece] = []
 
     @property
-    def table(self) -> AcidTable:
+    def table(self) -> TableView:
         """The table with the columns that the compaction writes."""
         return self._table
 
@@ -174,7 +171,7 @@ class TableCompaction:
 
 
 async def begin_compaction(
-    table: AcidTable,
+    table: TableView,
     definition: TableDefinition,
     transactions: Transactions,
     kind: CompactionKind,

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from orcstream.acid.row_ids import DeletedKeys, Ints, KeyBudget, KeyCollector, R
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.acid.sorting import EventRows, EventSorter
 from orcstream.acid.transactions import TableDefinition
+from orcstream.acid.view import TableView
 from orcstream.batch import Batch
 from orcstream.codec._row_keys import are_ascending
 from orcstream.codec.arrays import items_of
@@ -35,9 +36,6 @@ from orcstream.io.uncancelled import until_over
 from orcstream.reader.planning import ReadOptions
 from orcstream.schema import Schema
 from orcstream.writer.creating import FileOptions, create
-
-if TYPE_CHECKING:
-    from orcstream.acid.table import AcidTable
 
 __all__ = ["CompactionPiece", "Content", "OnRows", "PieceWriter"]
 
@@ -92,7 +90,7 @@ class PieceWriter:
         self._overwrite = overwrite
         self._row_count = 0
 
-    async def write(self, table: AcidTable, piece: CompactionPiece) -> int:
+    async def write(self, table: TableView, piece: CompactionPiece) -> int:
         """Make a piece of what a table has, which is one of the piece's files alone. Answers its rows."""
         if piece.content == "deletes":
             return await self._write_deletes(table, piece)
@@ -100,7 +98,7 @@ class PieceWriter:
 
     # --- rows
 
-    async def _copy(self, table: AcidTable, piece: CompactionPiece) -> int:
+    async def _copy(self, table: TableView, piece: CompactionPiece) -> int:
         """Write what a bucket has: as it comes, if that is in the order of keys, else sorted."""
         before = self._row_count
         try:
@@ -115,7 +113,7 @@ class PieceWriter:
                     await sorter.add(await run_in_thread(partial(_events_of, batch, schema)))
             return await self._write(sorter.sorted(), piece)
 
-    async def _coming(self, table: AcidTable, piece: CompactionPiece) -> AsyncGenerator[EventRows, None]:
+    async def _coming(self, table: TableView, piece: CompactionPiece) -> AsyncGenerator[EventRows, None]:
         """The events of a bucket as long as they come in order; of rows without ids, all of them."""
         schema, has_ids = piece.definition.schema, not piece.definition.insert_only
         order = _Order()
@@ -168,7 +166,7 @@ class PieceWriter:
 
     # --- deletes
 
-    async def _write_deletes(self, table: AcidTable, piece: CompactionPiece) -> int:
+    async def _write_deletes(self, table: TableView, piece: CompactionPiece) -> int:
         """All deletes of a bucket, with the write ids that they had."""
         collector = KeyCollector(KeyBudget(self._memory_limit // 2))
         try:

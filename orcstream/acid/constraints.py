@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from orcstream.codec.cells import validity
-from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch, Unsupported
+
+if TYPE_CHECKING:
+    from orcstream.codec.ingest import IngestedRows, UserData
 
 __all__ = ["Constraint", "ConstraintKind", "check_named", "check_rows"]
 
@@ -36,6 +37,8 @@ def check_rows(constraints: Iterable[Constraint], rows: IngestedRows, first_row:
 
     `first_row` is the number of the first of them in the data.
     """
+    from orcstream.codec.cells import validity
+
     names = [field.name.lower() for field in rows.fields]
     for one in constraints:
         if one.kind == "CHECK" and rows.row_count:

@@ -22,7 +22,7 @@ from orcstream.acid.transactions import TableDefinition
 from orcstream.codec.ingest import IngestedRows
 from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io import small_files
-from orcstream.io.append_sink import FLUSH_LENGTH, NO_LENGTH
+from orcstream.io.append_file import FLUSH_LENGTH, NO_LENGTH
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of, remove_files, remove_folders
 from orcstream.io.uncancelled import until_over

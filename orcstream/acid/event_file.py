@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orcstream.acid.event_columns import event_columns
 from orcstream.acid.row_ids import Ints, Longs, RowIds
 from orcstream.codec.arrays import Mask, items_of, validity_bits
 from orcstream.errors import ColumnNotFound, FormatError, Unsupported
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import bucket_property
 from orcstream.reader.opening import Opening
-from orcstream.schema import Kind, Schema
+from orcstream.schema import Schema
 
 if TYPE_CHECKING:
     from orcstream.batch import Batch
@@ -36,12 +37,9 @@ __all__ = [
     "INSERT",
     "KEY_INDEX",
     "UPDATE",
-    "EventColumns",
     "EventFile",
     "Events",
     "KeyBounds",
-    "event_columns",
-    "event_type",
     "opening_of",
     "visible_events",
 ]
@@ -54,38 +52,6 @@ _POLL_S = 1.0
 
 # Of the ids, in the order in which they are read.
 _DTYPES = ("i8", "i4", "i8", "i8", "i4")
-_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
-
-
-class EventColumns(NamedTuple):
-    """The names of the six columns in one file: compactions by query write them in lower case."""
-
-    operation: str
-    original_write_id: str
-    bucket: str
-    row_id: str
-    current_write_id: str
-    row: str
-
-
-HIVES_NAMES = EventColumns("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
-
-
-def event_columns(schema: Schema) -> EventColumns | None:
-    """Those of a file of events; None of any other."""
-    root = schema.root
-    names = [name.lower() for name in root.field_names]
-    if names != [name.lower() for name in HIVES_NAMES]:
-        return None
-    if tuple(child.kind for child in root.children) != _KINDS:
-        return None
-    return EventColumns(*root.field_names)
-
-
-def event_type(row: Schema, names: EventColumns = HIVES_NAMES) -> str:
-    """The text of the schema of events of such rows."""
-    kinds = ("int", "bigint", "int", "bigint", "bigint", str(row))
-    return "struct<" + ",".join(f"{name}:{kind}" for name, kind in zip(names, kinds, strict=True)) + ">"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from orcstream.acid.event_file import DELETE, INSERT, KEY_INDEX, UPDATE, event_type
+from orcstream.acid.event_columns import event_type
+from orcstream.acid.event_file import DELETE, INSERT, KEY_INDEX, UPDATE
 from orcstream.acid.row_ids import Ints, RowIds
 from orcstream.codec.arrays import as_buffer, pack
 from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of

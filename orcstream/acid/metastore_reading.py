@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
 from orcstream._printable import logger_of
+from orcstream.acid.metastore_calls import MetastoreCalls
 from orcstream.acid.metastore_client import UNKNOWN_METHOD, Refused, services
 from orcstream.acid.transactions import HEARTBEAT_S
 from orcstream.errors import OrcError, SourceError
 from orcstream.io.uncancelled import until_done, until_over
-
-if TYPE_CHECKING:
-    from orcstream.acid.metastore import Metastore
 
 __all__ = ["read_transaction"]
 
@@ -32,7 +30,7 @@ _SETTLING_S: Final = 30.0
 
 @asynccontextmanager
 async def read_transaction(
-    metastore: Metastore, *, interval_s: float = HEARTBEAT_S, locks: bool = True
+    metastore: MetastoreCalls, *, interval_s: float = HEARTBEAT_S, locks: bool = True
 ) -> AsyncIterator[None]:
     """Hold a transaction while the block runs and, if it `locks`, a shared lock.
 
@@ -66,7 +64,7 @@ async def read_transaction(
         await until_over(_end(metastore, transaction_id))
 
 
-async def _announce(metastore: Metastore, transaction_id: int) -> None:
+async def _announce(metastore: MetastoreCalls, transaction_id: int) -> None:
     # Where Hive's cleaner goes by write ids, and not by transactions.
     ids = await metastore.write_ids()
     mark = min(ids.open, default=ids.high_watermark + 1)
@@ -79,7 +77,7 @@ async def _announce(metastore: Metastore, transaction_id: int) -> None:
             raise
 
 
-async def _lock(metastore: Metastore, transaction_id: int) -> None:
+async def _lock(metastore: MetastoreCalls, transaction_id: int) -> None:
     request = metastore.lock_request([("read", "")], transaction_id)
     if not await metastore.locked(request, metastore.call):
         raise SourceError(
@@ -90,7 +88,7 @@ async def _lock(metastore: Metastore, transaction_id: int) -> None:
 
 
 async def _beat(
-    metastore: Metastore, transaction_id: int, interval_s: float, scope: anyio.CancelScope
+    metastore: MetastoreCalls, transaction_id: int, interval_s: float, scope: anyio.CancelScope
 ) -> None:
     """Send heartbeats; end, and cancel the reader, where the transaction was aborted."""
     while True:
@@ -107,7 +105,7 @@ async def _beat(
             _logger.warning("read transaction %d: a heartbeat failed: %s", transaction_id, error)
 
 
-async def _end(metastore: Metastore, transaction_id: int) -> None:
+async def _end(metastore: MetastoreCalls, transaction_id: int) -> None:
     """Commit it, which releases the lock. If that fails, the metastore aborts it for its silence."""
     types = services()
     request = types.CommitTxnRequest(
@@ -123,7 +121,7 @@ async def _end(metastore: Metastore, transaction_id: int) -> None:
         _logger.warning("read transaction %d stays open for a while: %s", transaction_id, error)
 
 
-def _aborted(metastore: Metastore, transaction_id: int) -> SourceError:
+def _aborted(metastore: MetastoreCalls, transaction_id: int) -> SourceError:
     return SourceError(
         f"the metastore has aborted the read transaction {transaction_id} of {metastore.name}: its files may "
         "be removed now; open the table again, and read it from the start",

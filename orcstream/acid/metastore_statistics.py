@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from orcstream.acid import thrift_messages as messages
+from orcstream.acid.metastore_calls import MetastoreCalls
 from orcstream.acid.metastore_client import UNKNOWN_METHOD, Refused, services
 from orcstream.io.threads import run_in_thread
-
-if TYPE_CHECKING:
-    from orcstream.acid.metastore import Metastore
 
 __all__ = ["outdate_statistics"]
 
@@ -38,7 +36,7 @@ _I64: Final = 10
 
 
 async def outdate_statistics(
-    metastore: Metastore, partitions: Collection[str], write_id: int, write_ids: str
+    metastore: MetastoreCalls, partitions: Collection[str], write_id: int, write_ids: str
 ) -> None:
     """Say that a transaction has changed these partitions, "" being the table that has none.
 
@@ -58,7 +56,7 @@ async def outdate_statistics(
             raise
 
 
-async def _outdate_table(metastore: Metastore, write_id: int, write_ids: str) -> None:
+async def _outdate_table(metastore: MetastoreCalls, write_id: int, write_ids: str) -> None:
     answer = await _asked(metastore, "get_table_req", metastore.table_request())
     _, table = messages.fields(answer)[_GIVEN]
     changed = _outdated(table, _PARAMETERS_OF_TABLE, _WRITE_ID_OF_TABLE, write_id)
@@ -69,7 +67,7 @@ async def _outdate_table(metastore: Metastore, write_id: int, write_ids: str) ->
 
 
 async def _outdate_partitions(
-    metastore: Metastore, paths: Collection[str], write_id: int, write_ids: str
+    metastore: MetastoreCalls, paths: Collection[str], write_id: int, write_ids: str
 ) -> None:
     answer = await _asked(metastore, "get_partitions_by_names_req", metastore.partitions_request(paths))
 
@@ -86,7 +84,7 @@ async def _outdate_partitions(
         await _change(metastore, "alter_partitions_req", request, (messages.LIST, parts))
 
 
-def _common(metastore: Metastore, write_id: int, write_ids: str) -> dict[str, Any]:
+def _common(metastore: MetastoreCalls, write_id: int, write_ids: str) -> dict[str, Any]:
     return {
         "dbName": metastore.database,
         "environmentContext": services().EnvironmentContext(properties=_ENVIRONMENT),
@@ -95,11 +93,11 @@ def _common(metastore: Metastore, write_id: int, write_ids: str) -> dict[str, An
     }
 
 
-async def _asked(metastore: Metastore, method: str, request: Any) -> bytes:
+async def _asked(metastore: MetastoreCalls, method: str, request: Any) -> bytes:
     return await metastore.call_raw(method, _argument(messages.encoded(request)), repeat=True)
 
 
-async def _change(metastore: Metastore, method: str, request: Any, changed: messages.Field) -> None:
+async def _change(metastore: MetastoreCalls, method: str, request: Any, changed: messages.Field) -> None:
     whole = messages.with_fields(messages.encoded(request), {_CHANGED: changed})
     await metastore.call_raw(method, _argument(whole), repeat=True)
 

@@ -10,15 +10,13 @@ overwriting excludes all. At the commit the metastore compares who changed what 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from orcstream.acid.metastore_calls import MetastoreCalls
 from orcstream.acid.metastore_client import Lost, Refused, services
 from orcstream.acid.metastore_statistics import outdate_statistics
 from orcstream.acid.transactions import Operation, Outcome, Snapshot, Work
 from orcstream.errors import CommitFailed, CommitUnknown
-
-if TYPE_CHECKING:
-    from orcstream.acid.metastore import Metastore
 
 __all__ = ["MetastoreBatch", "MetastoreTransaction"]
 
@@ -37,7 +35,7 @@ class MetastoreTransaction:
 
     def __init__(
         self,
-        metastore: Metastore,
+        metastore: MetastoreCalls,
         transaction_id: int,
         write_id: int,
         kind: int,
@@ -165,7 +163,7 @@ class MetastoreTransaction:
 class MetastoreBatch:
     """Several that were begun at once; see `TransactionBatch`."""
 
-    def __init__(self, metastore: Metastore, transactions: Sequence[MetastoreTransaction]) -> None:
+    def __init__(self, metastore: MetastoreCalls, transactions: Sequence[MetastoreTransaction]) -> None:
         self._metastore = metastore
         self.transactions = transactions
         self.transaction_id = transactions[0].transaction_id

@@ -1,6 +1,6 @@
 """Opening a table: who says what is committed, the listing, and the columns.
 
-Knows where a table's schema may stand. The defaults of opening live here; those of reading in `acid.table`.
+Knows where a table's schema may stand. The defaults of opening live here; those of reading in `acid.view`.
 """
 
 from __future__ import annotations
@@ -8,21 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.acid.event_file import EventFile, opening_of
-from orcstream.acid.locations import check_location
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
-from orcstream.acid.metastore import Metastore
-from orcstream.acid.metastore_reading import read_transaction
 from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
-from orcstream.acid.table import AcidTable, Protect
+from orcstream.acid.table import AcidTable
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
-from orcstream.codec.arrow_schema import schema_of
+from orcstream.acid.view import Protect
 from orcstream.errors import SourceError, UsageError, located
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
@@ -32,6 +29,9 @@ from orcstream.reader.observing import Observer
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
 from orcstream.schema import Kind, Schema
+
+if TYPE_CHECKING:
+    from orcstream.acid.metastore import Metastore
 
 __all__ = ["create_table", "open_table"]
 
@@ -100,17 +100,29 @@ def open_table(
         options,
         write_ids if isinstance(write_ids, int) else None if write_ids is None else WriteIds.of(write_ids),
         transactions,
-        None if schema is None else schema_of(schema),
-        None if partition_schema is None else schema_of(partition_schema),
+        _schema(schema),
+        _schema(partition_schema),
         _metastore(metastore, table),
         read_lock=read_lock,
     )
 
 
+def _schema(given: object) -> Schema | None:
+    if given is None:
+        return None
+    from orcstream.codec.arrow_schema import schema_of
+
+    return schema_of(given)
+
+
 def _metastore(url: str | None, table: str | None) -> Metastore | None:
     if (url is None) != (table is None):
         raise UsageError("metastore= and table= are given together: thrift://host:9083 and database.table")
-    return None if url is None or table is None else Metastore(url, table)
+    if url is None or table is None:
+        return None
+    from orcstream.acid.metastore import Metastore
+
+    return Metastore(url, table)
 
 
 async def create_table(
@@ -136,6 +148,8 @@ async def create_table(
     that it shares is made by Hive, and opened with its metastore. Raises `FileExistsError` where there is one
     already, `UsageError` for what no table can be, and the errors of the store.
     """
+    from orcstream.codec.arrow_schema import schema_of
+
     definition = TableDefinition(
         schema_of(schema), tuple((partitions or {}).items()), tuple(bucket_columns), bucket_count, insert_only
     )
@@ -219,11 +233,15 @@ class OpeningTable(Pending[AcidTable]):
     def _protect(self) -> Protect | None:
         if self._metastore is None or not self._read_lock:
             return None
+        from orcstream.acid.metastore_reading import read_transaction
+
         return partial(read_transaction, self._metastore)
 
     async def _definition(self, keeper: Transactions) -> TableDefinition:
         if self._metastore is None:
             return await keeper.definition()
+        from orcstream.acid.locations import check_location
+
         found = await self._metastore.table()
         check_location(self._url, found.location, found.name)
         return found.definition

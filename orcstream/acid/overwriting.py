@@ -7,19 +7,16 @@ transactions, nor how rows are written.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from orcstream.acid.transactions import Snapshot, Transaction, Work
+from orcstream.acid.view import TableView
 from orcstream.errors import CommitFailed
-
-if TYPE_CHECKING:
-    from orcstream.acid.table import AcidTable
 
 __all__ = ["check_not_overwritten"]
 
 
 async def check_not_overwritten(
-    transaction: Transaction, work: Work, *, see: Callable[[Snapshot], Awaitable[AcidTable]], url: str
+    transaction: Transaction, work: Work, *, see: Callable[[Snapshot], Awaitable[TableView]], url: str
 ) -> None:
     """Rows that a base of a later write id hides are not committed: they would be lost without a word.
 

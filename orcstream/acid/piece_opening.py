@@ -12,11 +12,11 @@ from typing import Any, Unpack
 from orcstream.acid.compaction_piece import CompactionPiece, PieceWriter
 from orcstream.acid.table import AcidTable
 from orcstream.acid.transactions import partition_schema
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
+from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.writer.creating import FileOptions
-from orcstream.writer.options import DEFAULT_MEMORY_LIMIT
 
 __all__ = ["write_piece"]
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from orcstream.acid.bucket import Bucket
-from orcstream.acid.event_file import EventFile, event_type
+from orcstream.acid.event_columns import event_type
+from orcstream.acid.event_file import EventFile
 from orcstream.acid.merging import IS_DELETED, OPERATION, ROW_ID, WRITE_ID, Output
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.acid.stream import FileRead, OpenFile, TableRead

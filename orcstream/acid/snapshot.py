@@ -13,7 +13,7 @@ from typing import Any
 from orcstream.acid.transactions import Snapshot
 from orcstream.errors import Unsupported, located
 from orcstream.io import small_files
-from orcstream.io.append_sink import FLUSH_LENGTH, last_length
+from orcstream.io.append_file import FLUSH_LENGTH, last_length
 from orcstream.io.folders import ListedFile, list_folder
 from orcstream.plan.acid import (
     METADATA_FILE,

@@ -37,8 +37,8 @@ from orcstream.reader.budget import LEAST_LIMIT
 from orcstream.reader.opening import open as open_file
 from orcstream.reader.stream import BatchStream
 from orcstream.schema import Schema
+from orcstream.writer.budget import LEAST_MEMORY_LIMIT
 from orcstream.writer.creating import FileOptions, create
-from orcstream.writer.options import LEAST_MEMORY_LIMIT
 
 __all__ = ["EventRows", "EventSorter"]
 

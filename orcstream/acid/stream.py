@@ -25,7 +25,8 @@ from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.file import OrcFile
 from orcstream.reader.lanes import Deliver, LanesPlan
 from orcstream.reader.partition_values import PartitionRow
-from orcstream.reader.stream import BatchStream, ReadStatistics
+from orcstream.reader.read_statistics import ReadStatistics
+from orcstream.reader.stream import BatchStream
 
 __all__ = ["FileRead", "OpenFile", "TableRead", "lanes_of"]
 

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from orcstream.acid.transactions import (
     full_schema,
     kept_alive,
 )
+from orcstream.acid.view import TableView
 from orcstream.batch import Batch
 from orcstream.codec.grouping import joined, only, retyped
 from orcstream.codec.ingest import IngestedRows, UserData
@@ -45,9 +46,6 @@ from orcstream.reader.planning import Where
 from orcstream.schema import Schema
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate
-
-if TYPE_CHECKING:
-    from orcstream.acid.table import AcidTable
 
 __all__ = ["TableTransaction"]
 
@@ -66,7 +64,7 @@ class TableTransaction:
     def __init__(
         self,
         url: str,
-        see: Callable[[Snapshot], Awaitable[AcidTable]],
+        see: Callable[[Snapshot], Awaitable[TableView]],
         transaction: Transaction,
         definition: TableDefinition,
         files: DeltaFiles,
@@ -283,7 +281,7 @@ class TableTransaction:
             raise UsageError("a statement of the transaction failed half-way: abort it", url=self._url)
 
     @asynccontextmanager
-    async def _changing(self) -> AsyncIterator[AcidTable]:
+    async def _changing(self) -> AsyncIterator[TableView]:
         """A statement that changes rows: it sees the table as it is by then."""
         if self._definition.insert_only:
             raise Unsupported(

@@ -80,9 +80,7 @@ _FAMILIES = {
 
 
 def can_convert(source: Type, target: Type) -> bool:
-    """Whether values of one scalar type can be read as another; the same type always can."""
-    if source.kind is target.kind:
-        return (source.crs, source.algorithm) == (target.crs, target.algorithm)
+    """Whether values of one scalar type can be read as another, of another kind."""
     return (_FAMILIES.get(source.kind), _FAMILIES.get(target.kind)) in _STEPS
 
 

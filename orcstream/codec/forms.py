@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.encryption import StreamCipher, stream_cipher
 from orcstream.codec.layout import stream_ranges
 from orcstream.codec.metadata_indexes import RowIndex
 from orcstream.codec.structure import (
@@ -24,6 +24,9 @@ from orcstream.codec.structure import (
     StripeInformation,
 )
 from orcstream.schema import FileColumn, Schema
+
+if TYPE_CHECKING:
+    from orcstream.codec.encryption import StreamCipher
 
 __all__ = ["FileForm", "PlacedStream", "StripeForm"]
 
@@ -101,6 +104,8 @@ class FileForm:
         if not self.variant_of:
             clear = [PlacedStream(*one) for one in placed if one[0].variant is None]
             return StripeForm(clear, footer.encodings)
+        from orcstream.codec.encryption import stream_cipher
+
         indexed = {
             (stream.variant, stream.column) for stream, _ in placed if stream.kind is StreamKind.ROW_INDEX
         }

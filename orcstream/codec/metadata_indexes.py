@@ -11,19 +11,21 @@ import re
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec._wire import count_parts, count_row_index, read_row_index
-from orcstream.codec.bloom import MAX_HASHES, BloomFilter, BloomIndex
 from orcstream.codec.limits import BLOOM_INDEX, MOST_POSITIONS, Room
 from orcstream.codec.wire import foreign, split_each, split_field
 from orcstream.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError
 from orcstream.schema import FileColumn
+
+if TYPE_CHECKING:
+    from orcstream.codec.bloom import BloomIndex
 
 __all__ = [
     "RowIndex",
@@ -250,18 +252,18 @@ def parse_bloom_index(
     `bloom_encoding`. More than `max_entries` filters are `CorruptStripe`; one that no writer makes is
     None, for it proves nothing.
     """
+    from orcstream.codec.bloom import MAX_HASHES, BloomFilter, BloomIndex
+
     with foreign(CorruptStripe, "bloom filters"):
         (_, (count, parts)) = count_parts(data, BLOOM_INDEX)
         if count > max_entries:
             raise CorruptStripe(f"{count} bloom filters, for at most {max_entries}")
         if room is not None:
             room.take(2 * len(data) + count * _FILTER_BYTES + parts * _WORD_BYTES)
-        entries = pb.BloomFilterIndex.FromString(data).bloom_filter
-        return BloomIndex(tuple(_bloom_filter(entry, utf8=utf8) for entry in entries), utf8, encoding)
-
-
-def _bloom_filter(message: pb.BloomFilter, *, utf8: bool) -> BloomFilter | None:
-    bits = message.utf8bitset if utf8 else np.array(message.bitset, "<u8").tobytes()
-    if not bits or len(bits) % 8 or not 0 < message.num_hash_functions <= MAX_HASHES:
-        return None
-    return BloomFilter(bits, message.num_hash_functions)
+        filters: list[BloomFilter | None] = []
+        for message in pb.BloomFilterIndex.FromString(data).bloom_filter:
+            bits = message.utf8bitset if utf8 else np.array(message.bitset, "<u8").tobytes()
+            hashes = message.num_hash_functions
+            is_whole = bits and not len(bits) % 8 and 0 < hashes <= MAX_HASHES
+            filters.append(BloomFilter(bits, hashes) if is_whole else None)
+        return BloomIndex(tuple(filters), utf8, encoding)

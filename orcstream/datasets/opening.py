@@ -15,7 +15,7 @@ from orcstream.datasets.listing import FoundFile, Places, find_files
 from orcstream.datasets.open_files import OpenFiles
 from orcstream.datasets.splitting import Split
 from orcstream.errors import SchemaMismatch, UsageError, located
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.reader.file import OrcFile

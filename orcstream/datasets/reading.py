@@ -16,7 +16,8 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.lanes import Deliver
 from orcstream.reader.partition_values import PartitionRow
 from orcstream.reader.planning import ReadOptions
-from orcstream.reader.stream import BatchStream, ReadStatistics
+from orcstream.reader.read_statistics import ReadStatistics
+from orcstream.reader.stream import BatchStream
 from orcstream.schema import Schema
 
 __all__ = ["FileUnit", "Reading", "schema_for"]

@@ -14,7 +14,7 @@ from orcstream.byterange import ByteRange
 from orcstream.inspect.layout import Part
 from orcstream.reader.explain import Explanation
 from orcstream.reader.observing import DecodeSpan, RequestSpan
-from orcstream.reader.stream import ReadStatistics
+from orcstream.reader.read_statistics import ReadStatistics
 
 __all__ = ["ColumnFacts", "FileFacts", "Question", "Run", "StripeFacts", "plain"]
 

@@ -22,7 +22,7 @@ from orcstream.codec.structure import StripeFooter
 from orcstream.figures import known_statistics, writer_name
 from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, StripeFacts, plain
 from orcstream.inspect.layout import Part, file_parts, stripe_parts
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.small_files import side_by_side
 from orcstream.io.threads import run_in_thread

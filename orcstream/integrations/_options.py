@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypedDict, cast
 
 from orcstream import IoOptions, ReadObserver
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 
 __all__ = ["DatasetOptions", "Places", "for_splits"]
 

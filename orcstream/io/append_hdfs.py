@@ -16,10 +16,10 @@ import anyio
 import anyio.lowlevel
 
 from orcstream.errors import SinkError, SourceError
-from orcstream.io.append_sink import LENGTH_BYTES, NO_LENGTH
+from orcstream.io.append_file import LENGTH_BYTES, NO_LENGTH
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.byte_source import Transient
-from orcstream.io.hdfs import OpenedHdfs, open_hdfs
+from orcstream.io.hdfs_opening import OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of, sink_error
 from orcstream.io.uncancelled import until_done, until_over
 
@@ -29,7 +29,7 @@ CLOSED_POLL_S = 0.25
 
 
 class HdfsFile:
-    """One growing file and its lengths; see `io.append_sink`."""
+    """One growing file and its lengths; see `io.append_file`."""
 
     def __init__(self, opened: OpenedHdfs, ending: str, url: str, options: SinkOptions) -> None:
         self._hdfs = opened.hdfs

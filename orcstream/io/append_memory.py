@@ -10,14 +10,14 @@ from __future__ import annotations
 import anyio.lowlevel
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from orcstream.io.append_sink import GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
+from orcstream.io.append_file import GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
 from orcstream.io.byte_sink import already_there
 
 __all__ = ["InMemoryFile"]
 
 
 class InMemoryFile:
-    """One growing file and its lengths; see `io.append_sink`."""
+    """One growing file and its lengths; see `io.append_file`."""
 
     gathered_bytes = GATHERED_BYTES
 

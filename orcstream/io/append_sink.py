@@ -3,14 +3,8 @@
 Knows local paths; `io.append_memory` knows fsspec's ``memory://`` and `io.append_hdfs` HDFS. Must not know
 what the bytes mean.
 
-Beside the file lies ``NAME_flush_length``, as Hive's streaming ingest keeps it: lengths of the file, 8 bytes
-each, big-endian, the last of them valid. The first is 0, which says that there is nothing yet: Hive takes an
-empty list for damage. What an earlier writer left is added to, so that the list is never without its end.
-`flush` makes the bytes durable first and then adds their length, so that a reader who goes by the last whole
-entry never sees what a crash could take back. `finish` removes it: from then on the file counts as it is.
-
-A writer that is killed leaves both as they are: up to the last flush the file can be read. `cut` ends a file
-there: it is shortened to what was flushed, or removed where nothing was.
+A writer that is killed leaves the file and its lengths (`io.append_file`): up to the last flush it can be
+read. `cut` ends a file there: it is shortened to what was flushed, or removed where nothing was.
 """
 
 from __future__ import annotations
@@ -19,73 +13,29 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio.lowlevel
 
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
+from orcstream.io.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH, AppendFile
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread
 from orcstream.io.system import WRITE_ONLY, sync_data, sync_folder, write_at
 from orcstream.io.uncancelled import until_over
 from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
-__all__ = [
-    "FLUSH_LENGTH",
-    "LENGTH_BYTES",
-    "NO_LENGTH",
-    "AppendSink",
-    "check_appendable",
-    "last_length",
-    "open_append_sink",
-]
+__all__ = ["AppendSink", "check_appendable", "open_append_sink"]
 
-FLUSH_LENGTH = "_flush_length"
-LENGTH_BYTES = 8
-# The first entry of all lengths.
-NO_LENGTH = bytes(LENGTH_BYTES)
-# Each write to a disk costs a hop to a thread.
-GATHERED_BYTES = 1 << 20
 _CLOSED = "the sink is closed"
-
-
-def last_length(lengths: bytes) -> int:
-    """Up to where a file is valid by the end of its lengths, from a whole entry on; 0 for not at all."""
-    # An entry that is being written, or was torn by a crash, is none yet.
-    entries = lengths[: len(lengths) // LENGTH_BYTES * LENGTH_BYTES]
-    return max(0, int.from_bytes(entries[-LENGTH_BYTES:], "big", signed=True))
-
-
-class _File(Protocol):
-    """A growing file and its lengths, in one store."""
-
-    @property
-    def gathered_bytes(self) -> int:
-        """Short writes are gathered up to this many bytes."""
-
-    async def begin(self) -> None:
-        """Make both; nothing stays where that fails."""
-
-    async def append(self, data: bytes, offset: int) -> None: ...
-
-    async def flush(self, length: int) -> None:
-        """Make what was appended durable, and then add the length."""
-
-    async def finish(self) -> None:
-        """Remove the lengths."""
-
-    async def cut(self) -> None:
-        """Shorten the file to its last length and remove the lengths; remove both where there is none."""
-
-    async def aclose(self) -> None: ...
 
 
 class AppendSink:
     """One growing file, for one task at a time. After an error it can only be cut or closed."""
 
-    def __init__(self, url: str, file: _File) -> None:
+    def __init__(self, url: str, file: AppendFile) -> None:
         self.url = url
         self._file = file
         self._gathered = bytearray()
@@ -309,7 +259,7 @@ async def open_append_sink(
     text = os.fspath(url)
     shown = strip_credentials(text)
     kind = protocol_of(text)
-    file: _File
+    file: AppendFile
     if kind in ("file", "local"):
         file = _LocalFile(local_path(text), shown)
     elif kind == "memory":

@@ -9,7 +9,8 @@ from typing import Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.io.folder import FolderListing, ListedFile, below, retried
-from orcstream.io.hdfs import FileStatus, HdfsRefusal, OpenedHdfs, open_hdfs
+from orcstream.io.hdfs import FileStatus, HdfsRefusal
+from orcstream.io.hdfs_opening import OpenedHdfs, open_hdfs
 
 __all__ = ["HdfsFolder", "open_hdfs_folder"]
 

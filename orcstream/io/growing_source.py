@@ -1,6 +1,6 @@
 """A file that somebody may still be writing, read up to where its writer says that it is complete.
 
-Knows the lengths that a writer keeps beside its file (`io.append_sink`; Hive's streaming ingest has the
+Knows the lengths that a writer keeps beside its file (`io.append_file`; Hive's streaming ingest has the
 same): 8 bytes each, big-endian, the last whole one valid; none, or one of 0, when nothing is valid yet; no
 such file when the file itself is complete, whatever its length. Must not know what the bytes mean.
 
@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.io.append_sink import FLUSH_LENGTH, LENGTH_BYTES, last_length
+from orcstream.io.append_file import FLUSH_LENGTH, LENGTH_BYTES, last_length
 from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import kind_of

@@ -20,8 +20,7 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import ShortRead, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import already_there
 from orcstream.io.byte_source import Transient, no_such_file, not_permitted
-from orcstream.io.clients import Lease
-from orcstream.io.urls import NATIVE_HDFS, is_utf8, protocol_of
+from orcstream.io.urls import is_utf8, protocol_of
 
 __all__ = [
     "WRITE_ANEW",
@@ -30,12 +29,10 @@ __all__ = [
     "Hdfs",
     "HdfsRefusal",
     "HdfsWriter",
-    "OpenedHdfs",
     "Place",
     "StandBy",
     "error_of",
     "missing_bytes",
-    "open_hdfs",
     "place_of",
 ]
 
@@ -166,35 +163,6 @@ class Appending:
 
     async def release(self) -> None:
         """Nothing is held."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedHdfs:
-    """The calls for one path; `lease` is given back by whoever opened them."""
-
-    hdfs: Hdfs
-    lease: Lease[Any]
-    path: str
-
-
-async def open_hdfs(
-    url: str, options: Mapping[str, Any], shown: str, stall_timeout_s: float | None = None
-) -> OpenedHdfs:
-    """The client that speaks the protocol of `url`; nothing is asked yet.
-
-    `stall_timeout_s` is WebHDFS's only: hdfs-native has timeouts of its own.
-    """
-    place = place_of(url, shown)
-    if protocol_of(url) in NATIVE_HDFS:
-        from orcstream.io.hdfs_native import HdfsNative, lease_hdfs_native
-
-        native = await lease_hdfs_native(place, options, shown)
-        return OpenedHdfs(HdfsNative(native.client, shown), native, place.path)
-    from orcstream.io.webhdfs import WebHdfs
-    from orcstream.io.webhdfs_connection import lease_webhdfs
-
-    web = await lease_webhdfs({**place.options, **options}, shown)
-    return OpenedHdfs(WebHdfs(web.client, shown, stall_timeout_s), web, place.path)
 
 
 def error_of(kind: str, reason: str, url: str) -> Exception | None:

@@ -13,7 +13,7 @@ from typing import Any
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.byte_source import OnBytes, StatusSource
-from orcstream.io.hdfs import OpenedHdfs, open_hdfs
+from orcstream.io.hdfs_opening import OpenedHdfs, open_hdfs
 
 __all__ = ["HdfsSource", "open_hdfs_source"]
 

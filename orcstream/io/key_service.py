@@ -22,7 +22,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, LocalKey
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.clients import Client, Lease, lease_client
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.threads import run_in_thread

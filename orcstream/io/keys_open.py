@@ -13,8 +13,9 @@ from urllib.parse import parse_qsl
 
 from orcstream._credentials import SCHEME
 from orcstream.errors import UsageError
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.key_service import shown_place
-from orcstream.io.keys import KeyProvider, read_key_file
+from orcstream.io.keys_memory import read_key_file
 from orcstream.io.urls import local_path, protocol_of
 
 __all__ = ["open_keys"]

@@ -33,7 +33,8 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
 from orcstream.io.byte_sink import Leftover, MovedFile, Prepared, SinkOptions, is_temporary_of, temporary_name
 from orcstream.io.byte_source import Transient
-from orcstream.io.hdfs import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter, OpenedHdfs, open_hdfs
+from orcstream.io.hdfs import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter
+from orcstream.io.hdfs_opening import OpenedHdfs, open_hdfs
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 from orcstream.io.uncancelled import until_over

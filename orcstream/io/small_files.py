@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitUnknown, SinkError, Unsupported
-from orcstream.io import sink as sinks
-from orcstream.io.byte_sink import Prepared
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.source import open_source
+
+if TYPE_CHECKING:
+    from orcstream.io.byte_sink import Prepared
 
 __all__ = ["commit", "get", "put", "side_by_side"]
 
@@ -45,6 +46,8 @@ async def put(
 
     Raises what writing raises; then nothing is left.
     """
+    from orcstream.io import sink as sinks
+
     await make_folder_of(url)
     options: dict[str, Any] = {"storage_options": storage_options, "sink_options": sink_options}
     sink = await sinks.open_sink(url, overwrite=overwrite, **options)
@@ -66,6 +69,8 @@ async def put(
 
 async def commit(prepared: Prepared, **options: Any) -> None:
     """`io.sink.commit`, asked again where the store lost its answer."""
+    from orcstream.io import sink as sinks
+
     for _ in range(_COMMIT_ATTEMPTS - 1):
         try:
             return await sinks.commit(prepared, **options)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orcstream._printable import listed
-from orcstream.codec.conversion import can_convert
 from orcstream.errors import SchemaMismatch
 from orcstream.schema import Kind, Schema, Type, decimal_shape
 
@@ -122,6 +121,15 @@ def _differs(file_type: Type, read_type: Type) -> bool:
     return any(_differs(f, r) for f, r in zip(file_type.children, read_type.children, strict=True))
 
 
+def _fits(file_type: Type, read_type: Type) -> bool:
+    """Whether values of one scalar type can be read as another."""
+    if file_type.kind is read_type.kind:
+        return (file_type.crs, file_type.algorithm) == (read_type.crs, read_type.algorithm)
+    from orcstream.codec.conversion import can_convert
+
+    return can_convert(file_type, read_type)
+
+
 class _Matcher:
     """Finds the part of a file's tree that a read tree needs; paths are the reader's, for messages."""
 
@@ -130,11 +138,7 @@ class _Matcher:
 
     def match(self, file_type: Type, read_type: Type, path: tuple[str, ...]) -> Type:
         if file_type.kind is not read_type.kind or file_type.kind not in _NESTED:
-            if (
-                file_type.kind in _NESTED
-                or read_type.kind in _NESTED
-                or not can_convert(file_type, read_type)
-            ):
+            if file_type.kind in _NESTED or read_type.kind in _NESTED or not _fits(file_type, read_type):
                 raise _mismatch(file_type, read_type, path)
             return file_type
         if file_type.kind is Kind.STRUCT:

@@ -26,9 +26,6 @@ from orcstream.plan.messages import check_footer_length, is_large, parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.reader.explain import Explanation
-from orcstream.reader.explaining import explain_plan
-from orcstream.reader.following import Following
 from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, ReadPlanner, Where
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
@@ -39,6 +36,8 @@ from orcstream.schema import Schema
 from orcstream.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 
 if TYPE_CHECKING:
+    from orcstream.reader.explain import Explanation
+    from orcstream.reader.following import Following
     from orcstream.reader.verifying import Verification
 
 __all__ = ["FileStatistics", "OrcFile"]
@@ -346,6 +345,8 @@ class OrcFile:
         )
         plan = await self._plan(options)
         columns_read = str(plan.schema.schema)
+        from orcstream.reader.explaining import explain_plan
+
         return await explain_plan(
             plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
         )

@@ -26,7 +26,7 @@ from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io.scheduler import TaskStarter
 from orcstream.io.uncancelled import until_over
 from orcstream.reader.budget import LEAST_LIMIT
-from orcstream.reader.stream import ReadStatistics
+from orcstream.reader.read_statistics import ReadStatistics
 
 __all__ = ["Deliver", "Lanes", "LanesPlan", "Unit"]
 

@@ -24,7 +24,7 @@ from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import Fetcher, StripeWork
 from orcstream.reader.pipeline import Pipeline, PipelineOptions
-from orcstream.reader.pruning import PrunedRows
+from orcstream.reader.read_statistics import PrunedRows
 from orcstream.reader.runs import Segment, StripeRun
 from orcstream.reader.shaping import Filter, columns_of
 from orcstream.reader.stripes import StripeContext

@@ -21,7 +21,7 @@ import anyio.lowlevel
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.clients import Client, Lease, keep_clients
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.source import cost_of
 from orcstream.io.uncancelled import until_over

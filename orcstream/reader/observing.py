@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from orcstream._printable import logger_of
 from orcstream.byterange import ByteRange
 from orcstream.errors import UsageError
-
-if TYPE_CHECKING:
-    from orcstream.reader.stream import ReadStatistics
+from orcstream.reader.read_statistics import ReadStatistics
 
 __all__ = [
     "DecodeSpan",

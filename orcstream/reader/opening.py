@@ -8,28 +8,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.byterange import BytesLike, RangeBuffer
 from orcstream.errors import UsageError, located
 from orcstream.io.byte_source import ByteSource
-from orcstream.io.growing_source import GrowingSource, flush_length_url
-from orcstream.io.keys import KeyProvider, check_provider
+from orcstream.io.key_provider import KeyProvider, check_provider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import cost_of, open_source
 from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
-from orcstream.reader.following import Following
 from orcstream.reader.observing import Observer, Watch, check_observer, watched
 from orcstream.reader.session import Session
 from orcstream.reader.times import FileTimes
 from orcstream.tails import known_tail, read_tail
 from orcstream.unlocking import KeyRing, UnlockedFile, required_keys
 from orcstream.zones import load_zone
+
+if TYPE_CHECKING:
+    from orcstream.io.growing_source import GrowingSource
+    from orcstream.reader.following import Following
 
 __all__ = ["OpenOptions", "Opening", "Url", "open"]
 
@@ -111,6 +113,8 @@ def open(  # noqa: A001  # the name users expect
         raise UsageError("a file that is followed is opened without tail: it will have others")
     if type(poll_s) not in (int, float) or not poll_s > 0:
         raise UsageError(f"poll_s must be a number of seconds above 0, not {poll_s!r}")
+    from orcstream.io.growing_source import flush_length_url
+
     flush_length_url(url)
     return Opening(url, options, None, poll_s)
 
@@ -193,6 +197,8 @@ class Opening(Pending[OrcFile]):
         """Where the file is followed, once there is something to be read."""
         if growing is None or self._poll_s is None:
             return None
+        from orcstream.reader.following import Following
+
         following = Following(session, growing, self._poll_s)
         await following.first()
         return following
@@ -209,6 +215,8 @@ class Opening(Pending[OrcFile]):
         )
 
     def _growing(self) -> GrowingSource:
+        from orcstream.io.growing_source import GrowingSource, flush_length_url
+
         lengths_url = flush_length_url(self._url)
         options = self._options.io_options
         return GrowingSource(

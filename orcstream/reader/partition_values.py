@@ -20,12 +20,9 @@ import numpy as np
 from orcstream._buffer import zeroed
 from orcstream.codec._selection import select_positions
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of, nulls_of
-from orcstream.codec.filter import RowFilter
 from orcstream.codec.gather import copied
-from orcstream.codec.python_values import vector_of
 from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.expr import Condition
-from orcstream.expr_binding import bind
 from orcstream.schema import INTEGERS, TEXTS, Kind, Schema, Type
 
 __all__ = ["PartitionColumns", "PartitionRow", "partition_texts"]
@@ -107,6 +104,9 @@ class PartitionRow:
 
     def holds(self, condition: Condition, *, case_sensitive: bool, timestamp_unit: str) -> bool:
         """Whether a condition on these columns is true. Times are cut to the unit, as they are delivered."""
+        from orcstream.codec.filter import RowFilter
+        from orcstream.expr_binding import bind
+
         root = _struct(self.columns)
         unit = self._fitting(timestamp_unit)
         predicate = bind(condition, root, case_sensitive=case_sensitive, timestamp_unit=unit)
@@ -151,6 +151,8 @@ def _single(value: Any, field: Field) -> Vector:
             )
         number: Any = np.array([count], np.int64)
         return Vector(1, (None, number), 0)
+    from orcstream.codec.python_values import vector_of
+
     return vector_of([value], field, (field.name,))[1]
 
 

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orcstream.batch import BatchSchema
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.arrow_schema import schema_of
 from orcstream.codec.column import VectorOptions, field_of, nulls_of
-from orcstream.codec.conversion import ConvertOptions
-from orcstream.codec.filter import RowFilter
 from orcstream.codec.times import UNITS
-from orcstream.codec.transform import transform_of
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.expr import Expr, as_expr
-from orcstream.expr_binding import bind
 from orcstream.io.system import core_count
 from orcstream.plan.late import late_pays
 from orcstream.plan.projection import Projection, Source, project
@@ -29,17 +24,19 @@ from orcstream.plan.tail import Tail
 from orcstream.predicate import Predicate, leaves_of
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, LEAST_LIMIT, Shares
 from orcstream.reader.fetching import StripeWork
-from orcstream.reader.late import LatePlan
 from orcstream.reader.pipeline import PipelineOptions
-from orcstream.reader.pruning import PrunedRows, Pruner, trust_in
+from orcstream.reader.read_statistics import PrunedRows
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.stream import ReadingPlan
 from orcstream.reader.stripes import StripeStarter, walk_types
-from orcstream.reader.times import FileTimes
+from orcstream.reader.times import FileTimes, trust_in
 from orcstream.schema import Kind, Schema, Type
 from orcstream.unlocking import UnlockedFile
-from orcstream.zones import find_zone
+
+if TYPE_CHECKING:
+    from orcstream.reader.late import LatePlan
+    from orcstream.reader.pruning import Pruner
 
 __all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where"]
 
@@ -95,7 +92,11 @@ class ReadOptions:
 
     @property
     def read_schema(self) -> Schema | None:
-        return None if self.schema is None else schema_of(self.schema)
+        if self.schema is None:
+            return None
+        from orcstream.codec.arrow_schema import schema_of
+
+        return schema_of(self.schema)
 
     @property
     def threads(self) -> int:
@@ -146,6 +147,9 @@ class ReadPlanner:
         pruned = PrunedRows()
         pruner = row_filter = None
         if predicate is not None and asked is not None:
+            from orcstream.codec.filter import RowFilter
+            from orcstream.reader.pruning import Pruner
+
             pruner = Pruner(self._tail, predicate, asked.sources, self._times)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
         shares = Shares(options.memory_limit)
@@ -220,6 +224,8 @@ class ReadPlanner:
     def _predicate(self, options: ReadOptions) -> Predicate | None:
         if options.where is None:
             return None
+        from orcstream.expr_binding import bind
+
         root = (options.read_schema or self._tail.footer.schema).root
         return bind(
             as_expr(options.where),
@@ -258,6 +264,10 @@ class ReadPlanner:
             return OutputColumn(missing=lambda count: nulls_of(field, count))
         if not source.converted:
             return OutputColumn(place)
+        from orcstream.codec.conversion import ConvertOptions
+        from orcstream.codec.transform import transform_of
+        from orcstream.zones import find_zone
+
         zone = self._times.zone(None)
         transform = transform_of(source.file_type, source.type, ConvertOptions(vectors, zone, find_zone))
         return OutputColumn(place, transform, field_of(source.name, source.file_type, vectors))
@@ -384,6 +394,8 @@ class ReadPlanner:
         row_filter: Filter,
         options: ReadOptions,
     ) -> LatePlan:
+        from orcstream.reader.late import LatePlan
+
         stored = [source for source in asked.sources if source.file_type is not None]
         places = {source.name: place for place, source in enumerate(stored)}
         seen = [self._output(options, source, places.get(source.name, -1)) for source in asked.sources]

@@ -1,45 +1,27 @@
 """What a predicate spares reading: stripes by their statistics, row groups by indexes and bloom filters.
 
-Knows which facts of a file and a stripe `plan.prune` wants, and counts what was proved. Must not fetch.
+Knows which facts of a file and a stripe `plan.prune` wants. Must not fetch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.forms import PlacedStream, StripeForm
 from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.structure import StreamKind, StripeFooter
-from orcstream.column_statistics import Trust, trust_of
+from orcstream.column_statistics import Trust
 from orcstream.plan.projection import Source
 from orcstream.plan.prune import ABSENT, Outcome, Questions, bloom_columns, group_outcomes, stripe_outcomes
 from orcstream.plan.selection import RowGroups
 from orcstream.plan.tail import Tail
 from orcstream.predicate import Leaf, Predicate, leaves_of
-from orcstream.reader.times import FileTimes
+from orcstream.reader.times import FileTimes, trust_in
 from orcstream.schema import FileColumn, Kind, Type
 
-__all__ = ["PrunedRows", "Pruner", "trust_in"]
-
-
-def trust_in(tail: Tail) -> Trust:
-    """Which of a file's own numbers may be believed."""
-    footer, postscript = tail.footer, tail.postscript
-    return trust_of(footer.writer, postscript.writer_version, footer.software_version, postscript.version)
-
-
-@dataclass(slots=True)
-class PrunedRows:
-    """How many rows were not read, by what proved that they do not match; and how many were read in vain."""
-
-    by_file: int = 0
-    by_stripe: int = 0
-    by_row_group: int = 0
-    by_bloom: int = 0
-    filtered: int = 0
+__all__ = ["Pruner"]
 
 
 class Pruner:

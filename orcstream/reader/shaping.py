@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from orcstream.batch import Batch, ReadResult
 from orcstream.codec._selection import Selection, select_mask
 from orcstream.codec.column import Field, Vector, vector_bytes
-from orcstream.codec.filter import RowFilter
 from orcstream.codec.gather import compact
 from orcstream.reader.decoding import Delivery
 
@@ -27,6 +26,8 @@ __all__ = ["Filter", "OutputColumn", "Shaped", "Shaper", "columns_of", "take_row
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from orcstream.codec.filter import RowFilter
 
 Transform = Callable[[Vector], Vector]
 Mask = NDArray[np.bool_]

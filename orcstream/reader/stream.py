@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 import anyio.abc
@@ -28,59 +28,16 @@ from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_over
 from orcstream.reader.decoding import Delivery
 from orcstream.reader.fetching import StripeWork
-from orcstream.reader.late import LatePlan, LateReading
 from orcstream.reader.observing import Watch
 from orcstream.reader.pipeline import Pipeline, PipelineOptions
-from orcstream.reader.pruning import PrunedRows
+from orcstream.reader.read_statistics import PrunedRows, ReadStatistics
 from orcstream.reader.shaping import Shaped, Shaper
 from orcstream.schema import Schema
 
-__all__ = ["BatchStream", "More", "ReadStatistics", "Reading", "ReadingPlan"]
+if TYPE_CHECKING:
+    from orcstream.reader.late import LatePlan, LateReading
 
-
-@dataclass(frozen=True, slots=True)
-class ReadStatistics:
-    """What a stream has done so far, measured.
-
-    `row_count` rows in `batch_count` batches were delivered, of `stripe_count` stripes.
-    `rows_pruned_by_file`, `rows_pruned_by_stripe`, `rows_pruned_by_row_group` and `rows_pruned_by_bloom`
-    are rows of the file that statistics or bloom filters showed to have no match, by what showed it
-    first; `rows_filtered` were looked at and had none. `request_count` requests were sent, `retry_count`
-    of them again after a failure and `hedge_count` a second time beside a slow one; `bytes_wanted` were
-    needed, `bytes_read` asked for, with the gaps between. `hop_count` is how often the store's latency
-    was paid in full, `wait_s` how long the consumer waited for batches, `decode_s` how long workers
-    decoded (of all threads together), `peak_fetched_bytes` the most that was fetched and not yet
-    decompressed at one time. Opening the file is not in these figures. Two can be added.
-    """
-
-    row_count: int
-    batch_count: int
-    stripe_count: int
-    request_count: int
-    retry_count: int
-    hedge_count: int
-    hop_count: int
-    bytes_wanted: int
-    bytes_read: int
-    rows_pruned_by_file: int
-    rows_pruned_by_stripe: int
-    rows_pruned_by_row_group: int
-    rows_pruned_by_bloom: int
-    rows_filtered: int
-    wait_s: float
-    decode_s: float
-    peak_fetched_bytes: int
-
-    def __add__(self, other: ReadStatistics) -> ReadStatistics:
-        """Of two reads together."""
-        sums = {
-            one.name: getattr(self, one.name) + getattr(other, one.name)
-            for one in fields(self)
-            if one.name != "peak_fetched_bytes"
-        }
-        return ReadStatistics(
-            **sums, peak_fetched_bytes=max(self.peak_fetched_bytes, other.peak_fetched_bytes)
-        )
+__all__ = ["BatchStream", "More", "Reading", "ReadingPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +86,11 @@ class Reading:
         self._started = self._has_begun = False
         self._scheduler: FetchScheduler | None = None
         self._pipeline = Pipeline(plan.pipeline)
-        self._late = LateReading(plan.late, self._pipeline, plan.pruned) if plan.late is not None else None
+        self._late: LateReading | None = None
+        if plan.late is not None:
+            from orcstream.reader.late import LateReading
+
+            self._late = LateReading(plan.late, self._pipeline, plan.pruned)
         self._group: anyio.abc.TaskGroup | None = None
         self._shaping: _Shaping | None = None
         self._error: Exception | None = None

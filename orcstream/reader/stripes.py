@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.bloom import BloomIndex
 from orcstream.codec.column import VectorOptions
 from orcstream.codec.compression import Compression
 from orcstream.codec.forms import PlacedStream, StripeForm
@@ -39,11 +39,15 @@ from orcstream.plan.selection import (
 )
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.fetching import StripeWork
-from orcstream.reader.pruning import PrunedRows, Pruner
+from orcstream.reader.read_statistics import PrunedRows
 from orcstream.reader.runs import ChosenRows, RowChoice, Segment, StripeRun
 from orcstream.reader.times import FileTimes
 from orcstream.schema import FileColumn, Kind, Type
 from orcstream.unlocking import UnlockedFile
+
+if TYPE_CHECKING:
+    from orcstream.codec.bloom import BloomIndex
+    from orcstream.reader.pruning import Pruner
 
 __all__ = [
     "StripeContext",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import partial
 
 from orcstream.expr import Expr, as_expr
-from orcstream.expr_binding import bind
 from orcstream.reader.narrowing import narrowed
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
 from orcstream.reader.planning import Columns, ReadOptions, Where
@@ -47,6 +46,8 @@ class AskedColumns:
         self._where = None if where is None else as_expr(where)
         self._unit = options.timestamp_unit
         if self._where is not None:
+            from orcstream.expr_binding import bind
+
             bind(self._where, root, case_sensitive=self._case_sensitive, timestamp_unit=self._unit)
 
     def narrowed(self, row: PartitionRow) -> Expr | bool:

@@ -17,7 +17,7 @@ from orcstream.codec.gather import compact
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.scheduler import TaskStarter
 from orcstream.reader.lanes import Lanes, LanesPlan
-from orcstream.reader.stream import ReadStatistics
+from orcstream.reader.read_statistics import ReadStatistics
 from orcstream.schema import Schema
 
 __all__ = ["TableStream"]

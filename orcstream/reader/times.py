@@ -1,4 +1,4 @@
-"""The zone and the calendar in which a file's times are read.
+"""The zone and the calendar in which a file's times are read, and which of its statistics to believe.
 
 Decides how far delivered times may be from those that the file's statistics record. Must not fetch.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from orcstream.codec.structure import Calendar
 from orcstream.codec.times import Clock, ZoneRules
-from orcstream.codec.zone_shift import farthest_shift, instant_shift
-from orcstream.column_statistics import Trust
+from orcstream.column_statistics import Trust, trust_of
 from orcstream.plan.tail import Tail
 from orcstream.zones import load_zone, mean_time_zone
 
-__all__ = ["FileTimes"]
+__all__ = ["FileTimes", "trust_in"]
 
 _SECOND_NS = 10**9
+
+
+def trust_in(tail: Tail) -> Trust:
+    """Which of a file's own numbers may be believed."""
+    footer, postscript = tail.footer, tail.postscript
+    return trust_of(footer.writer, postscript.writer_version, footer.software_version, postscript.version)
 
 
 class FileTimes:
@@ -35,6 +40,8 @@ class FileTimes:
         zone = self.zone(written)
         if not self.instants:
             return Clock(zone)
+        from orcstream.codec.zone_shift import instant_shift
+
         mean_time = mean_time_zone(zone.name)
         return Clock(zone, lambda clocks: instant_shift(clocks, mean_time))
 
@@ -53,5 +60,7 @@ class FileTimes:
         if self.timezone is None and written is not None:
             # As points in time, values move by an offset of the writer's own zone.
             return trust.read_elsewhere(written, 0) if self.instants else trust.in_zone(written)
+        from orcstream.codec.zone_shift import farthest_shift
+
         zone = self.zone(None)
         return trust.read_elsewhere(written, farthest_shift(zone, instants=self.instants) * _SECOND_NS)

@@ -1,7 +1,7 @@
 """Verifying a file: every stripe is decoded, and what its statistics claim is compared with the values.
 
 Knows which claims follow from which values, and which writers are known to get a claim wrong. Must not know
-how files are read or statistics stored: it reads through `OrcFile`, as any program would.
+how files are read or statistics stored: it reads as any program would.
 
 A claim that holds but says less than it could (bounds that are wider than the values, as of texts that were
 cut) is no fault. Times are compared to the microsecond. Sums of floating point depend on the order of
@@ -17,22 +17,21 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from orcstream.batch import Batch
 from orcstream.codec.column import Field
 from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.statistics import statistics_of
-from orcstream.codec.structure import StripeInformation
+from orcstream.codec.structure import StripeFooter, StripeInformation
 from orcstream.column_statistics import ColumnStatistics, Trust, merge
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.io.threads import run_in_thread
-from orcstream.reader.pruning import trust_in
-from orcstream.reader.times import FileTimes
-from orcstream.schema import Kind, Type
-
-if TYPE_CHECKING:
-    from orcstream.reader.file import OrcFile
+from orcstream.plan.tail import Tail
+from orcstream.reader.stream import BatchStream
+from orcstream.reader.times import FileTimes, trust_in
+from orcstream.schema import Kind, Schema, Type
+from orcstream.unlocking import EncryptedColumn
 
 __all__ = ["Fault", "Verification", "verify_file"]
 
@@ -103,8 +102,29 @@ class Verification:
         return all(fault.is_known for fault in self.faults)
 
 
+class _File(Protocol):
+    """What verifying needs of an `OrcFile`, which imports this module."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def tail(self) -> Tail: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def stripes(self) -> tuple[StripeInformation, ...]: ...
+    @property
+    def statistics(self) -> Mapping[str, ColumnStatistics]: ...
+    @property
+    def encrypted_columns(self) -> tuple[EncryptedColumn, ...]: ...
+    async def stripe_statistics(self) -> tuple[StatisticsList, ...]: ...
+    async def stripe_footer(self, stripe: int) -> StripeFooter: ...
+    async def row_index(self, stripe: int) -> Mapping[int, RowIndex]: ...
+    def batches(self, *, rows: range, timestamp_unit: str, memory_limit: int) -> BatchStream: ...
+
+
 async def verify_file(
-    file: OrcFile,
+    file: _File,
     times: FileTimes,
     *,
     stripes: range | None = None,
@@ -127,7 +147,7 @@ async def verify_file(
 class _Verifier:
     def __init__(
         self,
-        file: OrcFile,
+        file: _File,
         times: FileTimes,
         stripes: range | None,
         on_rows: Callable[[int], None],

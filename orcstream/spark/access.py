@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from orcstream.blocking_loop import the_loop
 from orcstream.errors import UsageError
 from orcstream.io.clients import Client, Lease, keep_clients
-from orcstream.io.keys import InMemoryKeyProvider, KeyProvider, open_keys
+from orcstream.io.key_provider import KeyProvider
 from orcstream.spark.options import Options
 
 __all__ = ["Access", "run"]
@@ -52,6 +52,9 @@ class Access:
             return None
         if self.keys in _keys:
             return _keys[self.keys]
+        from orcstream.io.keys_memory import InMemoryKeyProvider
+        from orcstream.io.keys_open import open_keys
+
         found = await open_keys(self.keys)
         if not isinstance(found, InMemoryKeyProvider):
             _keys[self.keys] = found

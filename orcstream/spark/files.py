@@ -14,7 +14,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from pyspark.sql import types as spark
@@ -22,8 +22,6 @@ from pyspark.sql import types as spark
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io import globs
-from orcstream.io.folders import ListedFile, list_files
-from orcstream.plan.acid_names import is_table_file
 from orcstream.spark.options import Options
 from orcstream.spark.partitions import (
     PartitionPath,
@@ -32,6 +30,9 @@ from orcstream.spark.partitions import (
     parse_folders,
     zone_named,
 )
+
+if TYPE_CHECKING:
+    from orcstream.io.folders import ListedFile
 
 __all__ = ["FileChoice", "FoundFile", "FoundFiles", "find_files", "transactional"]
 
@@ -149,6 +150,8 @@ async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | No
 
 def _refuse_transactional(candidates: Iterable[_Candidate]) -> None:
     """Files of a transactional table are events of its rows, and its directories no partitions."""
+    from orcstream.plan.acid_names import is_table_file
+
     for one in candidates:
         if is_table_file(one.listed.url):
             raise transactional(one.listed.url)
@@ -203,6 +206,8 @@ async def _plain(path: str, choice: FileChoice, options: Mapping[str, Any] | Non
 
 
 async def _listed(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[ListedFile]:
+    from orcstream.io.folders import ListedFile, list_files
+
     try:
         return await list_files(path, storage_options=options)
     except FileNotFoundError:

@@ -7,11 +7,11 @@ Errors are the package's own, with the file's URL and the column's name in their
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -19,16 +19,18 @@ from pyspark.sql import types as spark
 from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
-from orcstream.acid.event_file import event_columns
+from orcstream.acid.event_columns import event_columns
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
 from orcstream.schema import Schema
 from orcstream.spark.access import Access, run
 from orcstream.spark.files import FoundFile, transactional
-from orcstream.spark.moved_rows import MovedRows
 from orcstream.spark.partitions import typed_value
 from orcstream.spark.planning import Piece
 from orcstream.spark.shaping import FileForm, Shape, form_of
 from orcstream.spark.where import Where, fitted
+
+if TYPE_CHECKING:
+    from orcstream.spark.moved_rows import MovedRows
 
 __all__ = ["Faults", "PieceReader", "ReadPlan", "refuse_events"]
 
@@ -156,8 +158,13 @@ class PieceReader:
         pieces = [one for one in pieces if self._asked(one.texts, one.url) is not False]
         options = run(self._open_options)
         coming = iter(pieces)
-        moved = MovedRows(plan.roots, plan.access.storage_options, planned)
         gone: list[tuple[Piece, FileNotFoundError]] = []
+
+        @cache
+        def moved() -> MovedRows:
+            from orcstream.spark.moved_rows import MovedRows
+
+            return MovedRows(plan.roots, plan.access.storage_options, planned)
 
         def skip(url: Any, error: Exception) -> None:
             if isinstance(error, FileNotFoundError):
@@ -181,7 +188,12 @@ class PieceReader:
             yield from self._moved(piece, 0, missing, moved, options)
 
     def _moved(
-        self, piece: Piece, done: int, error: FileNotFoundError, moved: MovedRows, options: dict[str, Any]
+        self,
+        piece: Piece,
+        done: int,
+        error: FileNotFoundError,
+        moved: Callable[[], MovedRows],
+        options: dict[str, Any],
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a piece whose file is gone, but for the first `done` of them, which were read before.
 
@@ -189,7 +201,7 @@ class PieceReader:
         """
         for _ in range(_MOST_MOVES):
             try:
-                found = run(partial(moved.of, piece))
+                found = run(partial(moved().of, piece))
             except LookupError:
                 break
             if found is None:

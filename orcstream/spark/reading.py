@@ -23,8 +23,6 @@ from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError, located
 from orcstream.io.urls import name_of
 from orcstream.spark.access import Access, run
 from orcstream.spark.files import FileChoice, FoundFile, FoundFiles
-from orcstream.spark.merged_files import find_counted
-from orcstream.spark.merging import merged
 from orcstream.spark.options import Options
 from orcstream.spark.pieces import Faults, PieceReader, ReadPlan, refuse_events
 from orcstream.spark.planning import (
@@ -96,6 +94,8 @@ class ReadOptions:
 
     def find(self) -> FoundFiles:
         """The files that count, as they are now."""
+        from orcstream.spark.merged_files import find_counted
+
         return run(lambda: find_counted(self.choice, self.access.storage_options))
 
     def bound(self, schema: spark.StructType) -> Where | None:
@@ -189,6 +189,8 @@ def _own_columns(file: OrcFile, read: ReadOptions, in_folders: set[str]) -> spar
 def _merged(
     schema: spark.StructType, own: spark.StructType, file: OrcFile, read: ReadOptions
 ) -> spark.StructType:
+    from orcstream.spark.merging import merged
+
     try:
         return merged(schema, own, case_sensitive=read.case_sensitive)
     except SchemaMismatch as error:

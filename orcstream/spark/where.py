@@ -22,9 +22,7 @@ from pyspark.sql import types as spark
 from orcstream import Expr
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.expr import Condition
-from orcstream.expr_binding import bind
 from orcstream.reader.narrowing import mapped, narrowed
-from orcstream.reader.partition_values import PartitionColumns, PartitionRow
 from orcstream.schema import Kind, Type, find_column
 from orcstream.spark.partitions import zone_named
 from orcstream.spark.types import orc_schema
@@ -57,6 +55,8 @@ class Where:
 
         Raises `UsageError` and `SchemaMismatch` for what cannot be asked of these columns.
         """
+        from orcstream.expr_binding import bind
+
         root = _asked_type(orc_schema(_with_texts(schema)).root, schema)
         with _option_named():
             found = cls(Expr.parse(text), root, case_sensitive)
@@ -68,6 +68,8 @@ class Where:
         """What is left to ask of rows whose folders name these values; true or false where they decide."""
         if not values:
             return self.expr
+        from orcstream.reader.partition_values import PartitionColumns, PartitionRow
+
         types = dict(zip(self.root.field_names, self.root.children, strict=True))
         columns = PartitionColumns(tuple(values), tuple(types[name] for name in values))
         row = PartitionRow(columns, {name: _nanoseconds(value) for name, value in values.items()})

@@ -19,7 +19,7 @@ from orcstream import IngestedFile, Prepared, SinkError
 from orcstream.errors import UsageError
 from orcstream.io import globs, small_files
 from orcstream.io.folders import ListedFile, list_files, list_names, make_folder_of, remove_files
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.plan.acid_names import is_table_file, parse_directory
 from orcstream.spark import sweeping
 from orcstream.spark.access import run

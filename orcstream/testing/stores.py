@@ -52,7 +52,7 @@ class Described(ABC):
 
     @abstractmethod
     async def put(self, name: str, data: bytes) -> None:
-        """Make a file visible under a name, or replace the one that is there."""
+        """Make a file `name` of `data` visible, or replace the one that is there."""
 
     def held(self) -> list[str]:
         """What is open now: connections, descriptors, sessions; in words, in any fixed order."""

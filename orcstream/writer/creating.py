@@ -17,12 +17,13 @@ from orcstream.encryption import Encrypt
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.keys import KeyProvider, check_provider
+from orcstream.io.key_provider import KeyProvider, check_provider
 from orcstream.io.sink import open_sink
 from orcstream.pending import Pending
 from orcstream.schema import Schema
+from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.writer.file_keys import current_keys, draw_keys
-from orcstream.writer.options import DEFAULT_MEMORY_LIMIT, Blooms, Masks, WriteOptions
+from orcstream.writer.options import Blooms, Masks, WriteOptions
 from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
 from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter, metadata_of

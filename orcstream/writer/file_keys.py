@@ -12,7 +12,7 @@ import anyio
 
 from orcstream.encryption import NO_KEYS, EncryptionKey, FileKeys, LocalKey
 from orcstream.errors import KeyUnavailable
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 
 __all__ = ["current_keys", "draw_keys", "draw_local_keys"]
 

@@ -24,7 +24,7 @@ from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, locat
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.clients import keep_clients
-from orcstream.io.keys import KeyProvider
+from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.retry import RetryPolicy
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink

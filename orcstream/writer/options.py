@@ -18,12 +18,11 @@ from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.system import core_count
 from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
+from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
 from orcstream.zones import find_zone, load_zone, mean_time_zone
 
-__all__ = ["DEFAULT_MEMORY_LIMIT", "WriteOptions"]
+__all__ = ["WriteOptions"]
 
-DEFAULT_MEMORY_LIMIT = 256 << 20
-LEAST_MEMORY_LIMIT = 16 << 20
 _VERSIONS = {"0.11": (0, 11), "0.12": (0, 12), "UNSTABLE-PRE-2.0": (1, 9999)}
 _CALENDARS = ("proleptic", "hybrid")
 _STRATEGIES = ("speed", "compression")

@@ -18,7 +18,7 @@ from orcstream.codec.sealing import Rekeyed, plan_rekeying, rekey
 from orcstream.codec.structure import StripeInformation
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import UsageError
-from orcstream.io.keys import KeyProvider, check_provider
+from orcstream.io.key_provider import KeyProvider, check_provider
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.merge_variants import VariantMerger
 from orcstream.plan.messages import check_footer_length, parse_footer

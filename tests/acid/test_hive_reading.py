@@ -227,7 +227,7 @@ async def test_an_aborted_transaction_ends_the_read(
 ) -> None:
     await make(hive, url)
     quick = partial(metastore_reading.read_transaction, interval_s=0.02)
-    monkeypatch.setattr(opening, "read_transaction", quick)
+    monkeypatch.setattr(metastore_reading, "read_transaction", quick)
     async with (
         shared(hive, url) as table,
         table.batches(batch_rows=10, memory_limit=1 << 20) as stream,
@@ -245,7 +245,7 @@ async def test_a_heartbeat_that_is_lost_is_no_end(
 ) -> None:
     await make(hive, url)
     quick = partial(metastore_reading.read_transaction, interval_s=0.01)
-    monkeypatch.setattr(opening, "read_transaction", quick)
+    monkeypatch.setattr(metastore_reading, "read_transaction", quick)
     call = Metastore.call
     lost = 0
 

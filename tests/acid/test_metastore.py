@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import orcstream
-from orcstream.acid.metastore import HivePartition
+from orcstream.acid.metastore_calls import HivePartition
 from orcstream.acid.metastore_client import services
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, Work, kept_alive
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError

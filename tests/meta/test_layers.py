@@ -201,6 +201,7 @@ PART_OF = {
     "batch_values": "batch",
     "blocking_facade": "blocking",
     "blocking_loop": "blocking",
+    "blocking_tables": "blocking",
     "blocking_writing": "blocking",
     "cli_acid": "cli",
     "cli_arguments": "cli",
@@ -224,6 +225,7 @@ PART_OF = {
     "expr_binding": "expr",
     "expr_text": "expr",
     "schema_text": "schema",
+    "schema_types": "schema",
 }
 
 # Modules that only these may import: what reads messages, and what writes them.

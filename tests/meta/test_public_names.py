@@ -75,7 +75,9 @@ def _public_names() -> list[str]:
 
 
 def _public_members(owner: type) -> set[str]:
-    return {name for name in vars(owner) if not name.startswith("_")}
+    """Those that bases in the package have, too."""
+    ours = [one for one in owner.__mro__ if one.__module__.startswith("orcstream.")]
+    return {name for one in ours for name in vars(one) if not name.startswith("_")}
 
 
 def test_all_is_sorted_and_there() -> None:

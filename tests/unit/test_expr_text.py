@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from orcstream.errors import UsageError
 from orcstream.expr import All, Any_, Condition, Expr, Not, as_expr, col
-from orcstream.expr_text import parse_where
 
 EAST = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
 
@@ -146,7 +145,7 @@ WRONG: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("text", "problem", "rest"), WRONG, ids=[text[:40] for text, _, _ in WRONG])
 def test_errors_point_at_the_place(text: str, problem: str, rest: str) -> None:
     with pytest.raises(UsageError) as refused:
-        parse_where(text)
+        Expr.parse(text)
     message, line, mark = str(refused.value).split("\n")
     assert problem in message + ","
     assert line[mark.index("^") :].rstrip() == rest
@@ -157,7 +156,7 @@ def test_errors_point_at_the_place(text: str, problem: str, rest: str) -> None:
 
 def test_far_places_are_shown_too() -> None:
     with pytest.raises(UsageError) as refused:
-        parse_where("\t" + "n = 1\nand " * 1000 + "n = ?" + " and n = 2" * 1000)
+        Expr.parse("\t" + "n = 1\nand " * 1000 + "n = ?" + " and n = 2" * 1000)
     _, line, mark = str(refused.value).split("\n")
     assert len(line) < 130
     assert line[mark.index("^")] == "?"
@@ -165,18 +164,18 @@ def test_far_places_are_shown_too() -> None:
 
 def test_only_texts_are_texts() -> None:
     with pytest.raises(UsageError, match="int"):
-        parse_where(5)  # type: ignore[arg-type]
+        Expr.parse(5)  # type: ignore[arg-type]
 
 
 def test_depth_is_bounded_and_width_is_not() -> None:
     deep = "(" * 50 + "a" + ")" * 50
-    assert as_expr(parse_where(deep)) == as_expr(col("a"))
+    assert as_expr(Expr.parse(deep)) == as_expr(col("a"))
     with pytest.raises(UsageError, match="deeper"):
-        parse_where("(" + deep + ")")
-    wide = parse_where(" or ".join(["a = 1"] * 3000))
+        Expr.parse("(" + deep + ")")
+    wide = Expr.parse(" or ".join(["a = 1"] * 3000))
     assert isinstance(wide, Any_)
     assert len(wide.parts) == 3000
-    assert as_expr(parse_where("not " * 3001 + "a")) == ~as_expr(col("a"))
+    assert as_expr(Expr.parse("not " * 3001 + "a")) == ~as_expr(col("a"))
 
 
 # --- any text, and any expression ---------------------------------------------------------------------
@@ -195,14 +194,14 @@ WORDS = [
 def test_any_text_is_an_expression_or_the_callers_error(text: str) -> None:
     refusal = ""
     try:
-        found = parse_where(text)
+        found = Expr.parse(text)
     except UsageError as error:
         refusal = str(error)
     if refusal:
         assert refusal.count("\n") == 2
         assert all(line.isprintable() for line in refusal.split("\n"))
     else:
-        assert as_expr(parse_where(f"({text})")) == as_expr(found)
+        assert as_expr(Expr.parse(f"({text})")) == as_expr(found)
 
 
 def doubled(text: str, quote: str) -> str:
@@ -300,6 +299,6 @@ EXPRESSIONS: st.SearchStrategy[Expr] = st.recursive(
 
 @given(EXPRESSIONS)
 def test_what_is_written_is_what_is_read(expr: Expr) -> None:
-    found = as_expr(parse_where(expr_text(expr)))
+    found = as_expr(Expr.parse(expr_text(expr)))
     assert found == expr
     assert repr(found) == repr(expr)
