@@ -1,8 +1,8 @@
 """Decoders of dates and timestamps.
 
 Know epochs, writer zones and both calendars. TIMESTAMP is naive wall clock: what the writer's clock showed,
-whatever its zone. TIMESTAMP_INSTANT is a point in time. Specification: "Timestamp Columns"; ORC-306, ORC-763 and
-ORC-2151 for the times before 1970.
+whatever its zone. TIMESTAMP_INSTANT is a point in time. Specification: "Timestamp Columns"; ORC-306, ORC-763
+and ORC-2151 for the times before 1970.
 """
 
 from __future__ import annotations
