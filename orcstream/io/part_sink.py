@@ -23,6 +23,7 @@ from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SinkError, SourceChanged, Unsupported, UsageError
 from orcstream.io.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, no_parts_left
 from orcstream.io.retry import RetryPolicy
+from orcstream.io.tasks import Signal
 from orcstream.io.uncancelled import until_done, until_over
 
 __all__ = ["PartSink", "abort_policy_of", "left_behind", "policy_of", "sink_error"]
@@ -66,7 +67,7 @@ class PartSink:
         self._sent_bytes = 0
         self._held_bytes = 0
         self._sending: dict[asyncio.Task[None], anyio.CancelScope] = {}
-        self._sent = anyio.Event()
+        self._sent = Signal()  # a part is on its way no more
         self._beginning = anyio.Lock()
         self._began = False
         self._failure: BaseException | None = None
@@ -245,8 +246,7 @@ class PartSink:
                 self._fail(SinkError("the sending of a part was cancelled", url=self.url))
             del self._sending[done]
             self._held_bytes -= reserved_bytes
-            self._sent.set()
-            self._sent = anyio.Event()
+            self._sent.notify()
 
         task.add_done_callback(sent)
 

@@ -24,6 +24,7 @@ from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.source import cost_of
+from orcstream.io.tasks import Signal
 from orcstream.io.uncancelled import until_over
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
@@ -117,7 +118,7 @@ class _ManyOpens:
         self._supervisor: asyncio.Task[None] | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopping = self._finished = False
-        self._changed = anyio.Event()
+        self._changed = Signal()  # for the task that opens and for consumers
         self._failure: Exception | None = None  # of `urls`
         self._ready: dict[int, tuple[Url, OrcFile | Exception]] = {}  # by number, in the order they came
         self._next = 0  # the number to be taken next, where the order counts
@@ -146,7 +147,7 @@ class _ManyOpens:
         finally:
             self._finished = True
             await until_over(self._end(urls, clients))
-            self._tell()
+            self._changed.notify()
 
     async def _end(self, urls: _Urls, clients: Lease[Client]) -> None:
         if self._stopping:
@@ -189,15 +190,10 @@ class _ManyOpens:
             self._ready[number] = (url, error)
         else:
             self._ready[number] = (url, file)
-        self._tell()
+        self._changed.notify()
 
     def _tail_of(self, url: Url) -> Tail | BytesLike | None:
         return self._tails.get(url) if isinstance(url, str | bytes | os.PathLike) else None
-
-    def _tell(self) -> None:
-        """Something changed that the supervisor or a consumer may wait for."""
-        self._changed.set()
-        self._changed = anyio.Event()
 
     async def _close_ready(self) -> None:
         while self._ready:
@@ -210,19 +206,18 @@ class _ManyOpens:
     async def next(self) -> tuple[Url, OrcFile | Exception] | None:
         """What was opened, or why it could not be; None at the end."""
         while not self._stopping:
-            changed = self._changed
             number = self._next if self._ordered else next(iter(self._ready), self._next)
             taken = self._ready.pop(number, None)
             if taken is not None:
                 self._next = number + 1
                 self._pending_count -= 1
-                self._tell()
+                self._changed.notify()
                 return taken
             if self._finished:
                 if self._failure is not None:
                     raise self._failure
                 return None
-            await changed.wait()
+            await self._changed.wait()
         return None
 
     async def stop(self) -> None:
@@ -231,7 +226,7 @@ class _ManyOpens:
         if self._scope is not None:
             self._scope.cancel()
         await until_over(self._wait_stopped())
-        self._tell()
+        self._changed.notify()
 
     async def _wait_stopped(self) -> None:
         if self._supervisor is not None:

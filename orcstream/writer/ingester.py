@@ -33,6 +33,7 @@ from orcstream.errors import CommitUnknown, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.folders import make_folder_of
+from orcstream.io.tasks import Signal
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_done, until_over
 from orcstream.schema import Schema
@@ -76,7 +77,7 @@ class Ingester:
         self._row_count = 0
         self._queue: deque[Item] = deque()
         self._queued_bytes = 0
-        self._changed = anyio.Event()
+        self._changed = Signal()  # of anything that somebody may wait for
         self._first = anyio.Lock()
         self._open: OrderedDict[Partition, OpenFile] = OrderedDict()
         self._committing: dict[OpenFile, None] = {}  # in the order in which they were complete
@@ -148,7 +149,7 @@ class Ingester:
         self._row_count += count
         if self._gathered_since is None:
             self._gathered_since = self._loop.time()
-            self._tell()  # there is another row that grows old
+            self._changed.notify()  # there is another row that grows old
         return count
 
     async def _write_vectors(self, data: object) -> int:
@@ -225,7 +226,7 @@ class Ingester:
         self._queue.append(item)
         self._queued_bytes += item.size_bytes
         self._queued_rows += row_count
-        self._tell()
+        self._changed.notify()
 
     async def _wait_for_room(self) -> None:
         while self._queued_bytes >= self._options.memory_limit // 4:
@@ -252,7 +253,7 @@ class Ingester:
             self._check_open()
             self._queue_gathered()
             self._state = "ending"
-            self._tell()
+            self._changed.notify()
         if self._state == "aborted":
             raise UsageError("the ingest was aborted")
         while not self._task.done():
@@ -312,11 +313,6 @@ class Ingester:
         if self._state != "open":
             raise UsageError(f"nothing can be written any more: the ingest is {self._state}")
 
-    def _tell(self) -> None:
-        """Something changed that somebody may wait for."""
-        self._changed.set()
-        self._changed = anyio.Event()
-
     async def _change(self) -> None:
         """Wait for the next change; raises what ended the ingest."""
         if not self._task.done():
@@ -344,7 +340,7 @@ class Ingester:
         finally:
             await until_over(self._end(clients))
             # After the last await: who waits finds the task done.
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._changed.notify)
 
     async def _end(self, clients: Lease[Client]) -> None:
         await self._abort_open()
@@ -352,7 +348,7 @@ class Ingester:
 
     async def _work(self) -> None:
         while self._queue or not (self._state == "ending" or self._file_failure):
-            changed = self._changed
+            seen = self._changed.count
             self._queue_old_rows()
             if self._queue:
                 await self._take(self._queue.popleft())
@@ -360,7 +356,7 @@ class Ingester:
             elif not await self._flush_due():
                 due = self._next_due()
                 with anyio.move_on_after(None if due is None else max(0.0, due - self._loop.time())):
-                    await changed.wait()
+                    await self._changed.wait(seen)
         for file in list(self._open.values()):
             await self._roll(file)
 
@@ -377,7 +373,7 @@ class Ingester:
                 await self._add(partition, rows, item)
         self._taking = None
         self._queued_bytes -= item.size_bytes
-        self._tell()
+        self._changed.notify()
 
     def _pieces_of(self, rows: Any) -> Pieces:
         partitioner = self._partitioner
@@ -465,7 +461,7 @@ class Ingester:
         finally:
             self._committing.pop(file, None)
             file.ended.set()
-            self._tell()
+            self._changed.notify()
         writer = file.writer
         assert writer is not None
         async with self._calling_back:  # in the order of the commits
@@ -479,7 +475,7 @@ class Ingester:
                 self._low_water(),
             )
             self._files.append(found)
-            self._tell()
+            self._changed.notify()
             if self._options.on_file is not None:
                 answer = self._options.on_file(found)
                 if inspect.isawaitable(answer):
@@ -511,7 +507,7 @@ class Ingester:
             self._scope.deadline = anyio.current_time() + RESCUE_S
         if file.writer is not None:
             await self._abort(file.writer)
-        self._tell()
+        self._changed.notify()
 
     def _low_water(self) -> int:
         """Rows, from the first one on, that are all in committed files."""

@@ -1,0 +1,51 @@
+"""How tasks of one event loop wait for each other, keep out of each other's way, and fail together.
+
+Knows tasks. Must not know what they do. For the loop's own thread: other threads come through
+`call_soon_threadsafe`. What happens once is an `anyio.Event`, which stays set.
+"""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+
+__all__ = ["Signal"]
+
+
+class Signal:
+    """Wakes all tasks that wait for some state to change.
+
+    Change the state, then call `notify`. A task that waits checks the state, and again after each wake-up:
+
+        while not ready:
+            await changed.wait()
+
+    Nothing comes between the check and `wait`, because nothing is awaited there. Where something is, take
+    `count` before the check: `wait` then returns for a change since then, too.
+
+        seen = changed.count
+        if not await is_ready():
+            await changed.wait(seen)
+    """
+
+    __slots__ = ("_event", "count")
+
+    def __init__(self) -> None:
+        self.count = 0  # of calls of `notify`
+        self._event: anyio.Event | None = None  # of those who wait now
+
+    def notify(self) -> None:
+        """Wake all tasks that wait now; a cancelled one among them takes nothing from the others."""
+        self.count += 1
+        event, self._event = self._event, None
+        if event is not None:
+            event.set()
+
+    async def wait(self, seen: int | None = None) -> None:
+        """Wait for the next `notify`, or for one since `count` was `seen`; other tasks have a turn."""
+        if seen is not None and seen != self.count:
+            await anyio.lowlevel.checkpoint()
+            return
+        if self._event is None:
+            self._event = anyio.Event()
+        await self._event.wait()

@@ -1,0 +1,146 @@
+"""How tasks meet: signals of a change, the guard against a second task, and the first failure of several."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from orcstream.io.tasks import Signal
+
+
+async def turns(count: int = 3) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# --- signals
+
+
+async def test_all_who_wait_are_woken() -> None:
+    signal, woken = Signal(), []
+
+    async def wait(number: int) -> None:
+        await signal.wait()
+        woken.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(wait, number)
+        await turns()
+        assert not woken
+        signal.notify()
+    assert sorted(woken) == list(range(100))
+
+
+async def test_a_notification_from_before_wakes_nobody() -> None:
+    signal = Signal()
+    signal.notify()
+    with anyio.move_on_after(0.01) as scope:
+        await signal.wait()
+    assert scope.cancelled_caught
+
+
+async def test_what_comes_between_an_awaited_check_and_the_wait_is_not_missed() -> None:
+    signal, state = Signal(), {"is_ready": False}
+
+    async def slow_check() -> bool:
+        found = state["is_ready"]
+        await turns(5)
+        return found
+
+    async def wait() -> None:
+        while True:
+            seen = signal.count
+            if await slow_check():
+                return
+            await signal.wait(seen)
+
+    task = asyncio.create_task(wait())
+    await turns(2)  # the check has its answer, and has not handed it over
+    state["is_ready"] = True
+    signal.notify()
+    await asyncio.wait_for(task, 5)
+
+
+async def test_a_count_that_is_current_waits() -> None:
+    signal = Signal()
+    signal.notify()
+    with anyio.move_on_after(0.01) as scope:
+        await signal.wait(signal.count)
+    assert scope.cancelled_caught
+
+
+async def test_a_wait_that_returns_at_once_lets_others_run() -> None:
+    signal, ran = Signal(), []
+
+    async def other() -> None:
+        ran.append(1)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        for _ in range(5):
+            seen = signal.count
+            signal.notify()
+            await signal.wait(seen)
+        assert ran
+
+
+async def test_a_wait_that_returns_at_once_can_be_cancelled() -> None:
+    signal = Signal()
+    signal.notify()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await signal.wait(0)
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("by_asyncio", [True, False])
+async def test_a_cancelled_waiter_takes_nothing_from_others(by_asyncio: bool) -> None:
+    signal, woken, scope = Signal(), [], anyio.CancelScope()
+
+    async def wait(number: int) -> None:
+        await signal.wait()
+        woken.append(number)
+
+    async def wait_in_scope() -> None:
+        with scope:
+            await wait(0)
+
+    first = asyncio.create_task(wait_in_scope())
+    second = asyncio.create_task(wait(1))
+    await turns()
+    # At the same moment, in both orders of asking.
+    signal.notify()
+    if by_asyncio:
+        first.cancel()
+    else:
+        scope.cancel()
+    await asyncio.wait([first, second], timeout=5)
+    assert 1 in woken
+    third = asyncio.create_task(wait(2))
+    await turns()
+    signal.notify()
+    await asyncio.wait_for(third, 5)
+
+
+async def test_waiting_again_at_once_needs_another_notification() -> None:
+    signal, count = Signal(), 0
+
+    async def wait() -> None:
+        nonlocal count
+        while True:
+            await signal.wait()
+            count += 1
+
+    task = asyncio.create_task(wait())
+    for number in range(1, 4):
+        await turns()
+        signal.notify()
+        signal.notify()  # before anybody waits again: both are one change
+        await turns()
+        assert count == number
+    task.cancel()
+    await asyncio.wait([task])
