@@ -30,7 +30,7 @@ from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.observing import Observer
 from orcstream.reader.opening import Opening, OpenOptions, Url
-from orcstream.reader.supervisor import keep_alive
+from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["FileStream", "Urls", "open_each", "open_many"]
 
@@ -115,8 +115,7 @@ class _ManyOpens:
         self._ordered = ordered
         self._tails = tails
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._supervisor: asyncio.Task[None] | None = None
-        self._scope: anyio.CancelScope | None = None
+        self._tasks = Supervisor("orcstream files")
         self._stopping = self._finished = False
         self._changed = Signal()  # for the task that opens and for consumers
         self._failure: Exception | None = None  # of `urls`
@@ -127,21 +126,21 @@ class _ManyOpens:
     # --- tasks -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self._supervisor is None and not self._stopping:
+        if self._loop is None and not self._stopping:
             self._loop = asyncio.get_running_loop()
-            self._supervisor = asyncio.create_task(self._supervise(), name="orcstream open_many")
+            self._tasks.start_soon(self._run, name="orcstream open_many")
 
-    async def _supervise(self) -> None:
+    async def _run(self) -> None:
         # Or a file that is closed before the next one is opened takes their client along.
         clients = keep_clients()
-        urls = _Urls(self._urls)
+        urls: _Urls | None = None
         try:
-            with anyio.CancelScope() as self._scope:
-                if not self._stopping:
-                    await self._open_all(urls)
+            urls = _Urls(self._urls)
+            if not self._stopping:
+                await self._open_all(urls)
         except Exception as error:  # noqa: BLE001 - raised to the consumer, after the files before it
             self._failure = error
-        except BaseException:  # the loop is ending
+        except BaseException:  # `stop`, or the loop is ending
             self._stopping = True
             raise
         finally:
@@ -149,10 +148,11 @@ class _ManyOpens:
             await until_over(self._end(urls, clients))
             self._changed.notify()
 
-    async def _end(self, urls: _Urls, clients: Lease[Client]) -> None:
+    async def _end(self, urls: _Urls | None, clients: Lease[Client]) -> None:
         if self._stopping:
             await self._close_ready()
-        await urls.aclose()
+        if urls is not None:
+            await urls.aclose()
         await clients.aclose()
 
     async def _open_all(self, urls: _Urls) -> None:
@@ -223,14 +223,11 @@ class _ManyOpens:
     async def stop(self) -> None:
         """End all opens and close what was not taken, and wait for both."""
         self._stopping = True
-        if self._scope is not None:
-            self._scope.cancel()
         await until_over(self._wait_stopped())
         self._changed.notify()
 
     async def _wait_stopped(self) -> None:
-        if self._supervisor is not None:
-            await asyncio.wait([self._supervisor])
+        await self._tasks.end()
         await self._close_ready()
 
     def stop_from_any_thread(self) -> None:

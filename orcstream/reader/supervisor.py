@@ -39,7 +39,8 @@ class Supervisor:
     which the interpreter waits at its end: a file that is open and idle must not keep a program alive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "orcstream file") -> None:
+        self._name = name
         self._waiting: list[tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...], object]] = []
         self._group: anyio.abc.TaskGroup | None = None
         self._supervisors: set[asyncio.Task[None]] = set()  # the last of them, and those that are ending
@@ -57,7 +58,7 @@ class Supervisor:
             return
         self._waiting.append((func, args, name))
         if len(self._waiting) == 1:
-            supervisor = asyncio.create_task(self._supervise(), name="orcstream file")
+            supervisor = asyncio.create_task(self._supervise(), name=self._name)
             self._supervisors.add(supervisor)
             supervisor.add_done_callback(self._supervisors.discard)
 
