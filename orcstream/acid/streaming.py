@@ -30,6 +30,7 @@ from orcstream.acid.transactions import (
 )
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.io.append_sink import check_appendable
+from orcstream.io.tasks import OneTask
 from orcstream.io.uncancelled import until_over
 from orcstream.pending import Pending
 
@@ -122,7 +123,8 @@ class StreamingWriter:
         self._count = count
         self._partition = partition
         self._batch: _Batch | None = None
-        self._is_busy = self._is_closed = False
+        self._is_closed = False
+        self._one_task = OneTask("two tasks use one stream", url)
 
     # --- facts
 
@@ -226,16 +228,10 @@ class StreamingWriter:
 
     @asynccontextmanager
     async def _use(self) -> AsyncIterator[None]:
-        if self._is_closed or self._is_busy:
-            raise UsageError(
-                "two tasks use one stream" if self._is_busy else "the stream is closed", url=self._url
-            )
-        self._is_busy = True
-        try:
-            with located(url=self._url):
-                yield
-        finally:
-            self._is_busy = False
+        with self._one_task, located(url=self._url):
+            if self._is_closed:
+                raise UsageError("the stream is closed")
+            yield
 
     async def _begun(self) -> _Batch:
         """The batch, in the middle of a transaction."""

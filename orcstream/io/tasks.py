@@ -9,7 +9,9 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Signal"]
+from orcstream.errors import UsageError
+
+__all__ = ["OneTask", "Signal"]
 
 
 class Signal:
@@ -49,3 +51,22 @@ class Signal:
         if self._event is None:
             self._event = anyio.Event()
         await self._event.wait()
+
+
+class OneTask:
+    """Lets one task at a time use an object: `with guard: ...` raises `UsageError` for a second one."""
+
+    __slots__ = ("_message", "_url", "is_held")
+
+    def __init__(self, message: str, url: str) -> None:
+        self._message = message
+        self._url = url
+        self.is_held = False
+
+    def __enter__(self) -> None:
+        if self.is_held:
+            raise UsageError(self._message, url=self._url)
+        self.is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self.is_held = False

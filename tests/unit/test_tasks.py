@@ -8,7 +8,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from orcstream.io.tasks import Signal
+from orcstream.errors import UsageError
+from orcstream.io.tasks import OneTask, Signal
 
 
 async def turns(count: int = 3) -> None:
@@ -144,3 +145,34 @@ async def test_waiting_again_at_once_needs_another_notification() -> None:
         assert count == number
     task.cancel()
     await asyncio.wait([task])
+
+
+# --- the guard
+
+
+async def test_a_second_task_is_refused_and_the_first_goes_on() -> None:
+    guard = OneTask("two tasks use one thing", "file:///x")
+    with guard:
+        with pytest.raises(UsageError, match="two tasks use one thing") as caught, guard:
+            pass
+        assert caught.value.url == "file:///x"
+        assert guard.is_held
+    assert not guard.is_held
+
+
+async def test_an_error_or_a_cancellation_lets_the_next_one_in() -> None:
+    guard = OneTask("two tasks use one thing", "")
+    with pytest.raises(ValueError, match="x"), guard:
+        raise ValueError("x")
+
+    async def hold() -> None:
+        with guard:
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(hold())
+    await turns()
+    assert guard.is_held
+    task.cancel()
+    await asyncio.wait([task])
+    with guard:
+        pass
