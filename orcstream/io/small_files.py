@@ -1,16 +1,13 @@
-"""Small files in any store, put whole and at once, read whole, several side by side.
+"""Small files in any store, put whole and at once, and read whole.
 
 Knows that a put may have happened although its answer was lost. Must not know what is in the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
-
-import anyio
-import anyio.lowlevel
+from typing import Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitUnknown, SinkError, Unsupported
@@ -20,12 +17,8 @@ from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.source import open_source
 
-__all__ = ["commit", "get", "put", "side_by_side"]
+__all__ = ["commit", "get", "put"]
 
-A = TypeVar("A")
-B = TypeVar("B")
-
-_AT_ONCE = 16
 _TAIL_BYTES = 1 << 20
 # Whatever a store answers, no more of it is taken into memory.
 _MOST_BYTES = 1 << 28
@@ -94,26 +87,3 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
             await source.aclose()
 
     return await retried(read, strip_credentials(url))
-
-
-async def side_by_side(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
-    """What each call answers, in the order of the items. Raises the first failure."""
-    numbered = list(enumerate(items))
-    waiting = iter(numbered)
-    found: dict[int, B] = {}
-
-    async def run() -> None:
-        for at, item in waiting:
-            await anyio.lowlevel.checkpoint()
-            found[at] = await work(item)
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            for _ in numbered[:_AT_ONCE]:
-                tasks.start_soon(run)
-    except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
-    return [found[at] for at in sorted(found)]

@@ -6,12 +6,18 @@ Knows tasks. Must not know what they do. For the loop's own thread: other thread
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar, overload
+
 import anyio
 import anyio.lowlevel
 
 from orcstream.errors import UsageError
 
-__all__ = ["OneTask", "Signal"]
+__all__ = ["OneTask", "Signal", "first_failure", "side_by_side"]
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class Signal:
@@ -70,3 +76,36 @@ class OneTask:
 
     def __exit__(self, *_: object) -> None:
         self.is_held = False
+
+
+@overload
+def first_failure(error: Exception) -> Exception: ...
+@overload
+def first_failure(error: BaseException) -> BaseException: ...
+def first_failure(error: BaseException) -> BaseException:
+    """What went wrong first, where several tasks failed: groups are not for users."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def side_by_side(
+    items: Iterable[A], work: Callable[[A], Awaitable[B]], *, at_once: int = 16
+) -> list[B]:
+    """What each call answers, in the order of the items. Raises the first failure."""
+    numbered = list(enumerate(items))
+    waiting = iter(numbered)
+    found: dict[int, B] = {}
+
+    async def run() -> None:
+        for at, item in waiting:
+            await anyio.lowlevel.checkpoint()
+            found[at] = await work(item)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for _ in numbered[:at_once]:
+                tasks.start_soon(run)
+    except BaseExceptionGroup as group:
+        raise first_failure(group) from None
+    return [found[at] for at in sorted(found)]

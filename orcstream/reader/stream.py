@@ -24,7 +24,7 @@ from orcstream.codec._arrow_c import export_schema
 from orcstream.errors import OrcError, UsageError, out_of_memory
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
-from orcstream.io.tasks import OneTask
+from orcstream.io.tasks import OneTask, first_failure
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_over
 from orcstream.reader.decoding import Delivery
@@ -151,7 +151,7 @@ class Reading:
                     self._scheduler = self.plan.scheduler(tasks)
                     await self._run(tasks, self._scheduler)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-            self._error = _first_of(error)
+            self._error = first_failure(error)
             self._pipeline.fail(self._error)
         finally:
             if self._scheduler is not None:
@@ -492,10 +492,3 @@ class BatchStream:
         reading = getattr(self, "_begun", None)
         if reading is not None and not self._ended:
             reading.stop_from_any_thread()
-
-
-def _first_of(error: Exception) -> Exception:
-    """What went wrong first, where several tasks failed: groups are not for users."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -20,6 +20,7 @@ from orcstream.errors import UsageError
 from orcstream.io import globs, small_files
 from orcstream.io.folders import ListedFile, list_files, list_names, make_folder_of, remove_files
 from orcstream.io.keys import KeyProvider
+from orcstream.io.tasks import side_by_side
 from orcstream.plan.acid_names import is_table_file, parse_directory
 from orcstream.spark import sweeping
 from orcstream.spark.access import run
@@ -172,7 +173,7 @@ async def refuse_transactional(plan: Target, folders: Iterable[str]) -> None:
             if name == LOG_FOLDER or is_events:
                 raise transactional_target(plan.url)
 
-    await small_files.side_by_side(sorted(set(folders)), look)
+    await side_by_side(sorted(set(folders)), look)
 
 
 def transactional_target(url: str) -> UsageError:

@@ -33,7 +33,7 @@ from orcstream.errors import CommitUnknown, SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.folders import make_folder_of
-from orcstream.io.tasks import Signal
+from orcstream.io.tasks import Signal, first_failure
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_done, until_over
 from orcstream.schema import Schema
@@ -336,7 +336,7 @@ class Ingester:
             self._failure = UsageError("the event loop of the ingest was ended")
             raise
         except BaseException as error:  # noqa: BLE001 - raised to whoever calls next
-            self._failure = _first_of(error)
+            self._failure = first_failure(error)
         finally:
             await until_over(self._end(clients))
             # After the last await: who waits finds the task done.

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from orcstream.errors import UsageError
-from orcstream.io.tasks import OneTask, Signal
+from orcstream.io.tasks import OneTask, Signal, first_failure, side_by_side
 
 
 async def turns(count: int = 3) -> None:
@@ -176,3 +176,38 @@ async def test_an_error_or_a_cancellation_lets_the_next_one_in() -> None:
     await asyncio.wait([task])
     with guard:
         pass
+
+
+# --- failures
+
+
+def test_the_first_failure_of_groups_in_groups() -> None:
+    first = ValueError("first")
+    group = ExceptionGroup("", [ExceptionGroup("", [first, OSError()]), KeyError()])
+    assert first_failure(group) is first
+    assert first_failure(first) is first
+
+
+async def test_side_by_side_answers_in_order_and_bounds_what_is_under_way() -> None:
+    under_way = most = 0
+
+    async def work(number: int) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await turns(10 - number % 10)
+        under_way -= 1
+        return number * number
+
+    assert await side_by_side(range(30), work, at_once=4) == [number * number for number in range(30)]
+    assert most == 4
+    assert await side_by_side([], work) == []
+
+
+async def test_side_by_side_raises_one_failure_and_no_group() -> None:
+    async def work(number: int) -> None:
+        await anyio.lowlevel.checkpoint()
+        raise ValueError(str(number))
+
+    with pytest.raises(ValueError, match="0"):
+        await side_by_side(range(3), work)
