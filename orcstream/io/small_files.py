@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 from orcstream._credentials import strip_credentials
-from orcstream.errors import CommitUnknown, SinkError, Unsupported
+from orcstream.errors import SinkError, Unsupported
 from orcstream.io import sink as sinks
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
+from orcstream.io.retry import retry_commit
 from orcstream.io.source import open_source
 
 __all__ = ["commit", "get", "put"]
@@ -22,8 +23,6 @@ __all__ = ["commit", "get", "put"]
 _TAIL_BYTES = 1 << 20
 # Whatever a store answers, no more of it is taken into memory.
 _MOST_BYTES = 1 << 28
-# A store that lost the answer to a commit is asked so often what became of it.
-_COMMIT_ATTEMPTS = 3
 
 
 async def put(
@@ -59,12 +58,7 @@ async def put(
 
 async def commit(prepared: Prepared, **options: Any) -> None:
     """`io.sink.commit`, asked again where the store lost its answer."""
-    for _ in range(_COMMIT_ATTEMPTS - 1):
-        try:
-            return await sinks.commit(prepared, **options)
-        except CommitUnknown:
-            continue
-    return await sinks.commit(prepared, **options)
+    await retry_commit(lambda: sinks.commit(prepared, **options))
 
 
 async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:

@@ -29,10 +29,11 @@ from orcstream.codec.grouping import joined, keeps_little
 from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
 from orcstream.codec.row_gathering import RowGatherer
 from orcstream.codec.writable import check_writable
-from orcstream.errors import CommitUnknown, SinkError, UsageError
+from orcstream.errors import SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.folders import make_folder_of
+from orcstream.io.retry import retry_commit
 from orcstream.io.tasks import Signal, first_failure
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_done, until_over
@@ -54,8 +55,6 @@ GATHERED_S = 1.0
 # Rows that are encoded before the size of the file is looked at again, at most; it is looked at four times.
 PIECE_BYTES = 4 << 20
 COMMITS_AT_ONCE = 8
-# A store that lost the answer to a commit is asked so often what became of it.
-COMMIT_ATTEMPTS = 3
 # Single rows are taken without a pause; every so many of them other tasks get their turn.
 ROWS_WITHOUT_PAUSE = 64
 # Bytes on their way become fewer without anybody being told.
@@ -492,7 +491,7 @@ class Ingester:
             if self._options.prepare_only and prepared is not None:
                 return prepared.length, prepared
             # What happened must be known.
-            return (await until_over(_commit(writer))).length, None
+            return (await until_over(retry_commit(writer.commit))).length, None
 
     async def _lose(self, file: OpenFile, error: Exception) -> None:
         """Give up a file that failed, and end the ingest once all other rows are committed."""
@@ -617,18 +616,3 @@ def _slice(rows: IngestedRows, start: int, stop: int) -> IngestedRows:
     if start == 0 and stop == rows.row_count:
         return rows
     return IngestedRows(rows.fields, tuple(v.slice(start, stop) for v in rows.vectors), stop - start)
-
-
-async def _commit(writer: OrcWriter) -> Any:
-    for _ in range(COMMIT_ATTEMPTS - 1):
-        try:
-            return await writer.commit()
-        except CommitUnknown:
-            await anyio.lowlevel.checkpoint()
-    return await writer.commit()
-
-
-def _first_of(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
@@ -26,7 +27,7 @@ from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.clients import keep_clients
 from orcstream.io.keys import KeyProvider
 from orcstream.io.options import IoOptions
-from orcstream.io.retry import RetryPolicy
+from orcstream.io.retry import RetryPolicy, retry_commit
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source
 from orcstream.io.threads import run_in_thread
@@ -147,14 +148,13 @@ async def merge(
     try:
         await run.read_tails(skip_incompatible=skip_incompatible)
         await run.draw_keys()
-        sink = await open_sink(
-            target, storage_options=target_storage_options, sink_options=sink_options, overwrite=overwrite
-        )
+        of_target: dict[str, Any] = {"storage_options": target_storage_options, "sink_options": sink_options}
+        sink = await open_sink(target, overwrite=overwrite, **of_target)
         try:
             await run.copy(sink, one_store=target_storage_options == storage_options)
             prepared = await sink.prepare()
             if not prepare_only:
-                await commit(prepared, storage_options=target_storage_options, sink_options=sink_options)
+                await retry_commit(partial(commit, prepared, **of_target))
         except BaseException as error:
             await _abort(sink, error)
             raise
