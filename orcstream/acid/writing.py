@@ -40,7 +40,7 @@ from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.tasks import OneTask
 from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
 from orcstream.schema import Schema
@@ -253,10 +253,7 @@ class TableTransaction:
                 await self._abort_because(error)
 
     async def _abort_because(self, error: BaseException) -> None:
-        try:
-            await self.abort()
-        except Exception as failure:  # noqa: BLE001 - the first error is the one that matters
-            error.add_note(f"the transaction {self.write_id} could not be given up: {failure}")
+        await clean_up(error, self.abort, f"the transaction {self.write_id} could not be given up")
 
     # --- helpers
 

@@ -6,17 +6,17 @@ Knows that a put may have happened although its answer was lost. Must not know w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from orcstream._credentials import strip_credentials
-from orcstream.errors import SinkError, Unsupported
+from orcstream.errors import Unsupported
 from orcstream.io import sink as sinks
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
 from orcstream.io.retry import retry_commit
 from orcstream.io.source import open_source
+from orcstream.io.uncancelled import clean_up
 
 __all__ = ["commit", "get", "put"]
 
@@ -42,18 +42,11 @@ async def put(
     sink = await sinks.open_sink(url, overwrite=overwrite, **options)
     try:
         await sink.write(data)
-        prepared = await sink.prepare()
-    except BaseException:
-        await sink.abort()
+        await commit(await sink.prepare(), **options)
+    except BaseException as error:
+        await clean_up(error, sink.abort)  # what was made visible stays, if it was
         raise
-    try:
-        await sink.aclose()
-        await commit(prepared, **options)
-    except BaseException:
-        # What was made visible stays, if it was.
-        with suppress(SinkError):
-            await sinks.discard(prepared, **options)
-        raise
+    await sink.aclose()
 
 
 async def commit(prepared: Prepared, **options: Any) -> None:

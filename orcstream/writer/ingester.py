@@ -36,7 +36,7 @@ from orcstream.io.folders import make_folder_of
 from orcstream.io.retry import retry_commit
 from orcstream.io.tasks import Signal, first_failure
 from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_done, until_over
+from orcstream.io.uncancelled import clean_up, until_done, until_over
 from orcstream.schema import Schema
 from orcstream.writer.ingested import IngestedFile, IngestOptions, Item, OpenFile, Part, Pieces
 from orcstream.writer.numbers import FileNumbers
@@ -294,16 +294,10 @@ class Ingester:
             try:
                 await self.commit()
             except BaseException as failure:
-                await self._abort_because(failure)
+                await clean_up(failure, self.abort)
                 raise
         elif error is not None:
-            await self._abort_because(error)
-
-    async def _abort_because(self, error: BaseException) -> None:
-        try:
-            await self.abort()
-        except SinkError as failure:
-            error.add_note(str(failure))
+            await clean_up(error, self.abort)
 
     def _check_open(self) -> None:
         failure = self._failure or self._file_failure

@@ -31,7 +31,7 @@ from orcstream.io.retry import RetryPolicy, retry_commit
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source
 from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge_variants import OpenedStatistics
 from orcstream.plan.tail import MAGIC
@@ -156,20 +156,12 @@ async def merge(
             if not prepare_only:
                 await retry_commit(partial(commit, prepared, **of_target))
         except BaseException as error:
-            await _abort(sink, error)
+            await clean_up(error, sink.abort)
             raise
         await sink.aclose()
         return run.result(sink, prepared if prepare_only else None)
     finally:
         await until_over(clients.aclose())
-
-
-async def _abort(sink: ByteSink, error: BaseException) -> None:
-    """End the sink; that it would not end is told with what came first."""
-    try:
-        await sink.abort()
-    except SinkError as failure:
-        error.add_note(str(failure))
 
 
 def _listed(urls: Iterable[Url]) -> list[Url]:

@@ -27,10 +27,10 @@ from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.codec.writable import check_writable
 from orcstream.encryption import NO_KEYS, FileKeys
-from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
+from orcstream.errors import CommitUnknown, OrcError, UsageError
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.tasks import OneTask
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.schema import Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
@@ -364,7 +364,7 @@ class OrcWriter:
     ) -> None:
         """Commit, or abort because of an error; a file that was prepared in the block stays prepared."""
         if error is not None:
-            await self._abort_because(error)
+            await clean_up(error, self.abort)
             return
         try:
             if not self.is_ended:
@@ -374,16 +374,9 @@ class OrcWriter:
             await self.aclose()
             raise
         except BaseException as failure:
-            await self._abort_because(failure)
+            await clean_up(failure, self.abort)
             raise
         await self.aclose()
-
-    async def _abort_because(self, error: BaseException) -> None:
-        """Abort because of an error, which says so where something had to be left behind."""
-        try:
-            await self.abort()
-        except SinkError as failure:
-            error.add_note(str(failure))
 
     def __del__(self) -> None:
         if getattr(self, "_is_users", False) and self._state in ("open", "failed"):

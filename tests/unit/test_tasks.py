@@ -10,6 +10,7 @@ import pytest
 
 from orcstream.errors import UsageError
 from orcstream.io.tasks import OneTask, Signal, first_failure, side_by_side
+from orcstream.io.uncancelled import clean_up, end_task, until_over
 
 
 async def turns(count: int = 3) -> None:
@@ -143,8 +144,7 @@ async def test_waiting_again_at_once_needs_another_notification() -> None:
         signal.notify()  # before anybody waits again: both are one change
         await turns()
         assert count == number
-    task.cancel()
-    await asyncio.wait([task])
+    await end_task(task)
 
 
 # --- the guard
@@ -172,8 +172,7 @@ async def test_an_error_or_a_cancellation_lets_the_next_one_in() -> None:
     task = asyncio.create_task(hold())
     await turns()
     assert guard.is_held
-    task.cancel()
-    await asyncio.wait([task])
+    await end_task(task)
     with guard:
         pass
 
@@ -211,3 +210,48 @@ async def test_side_by_side_raises_one_failure_and_no_group() -> None:
 
     with pytest.raises(ValueError, match="0"):
         await side_by_side(range(3), work)
+
+
+# --- ends
+
+
+async def test_a_task_that_takes_its_time_to_end_is_waited_for() -> None:
+    ended = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await until_over(turns(10))
+            ended.append(1)
+
+    task = asyncio.create_task(work())
+    await turns()
+    await end_task(task)
+    assert ended
+    assert task.cancelled()
+    await end_task(task)  # may be called again
+
+
+async def test_a_cleanup_that_fails_is_a_note_of_what_came_first() -> None:
+    error = ValueError("first")
+
+    async def fail() -> None:
+        raise OSError("the disk is gone")
+
+    async def pass_() -> None:
+        await anyio.lowlevel.checkpoint()
+
+    await clean_up(error, pass_)
+    assert not hasattr(error, "__notes__")
+    await clean_up(error, fail)
+    await clean_up(error, fail, "it could not be given up")
+    assert error.__notes__ == ["the disk is gone", "it could not be given up: the disk is gone"]
+
+
+async def test_a_cancellation_of_a_cleanup_is_raised() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await clean_up(ValueError(), cancelled)
