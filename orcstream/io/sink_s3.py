@@ -41,7 +41,7 @@ from orcstream.errors import (
     Unsupported,
     UsageError,
 )
-from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_there
+from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error, translated
@@ -245,10 +245,11 @@ class S3Store:
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
         if not self._calls.key:
             raise UsageError("an S3 URL is s3://bucket/key", url=self._calls.url)
-        await _Commit(self._calls, _state_of(prepared), prepared.overwrite).run(options)
+        upload = state_of(prepared, S3Upload, "as an upload to S3")
+        await _Commit(self._calls, upload, prepared.overwrite).run(options)
 
     async def discard(self, prepared: Prepared) -> None:
-        upload = _state_of(prepared)
+        upload = state_of(prepared, S3Upload, "as an upload to S3")
         await self._calls.abort_upload(upload.key, upload.upload_id)
 
     async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
@@ -611,9 +612,3 @@ async def open_s3_store(url: str, options: Mapping[str, Any], shown: str) -> S3S
         url, options, shown, is_meant=lambda one: bool(one.bucket) and not one.version, form=form
     )
     return S3Store(place.bucket, place.key, place.lease, shown)
-
-
-def _state_of(prepared: Prepared) -> S3Upload:
-    if not isinstance(prepared.state, S3Upload):
-        raise UsageError("this was not prepared as an upload to S3", url=prepared.shown)
-    return prepared.state
