@@ -18,7 +18,7 @@ from orcstream._printable import logger_of
 from orcstream.acid.metastore_client import UNKNOWN_METHOD, Refused, services
 from orcstream.acid.transactions import HEARTBEAT_S
 from orcstream.errors import OrcError, SourceError
-from orcstream.io.uncancelled import until_done, until_over
+from orcstream.io.uncancelled import end_task, until_over
 
 if TYPE_CHECKING:
     from orcstream.acid.metastore import Metastore
@@ -57,8 +57,7 @@ async def read_transaction(
             try:
                 yield
             finally:
-                beating.cancel()
-                await until_done(beating)
+                await end_task(beating)
                 is_aborted = not beating.cancelled()
         if is_aborted:
             raise _aborted(metastore, transaction_id)

@@ -58,7 +58,7 @@ from orcstream.io.s3 import (
     find_place,
 )
 from orcstream.io.s3_options import object_of, parameter_refused
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import end_task, until_over
 from orcstream.io.urls import protocol_of
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -401,7 +401,8 @@ class _Upload:
         try:
             await self._wait_while_it_moves(request, sent_bytes, length)
             with anyio.fail_after(self._timeout_s):
-                return await asyncio.shield(request)
+                await asyncio.wait([request])
+            return request.result()
         finally:
             await until_over(self._ended(request, is_sent=lambda: sent_bytes() == length))
             error = None if request.cancelled() else request.exception()
@@ -413,8 +414,7 @@ class _Upload:
         if not request.done() and is_sent():
             await asyncio.wait([request], timeout=self._answer_timeout_s)
         if not request.done():
-            request.cancel()
-            await asyncio.wait([request])
+            await end_task(request)
 
     async def _wait_while_it_moves(
         self, request: asyncio.Task[Any], sent_bytes: Callable[[], int], length: int

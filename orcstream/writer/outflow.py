@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from orcstream.errors import UsageError
 from orcstream.io.tasks import Signal
+from orcstream.io.uncancelled import end_task
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -59,8 +60,7 @@ class Outflow:
             self._failure = UsageError("the file is aborted")
             self._progress.notify()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await end_task(self._task)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():  # perhaps before it had begun, where a loop ends
