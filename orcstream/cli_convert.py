@@ -8,6 +8,7 @@ does not grow with the source; what was done is one line.
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -359,7 +360,7 @@ def _closed(file: Any) -> Iterator[None]:
     """Close the file in the end, unless a thread that nobody waits for may be at it."""
     try:
         yield
-    except anyio.get_cancelled_exc_class():
+    except asyncio.CancelledError:
         raise
     except BaseException:
         file.close()

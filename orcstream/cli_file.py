@@ -148,7 +148,7 @@ def _text(value: bytes) -> str:
 
 
 async def _stripes(file: orcstream.OrcFile, options: argparse.Namespace, progress: Progress) -> Report:
-    from orcstream.io.small_files import side_by_side
+    from orcstream.io.tasks import side_by_side
 
     wanted = _stripe_numbers(file, options.stripes)
     encodings: list[list[dict[str, Any]] | None] = [None] * len(wanted)
@@ -216,7 +216,7 @@ def _stripe_lines(stripes: Sequence[dict[str, Any]]) -> Iterator[str]:
 async def _index(file: orcstream.OrcFile, options: argparse.Namespace, progress: Progress) -> Report:
     from orcstream.inspect.facts import plain
     from orcstream.inspect.row_groups import stripe_index
-    from orcstream.io.small_files import side_by_side
+    from orcstream.io.tasks import side_by_side
 
     types = _chosen(file, options.columns)
     wanted = _stripe_numbers(file, options.stripes)

@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
-
 import orcstream
 from orcstream._printable import printable
 from orcstream.cli_arguments import Options, column_names
 from orcstream.cli_output import aligned
 from orcstream.io.key_provider import KeyProvider
 from orcstream.io.keys_open import open_keys
+from orcstream.io.uncancelled import until_over
 from orcstream.schema import Type, find_column
 
 __all__ = [
@@ -99,8 +98,7 @@ async def opened_keys(place: str | None) -> AsyncIterator[KeyProvider | None]:
     try:
         yield provider
     finally:
-        with anyio.CancelScope(shield=True):
-            await provider.aclose()
+        await until_over(provider.aclose())
 
 
 def opened(options: argparse.Namespace, url: str, keys: KeyProvider | None) -> Any:

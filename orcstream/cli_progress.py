@@ -10,8 +10,9 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Self
+
+from orcstream.io.uncancelled import end_task
 
 __all__ = ["Progress"]
 
@@ -42,9 +43,7 @@ class Progress:
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end_task(self._task)
 
     async def _show(self) -> None:
         await asyncio.sleep(_AFTER_S)

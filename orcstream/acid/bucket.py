@@ -22,7 +22,7 @@ from orcstream.acid.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.codec.arrays import Mask
 from orcstream.errors import FormatError
 from orcstream.expr import Expr, col
-from orcstream.io.small_files import side_by_side
+from orcstream.io.tasks import side_by_side
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import AcidFile

@@ -22,7 +22,7 @@ from orcstream.errors import UsageError
 from orcstream.io import small_files
 from orcstream.io.folder import below
 from orcstream.io.folders import remove_files, remove_folders
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.acid import VERSION_FILE, AcidFile, Partition
 from orcstream.plan.acid_compaction import (
     CompactionKind,
@@ -152,9 +152,7 @@ class TableCompaction:
     async def give_up(self, error: BaseException) -> None:
         """Leave nothing of it, because of `error`; that this failed is told by a note of the error."""
         try:
-            await until_over(self._give_up())
-        except Exception as failure:  # noqa: BLE001 - the first error is the one that matters
-            error.add_note(f"the compaction could not be given up: {failure}")
+            await clean_up(error, lambda: until_over(self._give_up()), "the compaction could not be given up")
         finally:
             await self._alive.aclose()
 

@@ -32,7 +32,7 @@ from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.reader.planning import ReadOptions
 from orcstream.schema import Schema
 from orcstream.writer.creating import FileOptions, create
@@ -159,8 +159,8 @@ class PieceWriter:
                     self._tell(len(some))
             if writer is not None:
                 await _commit(writer)
-        except BaseException:
-            await _abort(writer)
+        except BaseException as error:
+            await clean_up(error, partial(_abort, writer))
             raise
         return count
 
@@ -192,8 +192,8 @@ class PieceWriter:
                 await writer.write(part, np.full(len(part), DELETE, np.int32), None)
                 self._tell(len(part))
             await _commit(writer)
-        except BaseException:
-            await _abort(writer)
+        except BaseException as error:
+            await clean_up(error, partial(_abort, writer))
             raise
         return keys.count
 

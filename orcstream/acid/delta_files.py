@@ -25,7 +25,7 @@ from orcstream.io import small_files
 from orcstream.io.append_file import FLUSH_LENGTH, NO_LENGTH
 from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of, remove_files, remove_folders
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.acid import VERSION_FILE
 from orcstream.plan.acid_names import (
     MOST_STATEMENT,
@@ -183,8 +183,8 @@ class DeltaFiles:
                 ids = RowIds(part.write_ids, part.buckets, part.row_ids, versions)
                 await writer.write(ids, np.full(count, DELETE, np.int32), None)
             await writer.commit()
-        except BaseException:
-            await writer.abort()
+        except BaseException as error:
+            await clean_up(error, writer.abort)
             raise
 
     # --- files
@@ -241,8 +241,8 @@ class DeltaFiles:
         try:
             for one in self._open.values():
                 await one.writer.commit()
-        except BaseException:
-            await self.abort_open()
+        except BaseException as error:
+            await clean_up(error, self.abort_open)
             raise
         self._open = {}
         if self._is_used:

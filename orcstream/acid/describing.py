@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from orcstream.acid.event_file import DELETE, EventFile
 from orcstream.acid.snapshot import TableSnapshot
-from orcstream.io.small_files import side_by_side
+from orcstream.io.tasks import side_by_side
 from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.acid_names import AcidDirectory, DirectoryKind

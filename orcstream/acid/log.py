@@ -59,7 +59,7 @@ from orcstream.errors import (
 )
 from orcstream.io.folder import ListedFile
 from orcstream.io.records import Records
-from orcstream.io.small_files import side_by_side
+from orcstream.io.tasks import side_by_side
 from orcstream.io.uncancelled import until_over
 from orcstream.plan.write_ids import WriteIds
 

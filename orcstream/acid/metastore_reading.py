@@ -19,7 +19,7 @@ from orcstream.acid.metastore_calls import MetastoreCalls
 from orcstream.acid.metastore_client import UNKNOWN_METHOD, Refused, services
 from orcstream.acid.transactions import HEARTBEAT_S
 from orcstream.errors import OrcError, SourceError
-from orcstream.io.uncancelled import until_done, until_over
+from orcstream.io.uncancelled import end_task, until_over
 
 __all__ = ["read_transaction"]
 
@@ -55,8 +55,7 @@ async def read_transaction(
             try:
                 yield
             finally:
-                beating.cancel()
-                await until_done(beating)
+                await end_task(beating)
                 is_aborted = not beating.cancelled()
         if is_aborted:
             raise _aborted(metastore, transaction_id)

@@ -17,10 +17,10 @@ from orcstream.acid.metastore_client import Lost, Refused, services
 from orcstream.acid.metastore_statistics import outdate_statistics
 from orcstream.acid.transactions import Operation, Outcome, Snapshot, Work
 from orcstream.errors import CommitFailed, CommitUnknown
+from orcstream.io.retry import retry_commit
 
 __all__ = ["MetastoreBatch", "MetastoreTransaction"]
 
-_COMMIT_ATTEMPTS: Final = 3
 # Locks that are as good as one.
 _INCLUDED_IN: Final[Mapping[Operation, tuple[Operation, ...]]] = {
     "insert": ("insert", "change", "overwrite"),
@@ -104,20 +104,24 @@ class MetastoreTransaction:
         request = services().CommitTxnRequest(
             txnid=self.transaction_id, exclWriteEnabled=False, txn_type=self._kind
         )
-        for attempt in range(_COMMIT_ATTEMPTS):
+        is_repeated = False
+
+        async def attempt() -> None:
+            nonlocal is_repeated
             try:
                 await self._metastore.call("commit_txn", request)
-            except Refused as error:
-                await self._check_refused(error, is_repeated=attempt > 0)
             except Lost as error:
-                lost = error
-                continue
-            self._is_committed = True
-            return
-        raise CommitUnknown(
-            f"{lost.message}: whether transaction {self.transaction_id} was committed is not known",
-            url=self._metastore.url,
-        ) from lost
+                is_repeated = True
+                raise CommitUnknown(
+                    f"{error.message}: whether transaction {self.transaction_id} was committed is not known",
+                    url=self._metastore.url,
+                ) from error
+
+        try:
+            await retry_commit(attempt)
+        except Refused as error:
+            await self._check_refused(error, is_repeated=is_repeated)
+        self._is_committed = True
 
     async def _check_refused(self, error: Refused, *, is_repeated: bool) -> None:
         """Raise, unless an earlier attempt, whose answer was lost, has done it."""

@@ -15,6 +15,7 @@ from orcstream.errors import Unsupported, located
 from orcstream.io import small_files
 from orcstream.io.append_file import FLUSH_LENGTH, last_length
 from orcstream.io.folders import ListedFile, list_folder
+from orcstream.io.tasks import side_by_side
 from orcstream.plan.acid import (
     METADATA_FILE,
     AcidFile,
@@ -219,7 +220,7 @@ async def list_table(url: str, shown: str, storage_options: Mapping[str, Any] | 
         if await _says_compacted(files[path], storage_options):
             compacted.add(one)
 
-    await small_files.side_by_side(asked, look)
+    await side_by_side(asked, look)
     return TableListing(url, shown, partitions, files, frozenset(compacted))
 
 
@@ -236,7 +237,7 @@ async def _flushed_lengths(
             return  # the file has been completed meanwhile
         found[path] = last_length(data)
 
-    await small_files.side_by_side([path for path in files if path.endswith(FLUSH_LENGTH)], look)
+    await side_by_side([path for path in files if path.endswith(FLUSH_LENGTH)], look)
     return found
 
 

@@ -30,10 +30,13 @@ from orcstream.acid.transactions import (
 )
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.io.append_sink import check_appendable
-from orcstream.io.uncancelled import until_over
+from orcstream.io.tasks import OneTask
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.pending import Pending
 
 __all__ = ["StreamingWriter", "WritingStream"]
+
+_NOT_GIVEN_UP = "what was not committed could not be given up"
 
 # Raises where what a transaction is about to commit would be hidden.
 _Check: TypeAlias = Callable[[Transaction, Work], Awaitable[None]]
@@ -122,7 +125,8 @@ class StreamingWriter:
         self._count = count
         self._partition = partition
         self._batch: _Batch | None = None
-        self._is_busy = self._is_closed = False
+        self._is_closed = False
+        self._one_task = OneTask("two tasks use one stream", url)
 
     # --- facts
 
@@ -190,7 +194,7 @@ class StreamingWriter:
             yield self
             await self.commit()
         except BaseException as error:
-            await _because(error, self.abort)
+            await clean_up(error, self.abort, _NOT_GIVEN_UP)
             raise
 
     # --- life time
@@ -212,13 +216,13 @@ class StreamingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            await _because(error, self.aclose)
+            await clean_up(error, self.aclose, _NOT_GIVEN_UP)
             return
         try:
             if not self._is_closed:
                 await self.commit()
         except BaseException as failure:
-            await _because(failure, self.aclose)
+            await clean_up(failure, self.aclose, _NOT_GIVEN_UP)
             raise
         await self.aclose()
 
@@ -226,16 +230,10 @@ class StreamingWriter:
 
     @asynccontextmanager
     async def _use(self) -> AsyncIterator[None]:
-        if self._is_closed or self._is_busy:
-            raise UsageError(
-                "two tasks use one stream" if self._is_busy else "the stream is closed", url=self._url
-            )
-        self._is_busy = True
-        try:
-            with located(url=self._url):
-                yield
-        finally:
-            self._is_busy = False
+        with self._one_task, located(url=self._url):
+            if self._is_closed:
+                raise UsageError("the stream is closed")
+            yield
 
     async def _begun(self) -> _Batch:
         """The batch, in the middle of a transaction."""
@@ -365,11 +363,3 @@ class _Batch:
         # Of one of which nobody knows whether it was committed, everything stays.
         if not self._commit_count and self.current is None:
             await self.files.discard()
-
-
-async def _because(error: BaseException, work: Callable[[], Awaitable[None]]) -> None:
-    """Clean up after an error, which is the one that matters."""
-    try:
-        await work()
-    except Exception as failure:  # noqa: BLE001 - it is told by the first
-        error.add_note(f"what was not committed could not be given up: {failure}")

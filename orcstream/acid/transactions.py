@@ -21,7 +21,7 @@ from typing import Literal, Protocol, TypeAlias
 from orcstream._printable import logger_of
 from orcstream.acid.constraints import Constraint
 from orcstream.errors import OrcError, Unsupported, UsageError
-from orcstream.io.uncancelled import until_done
+from orcstream.io.uncancelled import end_task
 from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
 from orcstream.schema import Kind, Schema, Type
@@ -246,8 +246,7 @@ async def kept_alive(
     try:
         yield
     finally:
-        beating.cancel()
-        await until_done(beating)
+        await end_task(beating)
 
 
 async def _beat(transaction: Transaction | TransactionBatch, interval_s: float) -> None:

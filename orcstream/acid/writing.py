@@ -39,8 +39,9 @@ from orcstream.batch import Batch
 from orcstream.codec.grouping import joined, only, retyped
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
+from orcstream.io.tasks import OneTask
 from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
 from orcstream.schema import Schema
@@ -82,7 +83,7 @@ class TableTransaction:
         self._changed: dict[str, None] = {}
         self._alive = AsyncExitStack()
         self._is_ended = self._is_failed = self._is_checked = False
-        self._is_busy = False
+        self._one_task = OneTask("two tasks use one transaction", url)
 
     @property
     def write_id(self) -> int:
@@ -250,29 +251,21 @@ class TableTransaction:
                 await self._abort_because(error)
 
     async def _abort_because(self, error: BaseException) -> None:
-        try:
-            await self.abort()
-        except Exception as failure:  # noqa: BLE001 - the first error is the one that matters
-            error.add_note(f"the transaction {self.write_id} could not be given up: {failure}")
+        await clean_up(error, self.abort, f"the transaction {self.write_id} could not be given up")
 
     # --- helpers
 
     @asynccontextmanager
     async def _statement(self) -> AsyncIterator[None]:
         self._check_usable()
-        if self._is_busy:
-            raise UsageError("two tasks use one transaction", url=self._url)
-        self._is_busy = True
         before = self._files.write_count
-        try:
-            with located(url=self._url):
+        with self._one_task, located(url=self._url):
+            try:
                 yield
-        except BaseException:
-            # Half of a statement must not count: new rows without the deletes of the old ones, say.
-            self._is_failed |= self._files.write_count > before
-            raise
-        finally:
-            self._is_busy = False
+            except BaseException:
+                # Half of a statement must not count: new rows without the deletes of the old ones, say.
+                self._is_failed |= self._files.write_count > before
+                raise
 
     def _check_usable(self) -> None:
         if self._is_ended:

@@ -21,8 +21,8 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.io import globs
 from orcstream.io.folder import ListedFile
 from orcstream.io.folders import list_files
-from orcstream.io.small_files import side_by_side
 from orcstream.io.source import kind_of
+from orcstream.io.tasks import side_by_side
 from orcstream.plan.acid_names import is_table_file
 
 __all__ = ["FoundFile", "Places", "find_files"]

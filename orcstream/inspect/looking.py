@@ -24,7 +24,7 @@ from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, Strip
 from orcstream.inspect.layout import Part, file_parts, stripe_parts
 from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
-from orcstream.io.small_files import side_by_side
+from orcstream.io.tasks import side_by_side
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.observing import DecodeSpan, RequestSpan
 from orcstream.reader.opening import Url

@@ -24,6 +24,7 @@ from orcstream.io.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES,
 from orcstream.io.byte_sink import SinkOptions, already_there
 from orcstream.io.sink_local import in_thread
 from orcstream.io.system import WRITE_ONLY, sync_data, sync_folder, write_at
+from orcstream.io.tasks import OneTask
 from orcstream.io.uncancelled import until_over
 from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
@@ -41,6 +42,7 @@ class AppendSink:
         self._gathered = bytearray()
         self._written_bytes = 0
         self._state = ""  # why nothing can be done any more
+        self._one_task = OneTask("two tasks use one sink", url)
         # Held by the call under way: the end waits for it, or both would be at the file.
         self._lock = anyio.Lock()
 
@@ -99,16 +101,17 @@ class AppendSink:
         await self._file.aclose()
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
-        if self._state or self._lock.locked():
-            raise UsageError(self._state or "two tasks use one sink", url=self.url)
-        self._lock.acquire_nowait()
-        try:
-            await work()
-        except BaseException:
-            self._state = "an earlier call failed or was cancelled: what was flushed stays"
-            raise
-        finally:
-            self._lock.release()
+        if self._state:
+            raise UsageError(self._state, url=self.url)
+        with self._one_task:
+            self._lock.acquire_nowait()
+            try:
+                await work()
+            except BaseException:
+                self._state = "an earlier call failed or was cancelled: what was flushed stays"
+                raise
+            finally:
+                self._lock.release()
 
     async def _write(self, view: memoryview) -> None:
         self._gathered += view

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
 from orcstream._credentials import strip_credentials
@@ -39,8 +39,11 @@ __all__ = [
     "Upload",
     "already_there",
     "is_temporary_of",
+    "state_of",
     "temporary_name",
 ]
+
+S = TypeVar("S")
 
 # Names of files may have 255 bytes on most file systems.
 LONGEST_NAME_BYTES = 255
@@ -263,6 +266,13 @@ def is_temporary_of(candidate: str, name: str | None) -> bool:
         return match is not None
     room = LONGEST_NAME_BYTES - (len(candidate) - len(match["name"]))
     return match["name"] == os.fsdecode(os.fsencode(name)[:room])
+
+
+def state_of(prepared: Prepared, kind: type[S], how: str) -> S:
+    """The state of a file that was prepared by the store that is asked; `how` ends the error's sentence."""
+    if not isinstance(prepared.state, kind):
+        raise UsageError(f"this was not prepared {how}", url=prepared.shown)
+    return prepared.state
 
 
 def already_there(url: str) -> FileExistsError:

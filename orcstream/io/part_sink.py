@@ -23,6 +23,7 @@ from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SinkError, SourceChanged, Unsupported, UsageError
 from orcstream.io.byte_sink import CopyingUpload, Prepared, SinkOptions, Store, no_parts_left
 from orcstream.io.retry import RetryPolicy
+from orcstream.io.tasks import OneTask, Signal
 from orcstream.io.uncancelled import until_done, until_over
 
 __all__ = ["PartSink", "abort_policy_of", "left_behind", "policy_of", "sink_error"]
@@ -66,11 +67,11 @@ class PartSink:
         self._sent_bytes = 0
         self._held_bytes = 0
         self._sending: dict[asyncio.Task[None], anyio.CancelScope] = {}
-        self._sent = anyio.Event()
+        self._sent = Signal()  # a part is on its way no more
         self._beginning = anyio.Lock()
         self._began = False
         self._failure: BaseException | None = None
-        self._busy = False
+        self._one_task = OneTask("two tasks use one sink", self.url)
         self._prepared: Prepared | None = None
         self._ending: asyncio.Task[None] | None = None
         self._closed = False
@@ -85,12 +86,12 @@ class PartSink:
 
     async def write(self, data: BytesLike) -> None:
         view = memoryview(data).cast("B")
-        with self._appending():
+        with self._using(appends=True):
             await self._append(view)
             await anyio.lowlevel.checkpoint_if_cancelled()
 
     async def copy(self, source: str, range: ByteRange, fingerprint: str) -> bool:
-        with self._appending():
+        with self._using(appends=True):
             upload = self._upload
             if not isinstance(upload, CopyingUpload) or not upload.can_copy(source, fingerprint):
                 return False
@@ -119,15 +120,9 @@ class PartSink:
             return True
 
     async def prepare(self) -> Prepared:
-        self._enter()
-        try:
+        with self._using():
             if self._prepared is None:
                 self._prepared = await self._prepare()
-        except BaseException as error:
-            self._fail(error)
-            raise
-        finally:
-            self._busy = False
         return self._prepared
 
     async def abort(self) -> None:
@@ -148,27 +143,19 @@ class PartSink:
         self._closed = True
         await until_over(self._store.aclose())
 
-    def _enter(self) -> None:
+    @contextmanager
+    def _using(self, *, appends: bool = False) -> Iterator[None]:
         if self._closed or self._ending is not None:
             raise UsageError("the sink is closed", url=self.url)
-        if self._busy:
-            raise UsageError("two tasks use one sink", url=self.url)
-        self._raise_failure()
-        self._busy = True
-
-    @contextmanager
-    def _appending(self) -> Iterator[None]:
-        self._enter()
-        if self._prepared is not None:
-            self._busy = False
-            raise UsageError("the file is prepared: nothing can be added", url=self.url)
-        try:
-            yield
-        except BaseException as error:
-            self._fail(error)
-            raise
-        finally:
-            self._busy = False
+        with self._one_task:
+            self._raise_failure()
+            if appends and self._prepared is not None:
+                raise UsageError("the file is prepared: nothing can be added", url=self.url)
+            try:
+                yield
+            except BaseException as error:
+                self._fail(error)
+                raise
 
     async def _append(self, view: memoryview) -> None:
         while len(view):
@@ -245,8 +232,7 @@ class PartSink:
                 self._fail(SinkError("the sending of a part was cancelled", url=self.url))
             del self._sending[done]
             self._held_bytes -= reserved_bytes
-            self._sent.set()
-            self._sent = anyio.Event()
+            self._sent.notify()
 
         task.add_done_callback(sent)
 

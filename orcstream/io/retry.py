@@ -12,19 +12,22 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from orcstream._credentials import strip_text
 from orcstream._printable import logger_of, printable
-from orcstream.errors import OrcError, RetriesExhausted, ShortRead
+from orcstream.errors import CommitUnknown, OrcError, RetriesExhausted, ShortRead
 from orcstream.io.byte_source import Transient
 from orcstream.io.options import IoOptions
 
-__all__ = ["RetryPolicy", "is_transient"]
+__all__ = ["RetryPolicy", "is_transient", "retry_commit"]
 
 T = TypeVar("T")
 
 _logger = logger_of("orcstream.io")
 
+# A store that lost the answer to a commit is asked so often what became of it.
+COMMIT_ATTEMPTS = 3
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
 # Bytes a second of one connection among several that share a slow line: what moves so fast is waited for.
@@ -102,6 +105,16 @@ class RetryPolicy:
         wait_s *= 0.5 + 0.5 * self.draw()
         asked_s = error.retry_after_s if isinstance(error, Transient) else 0.0
         return max(wait_s, min(asked_s, LONGEST_WAIT_S))
+
+
+async def retry_commit(commit: Callable[[], Awaitable[T]]) -> T:
+    """Commit, and again where the answer was lost: a repeated commit finds out what became of the first."""
+    for _ in range(COMMIT_ATTEMPTS - 1):
+        try:
+            return await commit()
+        except CommitUnknown:
+            await anyio.lowlevel.checkpoint()
+    return await commit()
 
 
 def _shown(seconds: float) -> str:

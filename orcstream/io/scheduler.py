@@ -29,6 +29,7 @@ from orcstream.errors import OrcError, ShortRead, UsageError
 from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.estimate import CostEstimate, SlowRequests
 from orcstream.io.retry import RetryPolicy
+from orcstream.io.tasks import Signal
 from orcstream.io.uncancelled import until_over
 
 __all__ = ["FetchReport", "FetchScheduler", "FetchStatistics", "FetchTicket", "TaskStarter"]
@@ -163,8 +164,7 @@ class FetchScheduler:
         self._submit_count = 0
         self._worker_count = 0
         self._closed = False
-        self._idle = anyio.Event()
-        self._idle.set()
+        self._idle = Signal()
         self._active_count = 0  # requests under way, the suffix included
         self._active_since = 0.0
         self._period_open = False
@@ -215,7 +215,6 @@ class FetchScheduler:
         if self._worker_count < self._request_cap:
             self._task_group.start_soon(self._work, name="orcstream fetch")
             self._worker_count += 1
-            self._idle = anyio.Event() if self._idle.is_set() else self._idle
         ticket = FetchTicket(self, range, priority, on_bytes, label)
         heappush(self._queue, (priority, self._submit_count, ticket))
         self._submit_count += 1
@@ -259,7 +258,11 @@ class FetchScheduler:
     async def aclose(self) -> None:
         """`close`, and wait until no request is under way."""
         self.close()
-        await until_over(self._idle.wait())
+        await until_over(self._until_idle())
+
+    async def _until_idle(self) -> None:
+        while self._worker_count:
+            await self._idle.wait()
 
     async def _work(self) -> None:
         try:
@@ -270,7 +273,7 @@ class FetchScheduler:
         finally:
             self._worker_count -= 1
             if self._worker_count == 0:
-                self._idle.set()
+                self._idle.notify()
 
     async def _run(self, ticket: FetchTicket) -> None:
         wanted = ticket.range

@@ -24,10 +24,8 @@ import anyio.to_thread
 from orcstream.errors import (
     CommitFailed,
     CommitUnknown,
-    RetriesExhausted,
     SinkError,
     Unsupported,
-    UsageError,
 )
 from orcstream.io.byte_sink import (
     Leftover,
@@ -36,11 +34,12 @@ from orcstream.io.byte_sink import (
     SinkOptions,
     already_there,
     is_temporary_of,
+    state_of,
     temporary_name,
 )
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import SyncFilesystem, lease_filesystem, modified_of, translated
-from orcstream.io.part_sink import policy_of
+from orcstream.io.moving_store import MovingStore
 from orcstream.io.threads import own_limiter
 
 __all__ = ["ATOMIC_RENAMES", "FilesystemStore", "StoredFile", "open_filesystem_store"]
@@ -79,19 +78,12 @@ class StoredFile(MovedFile):
     """A prepared file: where it lies, and where it belongs."""
 
 
-class FilesystemStore:
+class FilesystemStore(MovingStore):
     """One path of a file system."""
 
-    part_cap = None
-    smallest_part_bytes = 1
-    upload_cap = 1  # a file is written from its first byte to its last
-
     def __init__(self, lease: Lease[SyncFilesystem], path: str, url: str) -> None:
+        super().__init__(lease, path, url)
         self._filesystem = lease.client.filesystem
-        self._lease = lease
-        self._path = path
-        self._url = url
-        self._unsettled = False  # whether a move was asked for and not looked at yet
 
     def new_upload(self, options: SinkOptions) -> _Upload:
         self._check_atomic(options)
@@ -99,28 +91,15 @@ class FilesystemStore:
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
         self._check_atomic(options)
-        file = _state_of(prepared)
-        self._unsettled = False
-        try:
-            await policy_of(options).run(lambda: self._commit(file, prepared), url=self._url)
-        except RetriesExhausted as error:
-            if not self._unsettled:
-                raise
-            raise CommitUnknown(
-                f"the answer to the move was lost; the file is there if {file.temporary} is not; committing "
-                "again, or discarding, settles it",
-                url=self._url,
-            ) from error
+        file = state_of(prepared, StoredFile, "on a file system")
+        await self._settle(lambda: self._commit(file, prepared), file, options)
 
     async def discard(self, prepared: Prepared) -> None:
-        file = _state_of(prepared)
+        file = state_of(prepared, StoredFile, "on a file system")
         await _in_thread(lambda: _remove(self._filesystem, file.temporary), self._url)
 
     async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
         return await _in_thread(lambda: self._cleanup(older_than_s, containing, remove), self._url)
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     def _check_atomic(self, options: SinkOptions) -> None:
         if options.allow_non_atomic or _rename_of(self._filesystem) is not None:
@@ -266,12 +245,6 @@ async def open_filesystem_store(
 ) -> FilesystemStore:
     lease, path = await lease_filesystem(protocol, url, options, shown)
     return FilesystemStore(lease, path, shown)
-
-
-def _state_of(prepared: Prepared) -> StoredFile:
-    if not isinstance(prepared.state, StoredFile):
-        raise UsageError("this was not prepared on a file system", url=prepared.shown)
-    return prepared.state
 
 
 def _rename_of(filesystem: Any) -> Rename | None:

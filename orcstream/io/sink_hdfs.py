@@ -30,11 +30,20 @@ from typing import Any
 import anyio
 
 from orcstream.byterange import BytesLike
-from orcstream.errors import CommitFailed, CommitUnknown, RetriesExhausted, SinkError, UsageError
-from orcstream.io.byte_sink import Leftover, MovedFile, Prepared, SinkOptions, is_temporary_of, temporary_name
+from orcstream.errors import CommitFailed, CommitUnknown, SinkError
+from orcstream.io.byte_sink import (
+    Leftover,
+    MovedFile,
+    Prepared,
+    SinkOptions,
+    is_temporary_of,
+    state_of,
+    temporary_name,
+)
 from orcstream.io.byte_source import Transient
 from orcstream.io.hdfs import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter
 from orcstream.io.hdfs_opening import OpenedHdfs, open_hdfs
+from orcstream.io.moving_store import MovingStore
 from orcstream.io.part_sink import policy_of
 from orcstream.io.retry import is_transient
 from orcstream.io.uncancelled import until_over
@@ -49,39 +58,22 @@ class HdfsFile(MovedFile):
     version: str
 
 
-class HdfsStore:
+class HdfsStore(MovingStore):
     """One path of a file system."""
 
-    part_cap = None
-    smallest_part_bytes = 1
-    upload_cap = 1  # a file is written from its first byte to its last
-
     def __init__(self, opened: OpenedHdfs, url: str) -> None:
+        super().__init__(opened.lease, opened.path, url)
         self._hdfs = opened.hdfs
-        self._lease = opened.lease
-        self._path = opened.path
-        self._url = url
-        self._unsettled = False  # whether a rename was sent whose outcome is not known
 
     def new_upload(self, options: SinkOptions) -> _Upload:
         return _Upload(self._hdfs, self._path, self._url, options)
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
-        file = _state_of(prepared)
-        self._unsettled = False
-        try:
-            await policy_of(options).run(lambda: self._commit(file, prepared), url=self._url)
-        except RetriesExhausted as error:
-            if not self._unsettled:
-                raise
-            raise CommitUnknown(
-                f"the answer to the rename was lost; the file is there if {file.temporary} is not; "
-                "committing again, or discarding, settles it",
-                url=self._url,
-            ) from error
+        file = state_of(prepared, HdfsFile, "on HDFS")
+        await self._settle(lambda: self._commit(file, prepared), file, options)
 
     async def discard(self, prepared: Prepared) -> None:
-        await self._hdfs.delete(_state_of(prepared).temporary)
+        await self._hdfs.delete(state_of(prepared, HdfsFile, "on HDFS").temporary)
 
     async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
         status = await self._hdfs.status_or_none(self._path)
@@ -108,9 +100,6 @@ class HdfsStore:
             for leftover in found:
                 await self._hdfs.delete(leftover.identity)
         return found
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     async def _list_folder(self, path: str) -> list[FileStatus]:
         try:
@@ -288,9 +277,3 @@ class _Upload:
 
 async def open_hdfs_store(url: str, options: Mapping[str, Any], shown: str) -> HdfsStore:
     return HdfsStore(await open_hdfs(url, options, shown), shown)
-
-
-def _state_of(prepared: Prepared) -> HdfsFile:
-    if not isinstance(prepared.state, HdfsFile):
-        raise UsageError("this was not prepared on HDFS", url=prepared.shown)
-    return prepared.state

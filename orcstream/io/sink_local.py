@@ -27,6 +27,7 @@ from orcstream.io.byte_sink import (
     SinkOptions,
     already_there,
     is_temporary_of,
+    state_of,
     temporary_name,
 )
 from orcstream.io.byte_source import no_such_file, not_permitted
@@ -82,11 +83,11 @@ class LocalStore:
         return _Upload(self._path, self._url)
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:  # noqa: ARG002
-        file = _state_of(prepared)
+        file = state_of(prepared, LocalFile, "as a local file")
         await in_thread(lambda: _commit(file, prepared.overwrite, self._url), self._url)
 
     async def discard(self, prepared: Prepared) -> None:
-        file = _state_of(prepared)
+        file = state_of(prepared, LocalFile, "as a local file")
         await in_thread(lambda: Path(file.temporary).unlink(missing_ok=True), self._url)
 
     async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
@@ -157,12 +158,6 @@ class _Upload:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-
-def _state_of(prepared: Prepared) -> LocalFile:
-    if not isinstance(prepared.state, LocalFile):
-        raise UsageError("this was not prepared as a local file", url=prepared.shown)
-    return prepared.state
 
 
 def _commit(file: LocalFile, overwrite: bool, url: str) -> None:

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.errors import UsageError
-from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_there
+from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
 
 __all__ = ["BufferStore", "HeldBytes", "MemoryStore"]
 
@@ -103,7 +103,7 @@ class MemoryStore(_Store):
         self._url = shown
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:  # noqa: ARG002
-        held = _state_of(prepared)
+        held = state_of(prepared, HeldBytes, "in memory")
         await anyio.lowlevel.checkpoint()
         filesystem = MemoryFileSystem()
         if not prepared.overwrite and filesystem.exists(self._path):
@@ -122,14 +122,8 @@ class BufferStore(_Store):
     """A buffer of the caller: commit writes to it where it stands."""
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:  # noqa: ARG002
-        held = _state_of(prepared)
+        held = state_of(prepared, HeldBytes, "in memory")
         await anyio.lowlevel.checkpoint()
         if held.buffer is None:
             raise UsageError("this was not prepared for a buffer", url=prepared.shown)
         held.buffer.write(b"".join(held.parts))
-
-
-def _state_of(prepared: Prepared) -> HeldBytes:
-    if not isinstance(prepared.state, HeldBytes):
-        raise UsageError("this was not prepared in memory", url=prepared.shown)
-    return prepared.state

@@ -41,7 +41,7 @@ from orcstream.errors import (
     Unsupported,
     UsageError,
 )
-from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_there
+from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
 from orcstream.io.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
 from orcstream.io.clients import Lease
 from orcstream.io.filesystem import translate_error, translated
@@ -58,7 +58,7 @@ from orcstream.io.s3 import (
     find_place,
 )
 from orcstream.io.s3_options import object_of, parameter_refused
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import end_task, until_over
 from orcstream.io.urls import protocol_of
 
 __all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
@@ -245,10 +245,11 @@ class S3Store:
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
         if not self._calls.key:
             raise UsageError("an S3 URL is s3://bucket/key", url=self._calls.url)
-        await _Commit(self._calls, _state_of(prepared), prepared.overwrite).run(options)
+        upload = state_of(prepared, S3Upload, "as an upload to S3")
+        await _Commit(self._calls, upload, prepared.overwrite).run(options)
 
     async def discard(self, prepared: Prepared) -> None:
-        upload = _state_of(prepared)
+        upload = state_of(prepared, S3Upload, "as an upload to S3")
         await self._calls.abort_upload(upload.key, upload.upload_id)
 
     async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
@@ -400,7 +401,8 @@ class _Upload:
         try:
             await self._wait_while_it_moves(request, sent_bytes, length)
             with anyio.fail_after(self._timeout_s):
-                return await asyncio.shield(request)
+                await asyncio.wait([request])
+            return request.result()
         finally:
             await until_over(self._ended(request, is_sent=lambda: sent_bytes() == length))
             error = None if request.cancelled() else request.exception()
@@ -412,8 +414,7 @@ class _Upload:
         if not request.done() and is_sent():
             await asyncio.wait([request], timeout=self._answer_timeout_s)
         if not request.done():
-            request.cancel()
-            await asyncio.wait([request])
+            await end_task(request)
 
     async def _wait_while_it_moves(
         self, request: asyncio.Task[Any], sent_bytes: Callable[[], int], length: int
@@ -611,9 +612,3 @@ async def open_s3_store(url: str, options: Mapping[str, Any], shown: str) -> S3S
         url, options, shown, is_meant=lambda one: bool(one.bucket) and not one.version, form=form
     )
     return S3Store(place.bucket, place.key, place.lease, shown)
-
-
-def _state_of(prepared: Prepared) -> S3Upload:
-    if not isinstance(prepared.state, S3Upload):
-        raise UsageError("this was not prepared as an upload to S3", url=prepared.shown)
-    return prepared.state

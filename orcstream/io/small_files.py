@@ -1,37 +1,29 @@
-"""Small files in any store, put whole and at once, read whole, several side by side.
+"""Small files in any store, put whole and at once, and read whole.
 
 Knows that a put may have happened although its answer was lost. Must not know what is in the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import anyio
-import anyio.lowlevel
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
-from orcstream.errors import CommitUnknown, SinkError, Unsupported
+from orcstream.errors import Unsupported
 from orcstream.io.folder import retried
 from orcstream.io.folders import make_folder_of
+from orcstream.io.retry import retry_commit
 from orcstream.io.source import open_source
+from orcstream.io.uncancelled import clean_up
 
 if TYPE_CHECKING:
     from orcstream.io.byte_sink import Prepared
 
-__all__ = ["commit", "get", "put", "side_by_side"]
+__all__ = ["commit", "get", "put"]
 
-A = TypeVar("A")
-B = TypeVar("B")
-
-_AT_ONCE = 16
 _TAIL_BYTES = 1 << 20
 # Whatever a store answers, no more of it is taken into memory.
 _MOST_BYTES = 1 << 28
-# A store that lost the answer to a commit is asked so often what became of it.
-_COMMIT_ATTEMPTS = 3
 
 
 async def put(
@@ -53,30 +45,18 @@ async def put(
     sink = await sinks.open_sink(url, overwrite=overwrite, **options)
     try:
         await sink.write(data)
-        prepared = await sink.prepare()
-    except BaseException:
-        await sink.abort()
+        await commit(await sink.prepare(), **options)
+    except BaseException as error:
+        await clean_up(error, sink.abort)  # what was made visible stays, if it was
         raise
-    try:
-        await sink.aclose()
-        await commit(prepared, **options)
-    except BaseException:
-        # What was made visible stays, if it was.
-        with suppress(SinkError):
-            await sinks.discard(prepared, **options)
-        raise
+    await sink.aclose()
 
 
 async def commit(prepared: Prepared, **options: Any) -> None:
     """`io.sink.commit`, asked again where the store lost its answer."""
     from orcstream.io import sink as sinks
 
-    for _ in range(_COMMIT_ATTEMPTS - 1):
-        try:
-            return await sinks.commit(prepared, **options)
-        except CommitUnknown:
-            continue
-    return await sinks.commit(prepared, **options)
+    await retry_commit(lambda: sinks.commit(prepared, **options))
 
 
 async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
@@ -99,26 +79,3 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
             await source.aclose()
 
     return await retried(read, strip_credentials(url))
-
-
-async def side_by_side(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
-    """What each call answers, in the order of the items. Raises the first failure."""
-    numbered = list(enumerate(items))
-    waiting = iter(numbered)
-    found: dict[int, B] = {}
-
-    async def run() -> None:
-        for at, item in waiting:
-            await anyio.lowlevel.checkpoint()
-            found[at] = await work(item)
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            for _ in numbered[:_AT_ONCE]:
-                tasks.start_soon(run)
-    except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
-    return [found[at] for at in sorted(found)]

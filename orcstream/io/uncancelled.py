@@ -7,12 +7,12 @@ Knows both kinds of cancellation. Must not know what the calls do. anyio's scope
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import anyio
 
-__all__ = ["until_done", "until_over"]
+__all__ = ["clean_up", "end_task", "until_done", "until_over"]
 
 T = TypeVar("T")
 
@@ -40,3 +40,20 @@ async def until_done(work: asyncio.Future[Any]) -> None:
                 cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+async def end_task(task: asyncio.Task[Any]) -> None:
+    """Cancel a task that has no cancel scope, and wait for its end."""
+    task.cancel()
+    await until_done(task)
+
+
+async def clean_up(error: BaseException, work: Callable[[], Awaitable[object]], failing: str = "") -> None:
+    """Clean up because of `error`; where that fails, `error` gets a note, because it came first.
+
+    `failing` begins the note. `work` goes through `until_over` by itself.
+    """
+    try:
+        await work()
+    except Exception as failure:  # noqa: BLE001 - it is in the note
+        error.add_note(f"{failing}: {failure}" if failing else str(failure))

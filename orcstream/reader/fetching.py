@@ -25,6 +25,7 @@ from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cove
 from orcstream.codec.structure import StripeInformation
 from orcstream.io.byte_source import OnBytes
 from orcstream.io.scheduler import FetchScheduler, FetchTicket
+from orcstream.io.tasks import Signal
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.read import (
     CONTROL_STRIPES,
@@ -232,10 +233,10 @@ class Fetcher:
         self._on_arrival = on_arrival
         self._hands_on = hands_on
         self._wave = wave
-        self._room = anyio.Event()
+        self._room = Signal()  # there may be room for more stripes
         self._windows: deque[_Window] = deque()
         self._held: dict[StripeRun, Sequence[_Held]] = {}
-        self._wake = anyio.Event()
+        self._wake = Signal()
         self._large = anyio.Lock()
         self.plan = FetchPlan()
 
@@ -245,7 +246,7 @@ class Fetcher:
 
     def wake(self) -> None:
         """Look again whether something is to be fetched."""
-        self._wake.set()
+        self._wake.notify()
 
     def close(self) -> None:
         """Let go of all bytes."""
@@ -257,9 +258,9 @@ class Fetcher:
         if self._works is not None:
             self._tasks.start_soon(self._control, self._works)
         while True:
-            self._wake = anyio.Event()
+            seen = self._wake.count
             await self._ask()
-            await self._wake.wait()
+            await self._wake.wait(seen)
 
     async def _ask(self) -> None:
         while self._windows:
@@ -275,7 +276,7 @@ class Fetcher:
         if hungry:
             await self._ask_pieces(hungry[0].feed.run.stripe, hungry, 0)
         if self._has_room:
-            self._room.set()
+            self._room.notify()
 
     def _fits(self, stripe: StripeRun, pieces: Sequence[StreamPiece]) -> bool:
         held = self._held.get(stripe, ())
@@ -295,7 +296,6 @@ class Fetcher:
     async def room(self) -> None:
         """Wait until more stripes may be taken on."""
         while not self._has_room:
-            self._room = anyio.Event()
             await self._room.wait()
 
     def finish(self) -> None:

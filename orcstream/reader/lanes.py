@@ -24,6 +24,7 @@ import anyio
 from orcstream.batch import Batch
 from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io.scheduler import TaskStarter
+from orcstream.io.tasks import Signal
 from orcstream.io.uncancelled import until_over
 from orcstream.reader.budget import LEAST_LIMIT
 from orcstream.reader.read_statistics import ReadStatistics
@@ -87,19 +88,15 @@ class _Lane:
         self.error: Exception | None = None
         self.is_done = False
         self.is_whole = False  # all of its rows were read
-        self.changed = anyio.Event()
+        self.changed = Signal()
 
     def admit(self, limit: int) -> None:
         self.limit = limit
         self.admitted.set()
 
-    def tell(self) -> None:
-        self.changed.set()
-        self.changed = anyio.Event()
-
     def end(self) -> None:
         self.is_done = True
-        self.tell()
+        self.changed.notify()
 
 
 class Lanes:
@@ -114,7 +111,7 @@ class Lanes:
         self._failure: Exception | None = None
         self._lanes: deque[_Lane] = deque()
         self._waiting = deque(plan.units)
-        self._room = anyio.Event()
+        self._changed = Signal()
         self.statistics = ReadStatistics(**{one.name: 0 for one in fields(ReadStatistics)})
 
     # --- tasks
@@ -132,7 +129,7 @@ class Lanes:
             self._finished.set()
             for lane in self._lanes:  # a task that was stopped before its first step says nothing
                 lane.end()
-            self._tell()
+            self._changed.notify()
 
     async def _read_all(self) -> None:
         try:
@@ -143,8 +140,8 @@ class Lanes:
                         self._lanes.append(lane)
                         tasks.start_soon(self._work, lane, name="orcstream table file")
                     self._admit()
-                    self._tell()
-                    await self._room.wait()
+                    self._changed.notify()
+                    await self._changed.wait()
         finally:
             if self._plan.end is not None:
                 await until_over(self._plan.end())
@@ -172,14 +169,10 @@ class Lanes:
             left -= wanted
             lane.admit(wanted)
 
-    def _tell(self) -> None:
-        self._room.set()
-        self._room = anyio.Event()
-
     async def _work(self, lane: _Lane) -> None:
         try:
             await lane.unit.begin()
-            self._tell()
+            self._changed.notify()
             await lane.admitted.wait()
             found = await self._read(lane)
             self.statistics += found  # apart: others add theirs meanwhile
@@ -200,7 +193,7 @@ class Lanes:
                 await lane.changed.wait()
             lane.batches.append(batch)
             delivered += batch.num_rows
-            lane.tell()
+            lane.changed.notify()
 
         try:
             return await lane.unit.read(lane.limit, deliver)
@@ -226,12 +219,12 @@ class Lanes:
                     return None
                 if self._finished.is_set() or self._scope.cancel_called:
                     raise await self._reason()
-                await self._room.wait()
+                await self._changed.wait()
                 continue
             lane = self._lanes[0]
             if lane.batches:
                 batch = lane.batches.popleft()
-                lane.tell()
+                lane.changed.notify()
                 return batch
             if lane.error is not None:
                 raise lane.error
@@ -239,7 +232,7 @@ class Lanes:
                 if not lane.is_whole:
                     raise await self._reason()
                 self._lanes.popleft()
-                self._tell()
+                self._changed.notify()
                 continue
             await lane.changed.wait()
 
@@ -251,7 +244,7 @@ class Lanes:
 
     def stop(self) -> None:
         self._scope.cancel()
-        self._tell()
+        self._changed.notify()
 
     def stop_from_any_thread(self) -> None:
         with suppress(RuntimeError):  # the loop is closed, and its tasks with it

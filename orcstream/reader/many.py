@@ -24,12 +24,13 @@ from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.io.source import cost_of
+from orcstream.io.tasks import Signal
 from orcstream.io.uncancelled import until_over
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
 from orcstream.reader.observing import Observer
 from orcstream.reader.opening import Opening, OpenOptions, Url
-from orcstream.reader.supervisor import keep_alive
+from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["FileStream", "Urls", "open_each", "open_many"]
 
@@ -114,10 +115,9 @@ class _ManyOpens:
         self._ordered = ordered
         self._tails = tails
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._supervisor: asyncio.Task[None] | None = None
-        self._scope: anyio.CancelScope | None = None
+        self._tasks = Supervisor("orcstream files")
         self._stopping = self._finished = False
-        self._changed = anyio.Event()
+        self._changed = Signal()  # for the task that opens and for consumers
         self._failure: Exception | None = None  # of `urls`
         self._ready: dict[int, tuple[Url, OrcFile | Exception]] = {}  # by number, in the order they came
         self._next = 0  # the number to be taken next, where the order counts
@@ -126,32 +126,33 @@ class _ManyOpens:
     # --- tasks -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self._supervisor is None and not self._stopping:
+        if self._loop is None and not self._stopping:
             self._loop = asyncio.get_running_loop()
-            self._supervisor = asyncio.create_task(self._supervise(), name="orcstream open_many")
+            self._tasks.start_soon(self._run, name="orcstream open_many")
 
-    async def _supervise(self) -> None:
+    async def _run(self) -> None:
         # Or a file that is closed before the next one is opened takes their client along.
         clients = keep_clients()
-        urls = _Urls(self._urls)
+        urls: _Urls | None = None
         try:
-            with anyio.CancelScope() as self._scope:
-                if not self._stopping:
-                    await self._open_all(urls)
+            urls = _Urls(self._urls)
+            if not self._stopping:
+                await self._open_all(urls)
         except Exception as error:  # noqa: BLE001 - raised to the consumer, after the files before it
             self._failure = error
-        except BaseException:  # the loop is ending
+        except BaseException:  # `stop`, or the loop is ending
             self._stopping = True
             raise
         finally:
             self._finished = True
             await until_over(self._end(urls, clients))
-            self._tell()
+            self._changed.notify()
 
-    async def _end(self, urls: _Urls, clients: Lease[Client]) -> None:
+    async def _end(self, urls: _Urls | None, clients: Lease[Client]) -> None:
         if self._stopping:
             await self._close_ready()
-        await urls.aclose()
+        if urls is not None:
+            await urls.aclose()
         await clients.aclose()
 
     async def _open_all(self, urls: _Urls) -> None:
@@ -189,15 +190,10 @@ class _ManyOpens:
             self._ready[number] = (url, error)
         else:
             self._ready[number] = (url, file)
-        self._tell()
+        self._changed.notify()
 
     def _tail_of(self, url: Url) -> Tail | BytesLike | None:
         return self._tails.get(url) if isinstance(url, str | bytes | os.PathLike) else None
-
-    def _tell(self) -> None:
-        """Something changed that the supervisor or a consumer may wait for."""
-        self._changed.set()
-        self._changed = anyio.Event()
 
     async def _close_ready(self) -> None:
         while self._ready:
@@ -210,32 +206,28 @@ class _ManyOpens:
     async def next(self) -> tuple[Url, OrcFile | Exception] | None:
         """What was opened, or why it could not be; None at the end."""
         while not self._stopping:
-            changed = self._changed
             number = self._next if self._ordered else next(iter(self._ready), self._next)
             taken = self._ready.pop(number, None)
             if taken is not None:
                 self._next = number + 1
                 self._pending_count -= 1
-                self._tell()
+                self._changed.notify()
                 return taken
             if self._finished:
                 if self._failure is not None:
                     raise self._failure
                 return None
-            await changed.wait()
+            await self._changed.wait()
         return None
 
     async def stop(self) -> None:
         """End all opens and close what was not taken, and wait for both."""
         self._stopping = True
-        if self._scope is not None:
-            self._scope.cancel()
         await until_over(self._wait_stopped())
-        self._tell()
+        self._changed.notify()
 
     async def _wait_stopped(self) -> None:
-        if self._supervisor is not None:
-            await asyncio.wait([self._supervisor])
+        await self._tasks.end()
         await self._close_ready()
 
     def stop_from_any_thread(self) -> None:

@@ -17,6 +17,7 @@ from orcstream.byterange import RangeBuffer
 from orcstream.codec.compression import Compression
 from orcstream.errors import UsageError
 from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.tasks import Signal
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.budget import MemoryBudget
 from orcstream.reader.decoding import DecodeQueue, Delivery
@@ -47,8 +48,8 @@ class Pipeline:
     def __init__(self, options: PipelineOptions) -> None:
         self._options = options
         self._loop = asyncio.get_running_loop()
-        self._progress = anyio.Event()
-        self._work = anyio.Event()
+        self._progress = Signal()  # for the consumer
+        self._work = Signal()  # for the workers
         self._notified = False
         self._failure: Exception | None = None
         self._stopped = False
@@ -106,7 +107,6 @@ class Pipeline:
     async def next(self) -> Delivery | None:
         """The next decoded rows, or None at the end."""
         while True:
-            self._progress = anyio.Event()
             delivery = self.queue.deliver()
             if delivery is not None:
                 return delivery
@@ -129,10 +129,8 @@ class Pipeline:
     def wake(self) -> None:
         """Something changed that workers or the consumer may have waited for; on the loop."""
         self._notified = False
-        if not self._work.is_set():
-            self._work.set()
-            self._work = anyio.Event()
-        self._progress.set()
+        self._work.notify()
+        self._progress.notify()
         if self.fetcher is not None:
             self.fetcher.wake()
 
@@ -151,4 +149,4 @@ class Pipeline:
         if self.fetcher is not None:
             self.fetcher.close()
         self._stopped = True
-        self._progress.set()
+        self._progress.notify()

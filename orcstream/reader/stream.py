@@ -24,6 +24,7 @@ from orcstream.codec._arrow_c import export_schema
 from orcstream.errors import OrcError, UsageError, out_of_memory
 from orcstream.io.byte_source import ByteSource
 from orcstream.io.scheduler import FetchScheduler, TaskStarter
+from orcstream.io.tasks import OneTask, first_failure
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_over
 from orcstream.reader.decoding import Delivery
@@ -111,7 +112,7 @@ class Reading:
                     self._scheduler = self.plan.scheduler(tasks)
                     await self._run(tasks, self._scheduler)
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-            self._error = _first_of(error)
+            self._error = first_failure(error)
             self._pipeline.fail(self._error)
         finally:
             if self._scheduler is not None:
@@ -294,7 +295,7 @@ class BatchStream:
         self._past: list[ReadStatistics] = []
         self._tasks = tasks
         self._url = url
-        self._busy = False
+        self._one_task = OneTask("two tasks use one stream; give each its own", url)
         self._ended = self._closed = False
         self._looking: anyio.CancelScope | None = None  # for more rows
 
@@ -343,26 +344,22 @@ class BatchStream:
         return self
 
     async def __anext__(self) -> Batch:
-        if self._busy:
-            raise UsageError("two tasks read from one stream; give each its own", url=self._url)
-        if self._ended:
-            raise StopAsyncIteration
-        self._busy = True
-        try:
-            # Batches that are ready would keep every other task waiting. A cancellation here loses nothing.
-            await anyio.lowlevel.checkpoint()
-            batch = await self._next()
-        except MemoryError as error:
-            refusal = out_of_memory(error).locate(url=self._url)
-            self._fail(refusal)
-            raise refusal from error
-        except Exception as error:
-            self._fail(error)
-            if isinstance(error, OrcError):
-                error.locate(url=self._url)
-            raise
-        finally:
-            self._busy = False
+        with self._one_task:
+            if self._ended:
+                raise StopAsyncIteration
+            try:
+                # Ready batches would keep every other task waiting. A cancellation here loses nothing.
+                await anyio.lowlevel.checkpoint()
+                batch = await self._next()
+            except MemoryError as error:
+                refusal = out_of_memory(error).locate(url=self._url)
+                self._fail(refusal)
+                raise refusal from error
+            except Exception as error:
+                self._fail(error)
+                if isinstance(error, OrcError):
+                    error.locate(url=self._url)
+                raise
         if batch is None:
             self._ended = True
             await self._stop()
@@ -424,20 +421,15 @@ class BatchStream:
         Costs two hops, less where what is needed came with the tail. Raises `UsageError` for a row that the
         file has not, but for the one after the last, where the stream ends.
         """
-        if self._busy:
-            raise UsageError("two tasks use one stream; give each its own", url=self._url)
-        if self._closed:
-            raise UsageError("the stream is closed", url=self._url)
-        self._busy = True
-        try:
+        with self._one_task:
+            if self._closed:
+                raise UsageError("the stream is closed", url=self._url)
             if self._begun is None:
                 await self._planned(0)
             if type(row) is not int or not 0 <= row <= self._row_count:
                 raise UsageError(f"no row {row!r}: the file has {self._row_count}", url=self._url)
             await self._restart(row)
             self._ended = False
-        finally:
-            self._busy = False
 
     async def aclose(self) -> None:
         """Stop fetching and decoding, and wait until nothing of it is left."""
@@ -461,10 +453,3 @@ class BatchStream:
         reading = getattr(self, "_begun", None)
         if reading is not None and not self._ended:
             reading.stop_from_any_thread()
-
-
-def _first_of(error: Exception) -> Exception:
-    """What went wrong first, where several tasks failed: groups are not for users."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error

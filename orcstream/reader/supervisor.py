@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from orcstream.io.tasks import Signal
+
 __all__ = ["Supervisor", "keep_alive"]
 
 # Longer than any task takes that is kept alive.
@@ -37,13 +39,14 @@ class Supervisor:
     which the interpreter waits at its end: a file that is open and idle must not keep a program alive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "orcstream file") -> None:
+        self._name = name
         self._waiting: list[tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...], object]] = []
         self._group: anyio.abc.TaskGroup | None = None
         self._supervisors: set[asyncio.Task[None]] = set()  # the last of them, and those that are ending
         self._stopping = False
         self._count = 0  # of tasks that were started and have not ended
-        self._change = anyio.Event()  # set when the count is 0, and to stop
+        self._changed = Signal()  # the count is 0, or the tasks are to end
 
     def start_soon(
         self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: object = None
@@ -55,7 +58,7 @@ class Supervisor:
             return
         self._waiting.append((func, args, name))
         if len(self._waiting) == 1:
-            supervisor = asyncio.create_task(self._supervise(), name="orcstream file")
+            supervisor = asyncio.create_task(self._supervise(), name=self._name)
             self._supervisors.add(supervisor)
             supervisor.add_done_callback(self._supervisors.discard)
 
@@ -75,7 +78,7 @@ class Supervisor:
         finally:
             self._count -= 1
             if self._count == 0:
-                self._change.set()
+                self._changed.notify()
 
     async def _supervise(self) -> None:
         async with anyio.create_task_group() as group:
@@ -84,8 +87,7 @@ class Supervisor:
                 self._start(group, func, args, name)
             self._waiting.clear()
             while self._count and not self._stopping:
-                self._change = anyio.Event()
-                await self._change.wait()
+                await self._changed.wait()
             self._group = None
             if self._stopping:
                 group.cancel_scope.cancel()
@@ -93,6 +95,6 @@ class Supervisor:
     async def end(self) -> None:
         """Cancel all tasks and wait for them."""
         self._stopping = True
-        self._change.set()
+        self._changed.notify()
         if self._supervisors:
             await asyncio.wait(self._supervisors)

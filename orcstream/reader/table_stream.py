@@ -14,8 +14,9 @@ import anyio.lowlevel
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.column import vector_bytes
 from orcstream.codec.gather import compact
-from orcstream.errors import OrcError, UsageError
+from orcstream.errors import OrcError
 from orcstream.io.scheduler import TaskStarter
+from orcstream.io.tasks import OneTask
 from orcstream.reader.lanes import Lanes, LanesPlan
 from orcstream.reader.read_statistics import ReadStatistics
 from orcstream.schema import Schema
@@ -52,7 +53,8 @@ class TableStream:
         self._reading = Lanes(plan)
         self._tasks = tasks
         self._url = url
-        self._started = self._busy = self._ended = False
+        self._started = self._ended = False
+        self._one_task = OneTask("two tasks use one stream; give each its own", url)
         self._failure: Exception | None = None
         self._crumbs: list[Batch] = []
         self._crumb_rows = self._crumb_bytes = 0
@@ -79,24 +81,20 @@ class TableStream:
         return self
 
     async def __anext__(self) -> Batch:
-        if self._busy:
-            raise UsageError("two tasks read from one stream; give each its own", url=self._url)
-        if self._failure is not None:
-            raise self._failure
-        if self._ended:
-            raise StopAsyncIteration
-        self._busy = True
-        try:
-            await anyio.lowlevel.checkpoint()  # before anything is taken that a cancellation could lose
-            batch = None if self._left == 0 else await self._next()
-        except Exception as error:
-            self._failure = error
-            if isinstance(error, OrcError):
-                error.locate(url=self._url)
-            self._reading.stop()
-            raise
-        finally:
-            self._busy = False
+        with self._one_task:
+            if self._failure is not None:
+                raise self._failure
+            if self._ended:
+                raise StopAsyncIteration
+            try:
+                await anyio.lowlevel.checkpoint()  # before anything is taken that a cancellation could lose
+                batch = None if self._left == 0 else await self._next()
+            except Exception as error:
+                self._failure = error
+                if isinstance(error, OrcError):
+                    error.locate(url=self._url)
+                self._reading.stop()
+                raise
         if batch is None:
             self._ended = True
             if self._left is not None:

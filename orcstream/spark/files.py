@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from pyspark.sql import types as spark
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io import globs
+from orcstream.io.tasks import side_by_side
 from orcstream.spark.options import Options
 from orcstream.spark.partitions import (
     PartitionPath,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from orcstream.io.folders import ListedFile
 
 __all__ = ["FileChoice", "FoundFile", "FoundFiles", "find_files", "transactional"]
-
-_LISTINGS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +127,7 @@ class _Candidate:
 
 async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | None = None) -> FoundFiles:
     """All files of a choice. Paths are listed side by side; no file is opened."""
-    found: list[list[_Candidate]] = [[] for _ in choice.paths]
-    limiter = anyio.CapacityLimiter(_LISTINGS_AT_ONCE)
-
-    async def work(number: int, path: str) -> None:
-        async with limiter:
-            found[number] = await _below(path, choice, storage_options)
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            for number, path in enumerate(choice.paths):
-                tasks.start_soon(work, number, path)
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
+    found = await side_by_side(choice.paths, lambda path: _below(path, choice, storage_options))
     if not choice.with_events:
         _refuse_transactional(one for several in found for one in several)
     candidates = {one.listed.url: one for several in found for one in several if _is_wanted(one, choice)}
@@ -164,13 +150,6 @@ def transactional(url: str) -> UsageError:
         "read the table with orcstream.acid.open_table(url), and pass the rows to spark.createDataFrame",
         url=url,
     )
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 # --- listing ---------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from orcstream.io.records import read_record
-from orcstream.io.small_files import side_by_side
+from orcstream.io.tasks import side_by_side
 from orcstream.io.urls import name_of
 from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source
 from orcstream.spark.files import FileChoice, FoundFile, FoundFiles, find_files

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orcstream.io.records import read_record
-from orcstream.io.small_files import side_by_side
+from orcstream.io.tasks import side_by_side
 from orcstream.io.urls import name_of
 from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source, said_in
 from orcstream.spark.merge_records import Compaction, find_compactions, groups_in

@@ -24,6 +24,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError, UsageError
 from orcstream.io import small_files
 from orcstream.io.folders import list_files, remove_files
+from orcstream.io.tasks import side_by_side
 from orcstream.spark import sweeping
 from orcstream.spark.seen_files import SeenFiles, name_key
 
@@ -146,7 +147,7 @@ class StreamLog:
                 url=self.url,
             )
         state = await self._snapshot(start) if start else StreamState()
-        for batch in await small_files.side_by_side(range(start + 1, number + 1), self._read_batch):
+        for batch in await side_by_side(range(start + 1, number + 1), self._read_batch):
             state.add(batch)
         return state
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 import orcstream
-from orcstream import IngestedFile, Prepared, SinkError
+from orcstream import IngestedFile, Prepared
 from orcstream.errors import UsageError
 from orcstream.io import globs, small_files
 from orcstream.io.folders import ListedFile, list_files, list_names, make_folder_of, remove_files
 from orcstream.io.key_provider import KeyProvider
+from orcstream.io.tasks import side_by_side
+from orcstream.io.uncancelled import clean_up
 from orcstream.plan.acid_names import is_table_file, parse_directory
 from orcstream.spark import sweeping
 from orcstream.spark.access import run
@@ -111,12 +113,12 @@ class _Task:
 
     async def abort(self, error: BaseException) -> None:
         """Leave nothing; what would not go is told with what came first."""
-        try:
-            if self._out is not None:
-                await self._out.abort()
-                await discard_files(self._plan, [_written(self._plan, one) for one in self._out.files])
-        except SinkError as failure:
-            error.add_note(str(failure))
+        await clean_up(error, self._leave_nothing)
+
+    async def _leave_nothing(self) -> None:
+        if self._out is not None:
+            await self._out.abort()
+            await discard_files(self._plan, [_written(self._plan, one) for one in self._out.files])
 
 
 def _ingest(plan: WritePlan, stem: str, threads: int, keys: KeyProvider | None) -> Any:
@@ -172,7 +174,7 @@ async def refuse_transactional(plan: Target, folders: Iterable[str]) -> None:
             if name == LOG_FOLDER or is_events:
                 raise transactional_target(plan.url)
 
-    await small_files.side_by_side(sorted(set(folders)), look)
+    await side_by_side(sorted(set(folders)), look)
 
 
 def transactional_target(url: str) -> UsageError:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import anyio
-
-from orcstream.encryption import NO_KEYS, EncryptionKey, FileKeys, LocalKey
+from orcstream.encryption import NO_KEYS, EncryptionKey, FileKeys
 from orcstream.errors import KeyUnavailable
 from orcstream.io.key_provider import KeyProvider
+from orcstream.io.tasks import side_by_side
 
 __all__ = ["current_keys", "draw_keys", "draw_local_keys"]
 
@@ -37,24 +36,8 @@ async def current_keys(provider: KeyProvider, names: Sequence[str]) -> dict[str,
 
 async def draw_local_keys(provider: KeyProvider, keys: Sequence[EncryptionKey]) -> FileKeys:
     """A new local key for each of the master keys, in just these versions. Raises what `draw_keys` raises."""
-    drawn: dict[int, LocalKey] = {}
-    failures: list[Exception] = []
-    limiter = anyio.CapacityLimiter(_AT_ONCE)
-
-    async def draw(number: int, key: EncryptionKey) -> None:
-        try:
-            async with limiter:
-                drawn[number] = await provider.create_local_key(key)
-        except Exception as error:  # noqa: BLE001 - raised below; a group would come out of the block
-            failures.append(error)
-            tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        for number, key in enumerate(keys):
-            tasks.start_soon(draw, number, key)
-    if failures:
-        raise failures[0]
-    found = tuple((key, drawn[number]) for number, key in enumerate(keys))
+    drawn = await side_by_side(keys, provider.create_local_key, at_once=_AT_ONCE)
+    found = tuple(zip(keys, drawn, strict=True))
     for key, local in found:
         if not local.key or len(local.key) != key.algorithm.key_bytes:
             raise KeyUnavailable(f"the local key for {key.name!r} has {len(local.key)} bytes")

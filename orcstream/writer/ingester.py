@@ -29,12 +29,14 @@ from orcstream.codec.grouping import joined, keeps_little
 from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
 from orcstream.codec.row_gathering import RowGatherer
 from orcstream.codec.writable import check_writable
-from orcstream.errors import CommitUnknown, SinkError, UsageError
+from orcstream.errors import SinkError, UsageError
 from orcstream.io.byte_sink import Prepared
 from orcstream.io.clients import Client, Lease, keep_clients
 from orcstream.io.folders import make_folder_of
+from orcstream.io.retry import retry_commit
+from orcstream.io.tasks import Signal, first_failure
 from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_done, until_over
+from orcstream.io.uncancelled import clean_up, until_done, until_over
 from orcstream.schema import Schema
 from orcstream.writer.ingested import IngestedFile, IngestOptions, Item, OpenFile, Part, Pieces
 from orcstream.writer.numbers import FileNumbers
@@ -53,8 +55,6 @@ GATHERED_S = 1.0
 # Rows that are encoded before the size of the file is looked at again, at most; it is looked at four times.
 PIECE_BYTES = 4 << 20
 COMMITS_AT_ONCE = 8
-# A store that lost the answer to a commit is asked so often what became of it.
-COMMIT_ATTEMPTS = 3
 # Single rows are taken without a pause; every so many of them other tasks get their turn.
 ROWS_WITHOUT_PAUSE = 64
 # Bytes on their way become fewer without anybody being told.
@@ -76,7 +76,7 @@ class Ingester:
         self._row_count = 0
         self._queue: deque[Item] = deque()
         self._queued_bytes = 0
-        self._changed = anyio.Event()
+        self._changed = Signal()  # of anything that somebody may wait for
         self._first = anyio.Lock()
         self._open: OrderedDict[Partition, OpenFile] = OrderedDict()
         self._committing: dict[OpenFile, None] = {}  # in the order in which they were complete
@@ -148,7 +148,7 @@ class Ingester:
         self._row_count += count
         if self._gathered_since is None:
             self._gathered_since = self._loop.time()
-            self._tell()  # there is another row that grows old
+            self._changed.notify()  # there is another row that grows old
         return count
 
     async def _write_vectors(self, data: object) -> int:
@@ -225,7 +225,7 @@ class Ingester:
         self._queue.append(item)
         self._queued_bytes += item.size_bytes
         self._queued_rows += row_count
-        self._tell()
+        self._changed.notify()
 
     async def _wait_for_room(self) -> None:
         while self._queued_bytes >= self._options.memory_limit // 4:
@@ -252,7 +252,7 @@ class Ingester:
             self._check_open()
             self._queue_gathered()
             self._state = "ending"
-            self._tell()
+            self._changed.notify()
         if self._state == "aborted":
             raise UsageError("the ingest was aborted")
         while not self._task.done():
@@ -294,16 +294,10 @@ class Ingester:
             try:
                 await self.commit()
             except BaseException as failure:
-                await self._abort_because(failure)
+                await clean_up(failure, self.abort)
                 raise
         elif error is not None:
-            await self._abort_because(error)
-
-    async def _abort_because(self, error: BaseException) -> None:
-        try:
-            await self.abort()
-        except SinkError as failure:
-            error.add_note(str(failure))
+            await clean_up(error, self.abort)
 
     def _check_open(self) -> None:
         failure = self._failure or self._file_failure
@@ -311,11 +305,6 @@ class Ingester:
             raise failure
         if self._state != "open":
             raise UsageError(f"nothing can be written any more: the ingest is {self._state}")
-
-    def _tell(self) -> None:
-        """Something changed that somebody may wait for."""
-        self._changed.set()
-        self._changed = anyio.Event()
 
     async def _change(self) -> None:
         """Wait for the next change; raises what ended the ingest."""
@@ -340,11 +329,11 @@ class Ingester:
             self._failure = UsageError("the event loop of the ingest was ended")
             raise
         except BaseException as error:  # noqa: BLE001 - raised to whoever calls next
-            self._failure = _first_of(error)
+            self._failure = first_failure(error)
         finally:
             await until_over(self._end(clients))
             # After the last await: who waits finds the task done.
-            self._loop.call_soon(self._tell)
+            self._loop.call_soon(self._changed.notify)
 
     async def _end(self, clients: Lease[Client]) -> None:
         await self._abort_open()
@@ -352,7 +341,7 @@ class Ingester:
 
     async def _work(self) -> None:
         while self._queue or not (self._state == "ending" or self._file_failure):
-            changed = self._changed
+            seen = self._changed.count
             self._queue_old_rows()
             if self._queue:
                 await self._take(self._queue.popleft())
@@ -360,7 +349,7 @@ class Ingester:
             elif not await self._flush_due():
                 due = self._next_due()
                 with anyio.move_on_after(None if due is None else max(0.0, due - self._loop.time())):
-                    await changed.wait()
+                    await self._changed.wait(seen)
         for file in list(self._open.values()):
             await self._roll(file)
 
@@ -377,7 +366,7 @@ class Ingester:
                 await self._add(partition, rows, item)
         self._taking = None
         self._queued_bytes -= item.size_bytes
-        self._tell()
+        self._changed.notify()
 
     def _pieces_of(self, rows: Any) -> Pieces:
         partitioner = self._partitioner
@@ -465,7 +454,7 @@ class Ingester:
         finally:
             self._committing.pop(file, None)
             file.ended.set()
-            self._tell()
+            self._changed.notify()
         writer = file.writer
         assert writer is not None
         async with self._calling_back:  # in the order of the commits
@@ -479,7 +468,7 @@ class Ingester:
                 self._low_water(),
             )
             self._files.append(found)
-            self._tell()
+            self._changed.notify()
             if self._options.on_file is not None:
                 answer = self._options.on_file(found)
                 if inspect.isawaitable(answer):
@@ -496,7 +485,7 @@ class Ingester:
             if self._options.prepare_only and prepared is not None:
                 return prepared.length, prepared
             # What happened must be known.
-            return (await until_over(_commit(writer))).length, None
+            return (await until_over(retry_commit(writer.commit))).length, None
 
     async def _lose(self, file: OpenFile, error: Exception) -> None:
         """Give up a file that failed, and end the ingest once all other rows are committed."""
@@ -511,7 +500,7 @@ class Ingester:
             self._scope.deadline = anyio.current_time() + RESCUE_S
         if file.writer is not None:
             await self._abort(file.writer)
-        self._tell()
+        self._changed.notify()
 
     def _low_water(self) -> int:
         """Rows, from the first one on, that are all in committed files."""
@@ -621,18 +610,3 @@ def _slice(rows: IngestedRows, start: int, stop: int) -> IngestedRows:
     if start == 0 and stop == rows.row_count:
         return rows
     return IngestedRows(rows.fields, tuple(v.slice(start, stop) for v in rows.vectors), stop - start)
-
-
-async def _commit(writer: OrcWriter) -> Any:
-    for _ in range(COMMIT_ATTEMPTS - 1):
-        try:
-            return await writer.commit()
-        except CommitUnknown:
-            await anyio.lowlevel.checkpoint()
-    return await writer.commit()
-
-
-def _first_of(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

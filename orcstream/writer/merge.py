@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
@@ -26,11 +27,11 @@ from orcstream.io.byte_source import ByteSource, Suffix
 from orcstream.io.clients import keep_clients
 from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
-from orcstream.io.retry import RetryPolicy
+from orcstream.io.retry import RetryPolicy, retry_commit
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source
 from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_over
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge_variants import OpenedStatistics
 from orcstream.plan.tail import MAGIC
@@ -147,29 +148,20 @@ async def merge(
     try:
         await run.read_tails(skip_incompatible=skip_incompatible)
         await run.draw_keys()
-        sink = await open_sink(
-            target, storage_options=target_storage_options, sink_options=sink_options, overwrite=overwrite
-        )
+        of_target: dict[str, Any] = {"storage_options": target_storage_options, "sink_options": sink_options}
+        sink = await open_sink(target, overwrite=overwrite, **of_target)
         try:
             await run.copy(sink, one_store=target_storage_options == storage_options)
             prepared = await sink.prepare()
             if not prepare_only:
-                await commit(prepared, storage_options=target_storage_options, sink_options=sink_options)
+                await retry_commit(partial(commit, prepared, **of_target))
         except BaseException as error:
-            await _abort(sink, error)
+            await clean_up(error, sink.abort)
             raise
         await sink.aclose()
         return run.result(sink, prepared if prepare_only else None)
     finally:
         await until_over(clients.aclose())
-
-
-async def _abort(sink: ByteSink, error: BaseException) -> None:
-    """End the sink; that it would not end is told with what came first."""
-    try:
-        await sink.abort()
-    except SinkError as failure:
-        error.add_note(str(failure))
 
 
 def _listed(urls: Iterable[Url]) -> list[Url]:

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-import anyio
-
 from orcstream.errors import UsageError
+from orcstream.io.tasks import Signal
+from orcstream.io.uncancelled import end_task
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -27,7 +27,7 @@ class Outflow:
         self._write_piece = write
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
-        self._progress = anyio.Event()
+        self._progress = Signal()
         self.left_bytes = 0
         self._next_bytes = 0
 
@@ -50,7 +50,6 @@ class Outflow:
     async def wait(self, most_left: int = 0) -> None:
         """Wait until at most so many bytes are left; raises what went wrong meanwhile."""
         while self.left_bytes > most_left and self._failure is None:
-            self._progress = anyio.Event()
             await self._progress.wait()
         if self._failure is not None:
             raise self._failure
@@ -59,15 +58,14 @@ class Outflow:
         """End the task, whatever is left, and wait for it; nothing can be written any more."""
         if self._failure is None:
             self._failure = UsageError("the file is aborted")
-            self._progress.set()
+            self._progress.notify()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await end_task(self._task)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():  # perhaps before it had begun, where a loop ends
             self._failure = self._failure or UsageError("the writing was cancelled: the file is incomplete")
-            self._progress.set()
+            self._progress.notify()
 
     async def _write(self, pieces: Iterator[Buffer]) -> None:
         try:
@@ -75,10 +73,10 @@ class Outflow:
                 data = memoryview(piece)
                 await self._write_piece(data)
                 self.left_bytes -= data.nbytes
-                self._progress.set()
+                self._progress.notify()
         except BaseException as error:
             self._failure = self._failure or error
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._progress.set()
+            self._progress.notify()

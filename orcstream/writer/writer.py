@@ -27,9 +27,10 @@ from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.codec.writable import check_writable
 from orcstream.encryption import NO_KEYS, FileKeys
-from orcstream.errors import CommitUnknown, OrcError, SinkError, UsageError
+from orcstream.errors import CommitUnknown, OrcError, UsageError
 from orcstream.io.byte_sink import Prepared
-from orcstream.io.uncancelled import until_over
+from orcstream.io.tasks import OneTask
+from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.schema import Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
@@ -78,7 +79,7 @@ class OrcWriter:
         self._encoder: FileEncoder | None = None
         self._stripe: StripeEncoder | None = None
         self._state: _State = "open"
-        self._busy = False
+        self._one_task = OneTask("two tasks use one writer", outlet.url)
         # Where the last footer ended, and the user metadata it has.
         self._footer: tuple[int, dict[str, bytes]] | None = None
         self._result: WriteResult | None = None
@@ -300,11 +301,8 @@ class OrcWriter:
             return self._result
         if not self._outlet.grows:
             await self.prepare()
-            self._begin()
-            try:
+            with self._one_task:
                 await self._outlet.commit()
-            finally:
-                self._busy = False
         else:
             async with self._use("commit"):
                 with self._failing():
@@ -341,7 +339,7 @@ class OrcWriter:
         """
         if self._state in ("committed", "aborted"):
             return
-        if self._busy and self._state == "prepared":
+        if self._one_task.is_held and self._state == "prepared":
             raise UsageError("another task commits the file", url=self.url)
         self._state = "aborted"
         await until_over(self._leave_nothing())
@@ -366,7 +364,7 @@ class OrcWriter:
     ) -> None:
         """Commit, or abort because of an error; a file that was prepared in the block stays prepared."""
         if error is not None:
-            await self._abort_because(error)
+            await clean_up(error, self.abort)
             return
         try:
             if not self.is_ended:
@@ -376,16 +374,9 @@ class OrcWriter:
             await self.aclose()
             raise
         except BaseException as failure:
-            await self._abort_because(failure)
+            await clean_up(failure, self.abort)
             raise
         await self.aclose()
-
-    async def _abort_because(self, error: BaseException) -> None:
-        """Abort because of an error, which says so where something had to be left behind."""
-        try:
-            await self.abort()
-        except SinkError as failure:
-            error.add_note(str(failure))
 
     def __del__(self) -> None:
         if getattr(self, "_is_users", False) and self._state in ("open", "failed"):
@@ -401,28 +392,21 @@ class OrcWriter:
 
     @asynccontextmanager
     async def _use(self, verb: str) -> AsyncIterator[None]:
-        if self._state == "failed" and not self._busy:
-            raise UsageError(f"cannot {verb} the file: an earlier call failed, abort it", url=self.url)
-        if self._state != "open" and not self._busy:
-            raise UsageError(f"cannot {verb} the file: it is {self._state}", url=self.url)
-        self._begin()
-        try:
-            yield
-        except OrcError as error:
-            error.locate(url=self.url)
-            raise
-        except BaseException as error:
-            # Cancelled: perhaps some of the data was taken in, and perhaps not all of it.
-            if not isinstance(error, Exception):
-                self._fail()
-            raise
-        finally:
-            self._busy = False
-
-    def _begin(self) -> None:
-        if self._busy:
-            raise UsageError("two tasks use one writer", url=self.url)
-        self._busy = True
+        with self._one_task:
+            if self._state == "failed":
+                raise UsageError(f"cannot {verb} the file: an earlier call failed, abort it", url=self.url)
+            if self._state != "open":
+                raise UsageError(f"cannot {verb} the file: it is {self._state}", url=self.url)
+            try:
+                yield
+            except OrcError as error:
+                error.locate(url=self.url)
+                raise
+            except BaseException as error:
+                # Cancelled: perhaps some of the data was taken in, and perhaps not all of it.
+                if not isinstance(error, Exception):
+                    self._fail()
+                raise
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.byterange import ByteRange
-from orcstream.errors import RetriesExhausted, ShortRead, SourceChanged, SourceError
+from orcstream.errors import CommitUnknown, RetriesExhausted, ShortRead, SourceChanged, SourceError
 from orcstream.io.byte_sink import ByteSink
 from orcstream.io.byte_source import Transient
 from orcstream.io.clients import leased_clients
@@ -96,6 +96,25 @@ async def test_answers_in_any_order(target: Path) -> None:
         assert result.files == tuple(FILES)
         assert await rows_of(target) == ROWS
         assert bucket.most_open > 3
+
+
+async def test_a_commit_whose_answer_is_lost_is_made_again(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = 2
+
+    async def losing(*arguments: Any, **options: Any) -> None:
+        nonlocal lost
+        await commit(*arguments, **options)
+        if lost:
+            lost -= 1
+            raise CommitUnknown("the answer was lost")
+
+    monkeypatch.setattr(module, "commit", losing)
+    async with Bucket().checked():
+        await orcstream.merge(FILES, target, **SMALL)
+    assert lost == 0
+    assert await rows_of(target) == ROWS
 
 
 async def count_requests(target: Path) -> int:

@@ -279,6 +279,15 @@ async def test_urls_that_fail_come_after_the_files_before_them() -> None:
         made.check_closed()
 
 
+async def test_urls_that_cannot_be_iterated() -> None:
+    class Broken:
+        def __iter__(self) -> Iterator[str]:
+            raise ZeroDivisionError
+
+    with anyio.fail_after(10), pytest.raises(ZeroDivisionError):
+        await take_all(orcstream.open_many(Broken()))
+
+
 @pytest.mark.parametrize(
     ("many", "options", "text"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError
-from orcstream.io import folder, sink, small_files
+from orcstream.io import folder, sink, sink_local, small_files
 from orcstream.io.options import IoOptions
 
 
@@ -63,6 +63,23 @@ async def test_a_store_that_loses_answers_is_asked_again(
         await put(tmp_path, b"[]", overwrite=True)
     # It was visible already, and stays.
     assert left(tmp_path) == ["a.json"]
+
+
+async def test_a_cleanup_that_fails_is_a_note_of_what_came_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def commit(*_: Any, **__: Any) -> None:
+        raise PermissionError("no")
+
+    async def discard(*_: Any) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(sink, "commit", commit)
+    monkeypatch.setattr(sink_local._Upload, "discard", discard)
+    with pytest.raises(PermissionError) as caught:
+        await put(tmp_path)
+    (note,) = caught.value.__notes__
+    assert "the disk is gone" in note
 
 
 async def test_a_store_that_does_not_answer_is_named_once_and_without_credentials(

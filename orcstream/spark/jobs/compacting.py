@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import orcstream
 from orcstream import OrcFile, Prepared
 from orcstream.errors import FormatError, KeyUnavailable, SourceChanged, Unsupported, UsageError
+from orcstream.io.uncancelled import clean_up
 from orcstream.schema import Kind
 from orcstream.spark import commit_records, written
 from orcstream.spark.access import run
@@ -244,9 +245,9 @@ class _Maker:
                                 await out.write(batch)
             assert out is not None
             prepared = await out.prepare()
-        except BaseException:
+        except BaseException as error:
             if out is not None:
-                await out.abort()
+                await clean_up(error, out.abort)
             raise
         rows = out.row_count
         await out.aclose()
