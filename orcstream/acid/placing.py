@@ -15,13 +15,13 @@ import numpy as np
 from orcstream.acid.bucketing import buckets_of_rows
 from orcstream.acid.constraints import check_named, check_rows
 from orcstream.acid.row_ids import Ints
-from orcstream.acid.transactions import TableDefinition, full_schema
+from orcstream.acid.transactions import TableDefinition, full_schema, partition_schema
 from orcstream.codec.grouping import only
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import UsageError
 from orcstream.io.threads import run_in_thread
 from orcstream.writer.partitions import Partitioner
-from orcstream.writer.template import UrlTemplate, escape, text_of
+from orcstream.writer.template import UrlTemplate, escape
 
 __all__ = ["Placed", "Placing", "by_bucket", "partition_path"]
 
@@ -43,6 +43,7 @@ class Placing:
         self._names = tuple(name for name, _ in definition.partitions)
         template = UrlTemplate.of_folders(self._names)
         self._partitioner = Partitioner(full_schema(definition), template, keep=False)
+        self._named = Partitioner(partition_schema(definition), template, keep=True) if self._names else None
 
     async def placed(self, data: object, partition: Mapping[str, Any] | None) -> AsyncIterator[Placed]:
         """The rows of `data`, a piece at a time, by their own partition columns or in a `partition`.
@@ -68,10 +69,17 @@ class Placing:
         check_rows(self._definition.constraints, rows, first_row)
 
     def path_of(self, partition: Mapping[str, Any]) -> str:
-        """The path of a partition, given its values by name."""
+        """The path of a partition, given its values by name: the one that rows with these values go to.
+
+        Raises `SchemaMismatch` for a value that its column cannot hold.
+        """
         if set(partition) != set(self._names):
             raise UsageError(f"partition names values of {', '.join(self._names) or 'no columns'}")
-        return partition_path([(name, escape(text_of(partition[name]))) for name in self._names])
+        if self._named is None:
+            return ""
+        (rows,) = UserData([dict(partition)]).vectors(self._named.schema)
+        ((where, _),) = self._named.split(rows)
+        return partition_path(where.texts)
 
     def _split(self, rows: IngestedRows) -> list[tuple[str, IngestedRows]]:
         return [(partition_path(where.texts), part) for where, part in self._partitioner.split(rows)]
