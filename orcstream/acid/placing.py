@@ -20,6 +20,7 @@ from orcstream.codec.grouping import only
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import UsageError
 from orcstream.io.threads import run_in_thread
+from orcstream.schema import Schema
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate, escape
 
@@ -41,9 +42,9 @@ class Placing:
     def __init__(self, definition: TableDefinition) -> None:
         self._definition = definition
         self._names = tuple(name for name, _ in definition.partitions)
-        template = UrlTemplate.of_folders(self._names)
-        self._partitioner = Partitioner(full_schema(definition), template, keep=False)
-        self._named = Partitioner(partition_schema(definition), template, keep=True) if self._names else None
+        self._partitioner = self.partitioner(full_schema(definition), self._names)
+        named = partition_schema(definition)
+        self._named = self.partitioner(named, self._names, keep=True) if self._names else None
 
     async def placed(self, data: object, partition: Mapping[str, Any] | None) -> AsyncIterator[Placed]:
         """The rows of `data`, a piece at a time, by their own partition columns or in a `partition`.
@@ -67,6 +68,11 @@ class Placing:
     def check(self, rows: IngestedRows, first_row: int = 0) -> None:
         """Raise for rows that break a constraint; see `check_rows`."""
         check_rows(self._definition.constraints, rows, first_row)
+
+    def partitioner(self, schema: Schema, names: Sequence[str], *, keep: bool = False) -> Partitioner:
+        """Splits rows of a `schema` that has the partition columns `names`, by the table's own folders."""
+        template = UrlTemplate.of_folders(names)
+        return Partitioner(schema, template, keep=keep, as_hive=self._definition.by_position)
 
     def path_of(self, partition: Mapping[str, Any]) -> str:
         """The path of a partition, given its values by name: the one that rows with these values go to.
