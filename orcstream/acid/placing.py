@@ -15,13 +15,14 @@ import numpy as np
 from orcstream.acid.bucketing import buckets_of_rows
 from orcstream.acid.constraints import check_named, check_rows
 from orcstream.acid.row_ids import Ints
-from orcstream.acid.transactions import TableDefinition, full_schema
+from orcstream.acid.transactions import TableDefinition, full_schema, partition_schema
 from orcstream.codec.grouping import only
 from orcstream.codec.ingest import IngestedRows, UserData
 from orcstream.errors import UsageError
 from orcstream.io.threads import run_in_thread
+from orcstream.schema import Schema
 from orcstream.writer.partitions import Partitioner
-from orcstream.writer.template import UrlTemplate, escape, text_of
+from orcstream.writer.template import UrlTemplate, escape
 
 __all__ = ["Placed", "Placing", "by_bucket", "partition_path"]
 
@@ -41,8 +42,9 @@ class Placing:
     def __init__(self, definition: TableDefinition) -> None:
         self._definition = definition
         self._names = tuple(name for name, _ in definition.partitions)
-        template = UrlTemplate.of_folders(self._names)
-        self._partitioner = Partitioner(full_schema(definition), template, keep=False)
+        self._partitioner = self.partitioner(full_schema(definition), self._names)
+        named = partition_schema(definition)
+        self._named = self.partitioner(named, self._names, keep=True) if self._names else None
 
     async def placed(self, data: object, partition: Mapping[str, Any] | None) -> AsyncIterator[Placed]:
         """The rows of `data`, a piece at a time, by their own partition columns or in a `partition`.
@@ -67,11 +69,23 @@ class Placing:
         """Raise for rows that break a constraint; see `check_rows`."""
         check_rows(self._definition.constraints, rows, first_row)
 
+    def partitioner(self, schema: Schema, names: Sequence[str], *, keep: bool = False) -> Partitioner:
+        """Splits rows of a `schema` that has the partition columns `names`, by the table's own folders."""
+        template = UrlTemplate.of_folders(names)
+        return Partitioner(schema, template, keep=keep, as_hive=self._definition.by_position)
+
     def path_of(self, partition: Mapping[str, Any]) -> str:
-        """The path of a partition, given its values by name."""
+        """The path of a partition, given its values by name: the one that rows with these values go to.
+
+        Raises `SchemaMismatch` for a value that its column cannot hold.
+        """
         if set(partition) != set(self._names):
             raise UsageError(f"partition names values of {', '.join(self._names) or 'no columns'}")
-        return partition_path([(name, escape(text_of(partition[name]))) for name in self._names])
+        if self._named is None:
+            return ""
+        (rows,) = UserData([dict(partition)]).vectors(self._named.schema)
+        ((where, _),) = self._named.split(rows)
+        return partition_path(where.texts)
 
     def _split(self, rows: IngestedRows) -> list[tuple[str, IngestedRows]]:
         return [(partition_path(where.texts), part) for where, part in self._partitioner.split(rows)]

@@ -64,8 +64,8 @@ class TableDefinition:
     texts. Buckets are counted from 0 to `bucket_count` - 1; 0 means that the table has none. A table that is
     `insert_only` holds plain files of rows, of which none is ever deleted. `constraints` hold for the rows
     that are written. `by_position` is for tables that Hive defines: their columns match those of files by
-    position, not by name. Where `hive_compacts`, Hive starts compactions by itself. Raises `UsageError` for
-    what no table can be.
+    position, not by name, and folders of partitions are named as Hive names them. Where `hive_compacts`, Hive
+    starts compactions by itself. Raises `UsageError` for what no table can be.
     """
 
     schema: Schema

@@ -45,8 +45,6 @@ from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.planning import Where
 from orcstream.schema import Schema
-from orcstream.writer.partitions import Partitioner
-from orcstream.writer.template import UrlTemplate
 
 __all__ = ["TableTransaction"]
 
@@ -184,7 +182,7 @@ class TableTransaction:
             names = () if partition is not None else self._partition_names
             ids = TableDefinition(_ROW_ID, () if partition is not None else self._definition.partitions)
             schema = full_schema(ids)
-            partitioner = Partitioner(schema, UrlTemplate.of_folders(names), keep=False)
+            partitioner = self._placing.partitioner(schema, names)
             fixed = None if partition is None else self._placing.path_of(partition)
             count = 0
             async with AsyncExitStack() as stack:

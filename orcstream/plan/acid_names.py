@@ -30,6 +30,8 @@ NO_STATEMENT = -1
 MOST_STATEMENT = (1 << 12) - 1
 MOST_BUCKET = (1 << 12) - 1
 FLUSH_LENGTH_SUFFIX = "_flush_length"
+# Hive keeps the manifests of statements that insert in such folders of the table, until the statements end.
+_STAGED = "-tmp."
 
 _DIRECTORY = re.compile(
     r"(?:(?P<base>base)_(?P<write_id>-?[0-9]{1,19})"
@@ -113,7 +115,7 @@ def delta_name(
 
 def is_hidden(name: str) -> bool:
     """Whether a file or directory is none of the table's data; a partition of a column `_x` is."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return name.startswith(".") or (name.startswith(("_", _STAGED)) and "=" not in name)
 
 
 # --- files -----------------------------------------------------------------------------------------

@@ -15,7 +15,14 @@ from orcstream.codec.grouping import Coded, can_group, code, groups_of, only, wi
 from orcstream.codec.ingest import IngestedRows
 from orcstream.errors import SchemaMismatch, UsageError
 from orcstream.schema import Kind, Schema
-from orcstream.writer.template import LONGEST_SEGMENT_BYTES, NULL_TEXT, UrlTemplate, escape, text_of
+from orcstream.writer.template import (
+    LONGEST_SEGMENT_BYTES,
+    NULL_TEXT,
+    UrlTemplate,
+    escape,
+    hive_text_of,
+    text_of,
+)
 
 __all__ = ["Partition", "Partitioner"]
 
@@ -29,11 +36,15 @@ class Partition:
 
 
 class Partitioner:
-    """Splits rows of `schema`. Files have `file_schema`: without the partition columns, unless `keep`."""
+    """Splits rows of `schema`. Files have `file_schema`: without the partition columns, unless `keep`.
 
-    def __init__(self, schema: Schema, template: UrlTemplate, *, keep: bool) -> None:
+    Texts are those of Spark, or with `as_hive` those of Hive itself.
+    """
+
+    def __init__(self, schema: Schema, template: UrlTemplate, *, keep: bool, as_hive: bool = False) -> None:
         self.schema = schema
         self._template = template
+        self._text_of = hive_text_of if as_hive else lambda value, _type: text_of(value)
         columns = template.columns
         self._names = columns
         self._at = [_place(schema, name) for name in columns]
@@ -79,7 +90,7 @@ class Partitioner:
         values: list[Any] = []
         moved = np.zeros(len(found.values), np.int64)
         for number, value in enumerate(found.values):
-            text = escape(text_of(value))
+            text = escape(self._text_of(value, rows.fields[at].type))
             if "\0" in text:
                 raise SchemaMismatch(
                     f"the column {name!r} has {value!r:.50}, and paths cannot contain the character NUL",

@@ -13,8 +13,9 @@ from decimal import Decimal
 from uuid import uuid4
 
 from orcstream.errors import UsageError
+from orcstream.schema import Kind, Type
 
-__all__ = ["LONGEST_SEGMENT_BYTES", "NULL_TEXT", "UrlTemplate", "escape", "text_of"]
+__all__ = ["LONGEST_SEGMENT_BYTES", "NULL_TEXT", "UrlTemplate", "escape", "hive_text_of", "text_of"]
 
 # What Hive puts for a null; for an empty text, too, since a folder has to have a name.
 NULL_TEXT = "__HIVE_DEFAULT_PARTITION__"
@@ -150,7 +151,7 @@ def _with_folders(text: str, columns: Sequence[str]) -> list[str | tuple[str, st
 
 
 def text_of(value: object) -> str:
-    """A partition value as Hive writes it, not escaped."""
+    """A partition value as Spark writes it, not escaped."""
     match value:
         case None | "":
             return NULL_TEXT
@@ -162,6 +163,16 @@ def text_of(value: object) -> str:
             return f"{value.year:04}-{value.month:02}-{value.day:02}"
         case _:
             return str(value)
+
+
+def hive_text_of(value: object, type_: Type) -> str:
+    """A partition value as Hive writes it, not escaped: the same, but for decimals and CHAR."""
+    if isinstance(value, Decimal):
+        text = format(value, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if type_.kind is Kind.CHAR and isinstance(value, str):
+        return value.ljust(type_.max_length or 0)
+    return text_of(value)
 
 
 def escape(text: str) -> str:

@@ -378,3 +378,48 @@ def test_the_command_line_reads_with_a_lock_and_without(
 async def _opened_once(url: str) -> list[int]:
     async with opened(url, "default.cleaned") as other:
         return await opened_now(other)
+
+
+# --- statements of Hive in progress
+
+
+@pytest.mark.parametrize("more", ["", ", 'transactional_properties'='insert_only'"], ids=["full", "inserts"])
+async def test_manifests_of_hive_are_no_partitions(hive: Hive, url: str, more: str) -> None:
+    """Hive writes a manifest into a folder of the table until its statement ends; a killed one leaves it."""
+    name = f"staged{len(more)}"
+    hive.run(
+        f"create table {name} (id int) partitioned by (p string) stored as orc "
+        f"tblproperties('transactional'='true'{more})",
+        f"insert into {name} values (1, 'a'), (2, 'b')",
+    )
+    for folder in ("-tmp.delta_0000009_0000009_0000", "-tmp.base_0000009_0"):
+        manifest = hive.location(name) / folder / "000000_0.manifest"
+        manifest.parent.mkdir()
+        manifest.write_bytes(bytes(4))
+    async with shared(hive, url, name) as table:
+        assert sorted(row["id"] for row in (await table.read()).to_pylist()) == [1, 2]
+        async with await table.transaction() as change:
+            await change.insert([(3, "a")])
+        await table.compact("major")
+        await table.clean(older_than_s=0)
+    assert sorted(row[0] for row in hive.sql(f"select id from {name}")) == [1, 2, 3]
+
+
+async def test_reads_beside_an_insert_of_hive(hive: Hive, url: str) -> None:
+    hive.sql(
+        "create table beside (id int) partitioned by (p string) stored as orc "
+        "tblproperties('transactional'='true')"
+    )
+
+    def insert() -> None:
+        for number in range(3):
+            hive.sql(f"insert into beside values ({number}, 'a'), ({number}, 'b')")
+
+    inserting = asyncio.create_task(asyncio.to_thread(insert))
+    counts = []
+    while not inserting.done():
+        async with shared(hive, url, "beside") as table:
+            counts.append((await table.read()).num_rows)
+    await inserting
+    assert counts == sorted(counts)
+    assert set(counts) <= {0, 2, 4, 6}

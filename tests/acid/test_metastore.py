@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +333,39 @@ async def test_hive_and_we_overwrite_one_table(hive: Hive, url: str, more: str) 
     hive.sql(f"insert overwrite table {name} partition (day='mon') select 7, 'g' from {name} where id = 6")
     hive.sql(f"insert overwrite table {name} partition (day='wed') select 7, 'g' from {name} where id = 77")
     await check((6, "f", "tue"), (7, "g", "mon"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("decimal(10,2)", ["1.50", "100", "0", "-0.01", "12345678.90"]),
+        ("char(3)", ["a", "abc", " b", "é", ""]),
+    ],
+)
+async def test_folders_are_named_as_hive_names_them(
+    hive: Hive, url: str, kind: str, values: list[str]
+) -> None:
+    """Rows of one value are in one folder, whoever writes them; rows of Hive are overwritten and deleted."""
+    name = f"named_{kind[:4]}"
+    hive.sql(f"create table {name} (id int) partitioned by (p {kind}) {TRANSACTIONAL})")
+    rows = " union all ".join(f"select {at}, cast('{value}' as {kind})" for at, value in enumerate(values))
+    hive.sql(f"insert into {name} {rows}")
+    folders = hive.sql(f"show partitions {name}")
+    assert len(folders) == len(values)
+    convert = Decimal if kind.startswith("decimal") else str
+    place = str(hive.location(name))
+    async with orcstream.acid.open_table(place, metastore=url, table=f"default.{name}") as table:
+        async with await table.transaction() as change:
+            await change.insert([(10 + at, convert(value)) for at, value in enumerate(values)])
+            await change.insert([(20,)], partition={"p": convert(values[0])})
+        assert hive.sql(f"show partitions {name}") == folders
+        async with await table.transaction() as change:
+            last = await table.read(columns=["p"], where=orcstream.col("id") == len(values) - 1, row_ids=True)
+            assert await change.delete_rows(last) == 1
+            await change.overwrite([(30,)], partition={"p": convert(values[0])})
+    expected = [*range(1, len(values) - 1), *range(11, 10 + len(values)), 30]
+    assert sorted(row[0] for row in hive.sql(f"select id from {name}")) == expected
+    assert hive.sql(f"show partitions {name}") == folders
 
 
 async def test_what_hive_has_overwritten_meanwhile_hides_no_rows(hive: Hive, url: str) -> None:

@@ -383,6 +383,8 @@ def test_files_of_partitions() -> None:
             "a=3/b=x/_tmp/delta_1_1/bucket_00000": 5,
             "a=3/b=x/delta_1_1/_tmp/bucket_00000": 5,
             "a=3/b=x/.staging=1/delta_1_1/bucket_00000": 5,
+            "-tmp.delta_0000002_0000002_0000/000000_0.manifest": 5,
+            "a=3/b=x/-tmp.base_0000002_0/000000_0.manifest": 5,
             "_orcstream_acid/entry-0000000001.json": 5,
             "_SUCCESS": 0,
         }

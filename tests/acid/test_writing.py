@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -211,3 +214,62 @@ async def test_a_partition_whose_name_begins_with_an_underscore(url: str) -> Non
         await change.insert([{"id": 1, "name": "a", "_part": 2}])
     async with acid.open_table(url) as table:
         assert (await table.read()).to_pylist() == [{"id": 1, "name": "a", "_part": 2}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "odd"),
+    [
+        ("int", 7, "abc"),
+        ("int", 7, "007"),
+        ("int", 7, 7.0),
+        ("int", 7, True),
+        ("int", 7, 1 << 31),
+        ("boolean", True, 1),
+        ("date", datetime.date(2024, 5, 1), "2024-5-1"),
+        ("decimal(10,2)", Decimal("1.50"), Decimal("1.505")),
+        ("char(3)", "ab", "abcd"),
+        ("string", "a", 7),
+        ("string", "a", "\0"),
+        ("string", "a", "b" * 300),
+    ],
+)
+async def test_a_partition_has_a_value_of_its_type(url: str, kind: str, value: Any, odd: Any) -> None:
+    """A folder with another one would make the table unreadable, or be a second one of the same value."""
+    await acid.create_table(url, SCHEMA, partitions={"part": kind})
+    async with acid.open_table(url) as table:
+        async with await table.transaction() as change:
+            await change.insert([{"id": 1, "name": "a", "part": value}])
+            for work in (
+                change.insert([{"id": 2, "name": "b"}], partition={"part": odd}),
+                change.overwrite([], partition={"part": odd}),
+                change.delete_rows([], partition={"part": odd}),
+            ):
+                with pytest.raises(SchemaMismatch, match="part"):
+                    await work
+        with pytest.raises(SchemaMismatch, match="part"):
+            await table.stream(transactions=1, partition={"part": odd})
+    assert await rows_of(url) == {1: "a"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "same"),
+    [
+        ("decimal(10,2)", Decimal("1.50"), Decimal("1.5")),
+        ("decimal(10,2)", Decimal("100.00"), 100),
+        ("char(3)", "a", "a  "),
+        ("string", "", None),
+        ("int", 7, np.int16(7)),
+    ],
+)
+async def test_a_partition_has_one_folder(url: str, kind: str, value: Any, same: Any) -> None:
+    """Whether rows name it or the caller does, and however the value is written."""
+    await acid.create_table(url, SCHEMA, partitions={"part": kind})
+    async with acid.open_table(url) as table:
+        async with await table.transaction() as change:
+            await change.insert([{"id": 1, "name": "a", "part": value}])
+            await change.insert([{"id": 2, "name": "b"}], partition={"part": same})
+        async with await table.transaction() as change:
+            await change.overwrite([{"id": 3, "name": "c"}], partition={"part": same})
+    async with acid.open_table(url) as table:
+        assert len(table.partitions) == 1
+    assert await rows_of(url) == {3: "c"}
