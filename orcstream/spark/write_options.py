@@ -29,6 +29,7 @@ from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema import Kind, Type, find_column
 from orcstream.spark.access import Access
 from orcstream.spark.options import Options
+from orcstream.spark.partitions import zone_named
 from orcstream.spark.types import numbered, orc_schema
 
 __all__ = ["WritePlan", "write_plan"]
@@ -103,6 +104,9 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
     if len(set(partition_by)) < len(partition_by):
         raise UsageError(f"option partition_by names a column twice: {', '.join(partition_by)}")
     spelled = tuple(name for name in partition_by if isinstance(schema[name].dataType, _TIMES))
+    spelled_in = options.text("timezone") or "UTC"  # as folders are read
+    if spelled:
+        zone_named(spelled_in)  # so that an unknown zone fails here, and not in a task
     max_rows = options.count("max_records_per_file", 0, least=0)
     return WritePlan(
         url=url,
@@ -114,7 +118,7 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
         file_options=_file_options(columns, options),
         access=Access.of(options),
         spelled=spelled,
-        spelled_in=options.text("timezone") or "UTC",  # as folders are read
+        spelled_in=spelled_in,
     )
 
 
