@@ -130,6 +130,40 @@ def test_patterns_do_not_match_what_is_hidden(tmp_path: Path) -> None:
     assert read({"path": str(tmp_path / "_orcstream_log" / "q" / "*")}).num_rows == 1
 
 
+@pytest.mark.parametrize("schema", [None, "id:bigint"])
+def test_a_base_path_above_folders_that_name_nothing(tmp_path: Path, schema: str | None) -> None:
+    """As Spark's own sources read it: all files directly in the paths that are given."""
+    table = tmp_path / "2024" / "01"
+    (table / "old").mkdir(parents=True)
+    file = write(table / "a.orc", "struct<id:bigint>", [(1,)])
+    write(table / "old" / "b.orc", "struct<id:bigint>", [(2,)])
+    for path in (str(table), file, f"{table.parent}/0*", f"{table}/*.orc"):
+        for base in (tmp_path, table.parent, table):
+            options = {"path": path, "basePath": str(base)}
+            assert read(options, schema)["id"].to_pylist() == [1], options
+
+
+def test_a_file_that_several_paths_have_is_read_once(tmp_path: Path) -> None:
+    """In whichever order the paths are given, and with the values that folders name."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "k=2").mkdir()
+    write(tmp_path / "sub" / "a.orc", "struct<id:bigint>", [(1,)])
+    write(tmp_path / "k=1" / "b.orc", "struct<id:bigint>", [(2,)])
+    write(tmp_path / "k=2" / "c.orc", "struct<id:bigint>", [(3,)])
+
+    def rows(*paths: Path) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = read({"paths": json.dumps([*map(str, paths)])}).to_pylist()
+        return found
+
+    for one, other in ((tmp_path, tmp_path / "k=1"), (tmp_path / "k=1", tmp_path)):
+        assert rows(one, other) == [{"id": 2, "k": 1}, {"id": 3, "k": 2}]
+    (tmp_path / "k=1" / "b.orc").unlink()
+    (tmp_path / "k=2" / "c.orc").unlink()
+    for one, other in ((tmp_path, tmp_path / "sub"), (tmp_path / "sub", tmp_path)):
+        assert rows(one, other) == [{"id": 1}]
+
+
 def test_pieces_are_packed_in_their_order() -> None:
     pieces = [Piece(str(weight), None, "", weight) for weight in (5, 50, 100, 1, 1, 1, 300, 2)]
     tasks = packed(pieces, 100, 10)
