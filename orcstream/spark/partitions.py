@@ -35,7 +35,7 @@ __all__ = [
 # What Hive and Spark call the folder of a null.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_WHOLE = re.compile(r"[+-]?[0-9]+(?:[eE]\+?[0-9]{1,2})?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _DOUBLE = re.compile(
     r"\s*[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\s*", re.ASCII
 )
@@ -130,10 +130,11 @@ def _type_of(text: str | None) -> spark.DataType:
             return spark.IntegerType()
         if -(1 << 63) <= number < 1 << 63:
             return spark.LongType()
-    if _WHOLE.fullmatch(text):
-        digits = len(str(abs(int(Decimal(text)))))
-        if digits <= 38:
-            return spark.DecimalType(digits, 0)
+    if _DECIMAL.fullmatch(text):
+        exact = Decimal(text)
+        _, digits, exponent = exact.as_tuple()
+        if isinstance(exponent, int) and 0 <= exponent < 1000 and len(digits) + exponent <= 38:
+            return spark.DecimalType(len(str(abs(int(exact)))), 0)
     if _DOUBLE.fullmatch(text):
         return spark.DoubleType()
     if _TIME.fullmatch(text) and _is_time(text):

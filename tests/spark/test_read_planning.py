@@ -15,6 +15,8 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import (
     ArrayType,
     DataType,
+    DecimalType,
+    DoubleType,
     IntegerType,
     MapType,
     StringType,
@@ -36,6 +38,7 @@ from orcstream.errors import (
 )
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema import Schema
+from orcstream.spark.partitions import inferred_type
 from orcstream.spark.planning import Piece, packed
 from orcstream.spark.reading import ReadOptions, read_plan, reader_of, schema_of
 from orcstream.spark.types import spark_schema
@@ -207,6 +210,10 @@ def test_rows_and_columns(tmp_path: Path) -> None:
         read({"path": url, "rows": "7"})
     with pytest.raises(ColumnNotFound):
         read({"path": url, "columns": "id,other"})
+    with pytest.raises(UsageError, match="for SQL, use CREATE TEMPORARY VIEW"):
+        reader_of(columns("id:bigint"), {})
+    with pytest.raises(UsageError, match=r"no table of its catalog .* use CREATE TEMPORARY VIEW"):
+        read({"path": url, "location": url})
     with pytest.raises(UsageError, match=r"there is no option colums; there are .*columns"):
         read({"path": url, "colums": "id"})
 
@@ -243,7 +250,7 @@ def test_a_file_that_is_replaced_after_planning(tmp_path: Path) -> None:
         reader = reader_of(schema_of(options), options)
         parts = reader.partitions()
         stripes(tmp_path / "t.orc", 2)
-        with pytest.raises(SourceChanged, match=r"t\.orc: the file was replaced after the read was planned"):
+        with pytest.raises(SourceChanged, match=r"t\.orc: the file was replaced after .* make the DataFrame"):
             list(reader.read(parts[0]))
 
 
@@ -426,3 +433,21 @@ def test_schemas_that_cannot_be_name_their_file(
     write(tmp_path / "t.orc", stored, [])
     with pytest.raises(OrcError, match=rf"t\.orc: .*{text}" if "mergeSchema" not in options else text):
         schema_of({"path": str(tmp_path), **options})
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("1.", DecimalType(1, 0)),
+        ("1.0E10", DecimalType(11, 0)),
+        ("12e3", DecimalType(5, 0)),
+        ("0e5", DecimalType(1, 0)),
+        ("1.50", DoubleType()),
+        ("1e-3", DoubleType()),
+        ("1E400", DoubleType()),
+        ("1e99999999999", DoubleType()),
+        ("0" * 50 + "7", IntegerType()),
+    ],
+)
+def test_numbers_in_folders_have_sparks_types(text: str, type_: DataType) -> None:
+    assert inferred_type([text, None]) == type_
