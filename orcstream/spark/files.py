@@ -308,8 +308,7 @@ def _paths(options: Options) -> tuple[str, ...]:
     """Spark gives one path as `path`, several as a JSON list, `paths`."""
     one, several = options.text("path"), options.names("paths")
     paths = [*([one] if one is not None else []), *(several or ())]
-    if not paths:
-        raise UsageError("what is to be read? load(path), or load([path, path])")
+    options.refuse_catalog(paths)
     return tuple(paths)
 
 

@@ -96,8 +96,10 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
     Raises `UsageError` for what cannot be, and `Unsupported` for columns that no ORC file has.
     """
     url = options.text("path")
-    if not url:
-        raise UsageError("there is no path to write to; give one to save() or start()")
+    options.refuse_catalog(url)
+    assert url is not None
+    if not schema.fields:
+        raise UsageError("there are no columns to write; an ORC file of none has no rows")
     _check_reachable(schema, ())
     columns = orc_schema(schema)
     partition_by = tuple(_real(columns, name) for name in options.names("partition_by") or ())

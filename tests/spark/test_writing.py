@@ -325,6 +325,21 @@ def test_a_job_on_s3(spark: SparkSession, tmp_path: Path, moto_server: MotoServe
     assert [one["UploadId"] for one in uploads] == [other]
 
 
+def test_rows_of_no_columns(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no columns to write"):
+        writer_of(StructType([]), {"path": str(tmp_path)}, overwrite=False)
+
+
+def test_a_table_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark passes a Python data source neither its path nor its options; a temporary view has both."""
+    save(spark.range(5).toDF("id"), tmp_path)
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"create table gone using orcstream options (path '{tmp_path}')")
+    spark.sql(f"create temporary view made using orcstream options (path '{tmp_path}', where 'id < 3')")
+    assert spark.table("made").count() == 3
+    spark.sql("drop view made")
+
+
 def test_months_do_not_reach_python(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(1).selectExpr("id", "array(make_ym_interval(1, 2)) as m")
     with pytest.raises(PySparkException, match=r"m\.element is interval year to month"):
