@@ -90,8 +90,10 @@ def common_columns(paths: Iterable[tuple[str, PartitionPath]], *, case_sensitive
     Raises `SchemaMismatch` that names two folders where they differ.
     """
     first: tuple[str, PartitionPath] | None = None
+    unnamed: list[str] = []
     for shown, path in paths:
         if not path.names:
+            unnamed.append(shown)
             continue
         if first is None:
             first = (shown, path)
@@ -103,7 +105,16 @@ def common_columns(paths: Iterable[tuple[str, PartitionPath]], *, case_sensitive
                 f"{', '.join(first[1].names)} and {', '.join(path.names)}; load them apart, or give the "
                 "folder above both by option('basePath', ...)"
             )
-    return () if first is None else first[1].names
+    if first is None:
+        return ()
+    for shown in unnamed:
+        if shown != first[1].base:  # Spark leaves out files that are directly in the table's folder
+            one, other = strip_credentials(first[0]), strip_credentials(shown)
+            raise SchemaMismatch(
+                f"the folder {one!r} names the columns {', '.join(first[1].names)}, and {other!r} none; "
+                "load them apart"
+            )
+    return first[1].names
 
 
 def _folded(path: PartitionPath, case_sensitive: bool) -> tuple[str, ...]:

@@ -146,12 +146,23 @@ def test_a_base_path_above_folders_that_name_nothing(tmp_path: Path, schema: str
             assert read(options, schema)["id"].to_pylist() == [1], options
 
 
+def test_folders_that_name_columns_beside_those_that_do_not(tmp_path: Path) -> None:
+    """As with Spark's own sources: files in the table's folder are left out, other folders are an error."""
+    for name in ("t/k=1/old", "u"):
+        (tmp_path / name).mkdir(parents=True)
+    for number, name in enumerate(("t/k=1/a.orc", "t/k=1/old/b.orc", "t/c.orc", "u/d.orc")):
+        write(tmp_path / name, "struct<id:bigint>", [(number,)])
+    assert sorted(read({"path": str(tmp_path / "t")})["id"].to_pylist()) == [0, 1]
+    both = json.dumps([str(tmp_path / "t"), str(tmp_path / "u")])
+    for options in ({"path": str(tmp_path)}, {"paths": both}, {"paths": both, "basePath": str(tmp_path)}):
+        with pytest.raises(SchemaMismatch, match=r"/t/k=1(/old)?' names the columns k, and .*/u' none"):
+            read(options)
+
+
 def test_a_file_that_several_paths_have_is_read_once(tmp_path: Path) -> None:
     """In whichever order the paths are given, and with the values that folders name."""
-    (tmp_path / "sub").mkdir()
     (tmp_path / "k=1").mkdir()
     (tmp_path / "k=2").mkdir()
-    write(tmp_path / "sub" / "a.orc", "struct<id:bigint>", [(1,)])
     write(tmp_path / "k=1" / "b.orc", "struct<id:bigint>", [(2,)])
     write(tmp_path / "k=2" / "c.orc", "struct<id:bigint>", [(3,)])
 
@@ -163,6 +174,8 @@ def test_a_file_that_several_paths_have_is_read_once(tmp_path: Path) -> None:
         assert rows(one, other) == [{"id": 2, "k": 1}, {"id": 3, "k": 2}]
     (tmp_path / "k=1" / "b.orc").unlink()
     (tmp_path / "k=2" / "c.orc").unlink()
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub" / "a.orc", "struct<id:bigint>", [(1,)])
     for one, other in ((tmp_path, tmp_path / "sub"), (tmp_path / "sub", tmp_path)):
         assert rows(one, other) == [{"id": 1}]
 
