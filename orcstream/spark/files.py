@@ -119,6 +119,7 @@ class _Candidate:
     listed: ListedFile
     root: str  # from where on folders may name values
     folders: list[str]
+    depth: int  # how many of the folders are below the path that was given
 
     @property
     def folder(self) -> str:
@@ -130,8 +131,23 @@ async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | No
     found = await side_by_side(choice.paths, lambda path: _below(path, choice, storage_options))
     if not choice.with_events:
         _refuse_transactional(one for several in found for one in several)
-    candidates = {one.listed.url: one for several in found for one in several if _is_wanted(one, choice)}
-    return _partitioned(list(candidates.values()), choice)
+    return _partitioned(
+        _distinct(one for several in found for one in several if _is_wanted(one, choice)), choice
+    )
+
+
+def _distinct(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """Each file once: of two paths that have it, by the one whose folders name more values, or the nearer."""
+
+    def rank(one: _Candidate) -> tuple[int, int]:
+        return (sum("=" in name for name in one.folders), -one.depth)
+
+    found: dict[str, _Candidate] = {}
+    for one in candidates:
+        earlier = found.get(one.listed.url)
+        if earlier is None or rank(one) >= rank(earlier):
+            found[one.listed.url] = one
+    return list(found.values())
 
 
 def _refuse_transactional(candidates: Iterable[_Candidate]) -> None:
@@ -158,7 +174,7 @@ def transactional(url: str) -> UsageError:
 async def _below(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[_Candidate]:
     if not globs.is_pattern(path):
         return await _plain(path, choice, options)
-    candidates: dict[str, _Candidate] = {}
+    candidates: list[_Candidate] = []
     for pattern in globs.expanded(path):
         root, parts = globs.split_pattern(pattern)
         if not parts:
@@ -167,10 +183,10 @@ async def _below(path: str, choice: FileChoice, options: Mapping[str, Any] | Non
             matchers = [globs.name_matcher(part) for part in parts]
             listed = await _listed(root, choice, options)
             found = [one for file in listed if (one := _matched(root, file, matchers, choice)) is not None]
-        candidates.update((one.listed.url, one) for one in found)
+        candidates += found
     if not candidates and not choice.ignore_missing:
         raise FileNotFoundError(f"nothing matches {strip_credentials(path)!r}")
-    return list(candidates.values())
+    return candidates
 
 
 async def _plain(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[_Candidate]:
@@ -216,16 +232,19 @@ def _matched(
     return _Candidate(file, *_based(place, below[:-1], choice))
 
 
-def _based(root: str, folders: list[str], choice: FileChoice) -> tuple[str, list[str]]:
-    """Where values of folders are looked for, and the folders: those below `basePath` where it is given."""
+def _based(root: str, folders: list[str], choice: FileChoice) -> tuple[str, list[str], int]:
+    """Where values of folders are looked for, and the folders: those below `basePath` where it is given.
+
+    And how many of these are below the path that was given, `root`.
+    """
     base = choice.base_path
     if base is None:
-        return root, folders
+        return root, folders, len(folders)
     above, whole = base.rstrip("/"), root.rstrip("/")
     if whole != above and not whole.startswith(above + "/"):
         shown = [strip_credentials(one) for one in (root, base)]
         raise UsageError(f"the path {shown[0]!r} is not below basePath, {shown[1]!r}")
-    return above, [name for name in whole[len(above) :].split("/") if name] + folders
+    return above, [name for name in whole[len(above) :].split("/") if name] + folders, len(folders)
 
 
 def _is_wanted(one: _Candidate, choice: FileChoice) -> bool:
@@ -255,7 +274,7 @@ def _partitioned(candidates: list[_Candidate], choice: FileChoice) -> FoundFiles
     names = common_columns(parsed.items(), case_sensitive=choice.case_sensitive)
     if not names:
         # Folders that name nothing are not looked into, unless recursiveFileLookup says so.
-        return FoundFiles([_found(one, ()) for one in candidates if not one.folders])
+        return FoundFiles([_found(one, ()) for one in candidates if not one.depth])
     values = ((one, parsed[one.folder].texts) for one in candidates)
     return FoundFiles([_found(one, texts) for one, texts in values if texts], names)
 
@@ -273,8 +292,7 @@ def _paths(options: Options) -> tuple[str, ...]:
     """Spark gives one path as `path`, several as a JSON list, `paths`."""
     one, several = options.text("path"), options.names("paths")
     paths = [*([one] if one is not None else []), *(several or ())]
-    if not paths:
-        raise UsageError("what is to be read? load(path), or load([path, path])")
+    options.refuse_catalog(paths)
     return tuple(paths)
 
 

@@ -14,6 +14,7 @@ from orcstream.errors import UsageError
 
 __all__ = ["Options"]
 
+_VIEW: Final = "use CREATE TEMPORARY VIEW name USING orcstream OPTIONS (path '...')"
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
@@ -117,11 +118,21 @@ class Options:
             inner[last] = _json_or_text(self._given[name])
         return found
 
+    def refuse_catalog(self, path: object) -> None:
+        """Raise `UsageError` for a table in Spark's catalog, whose path Spark does not pass."""
+        if "location" in self._given:
+            raise UsageError(f"Spark reads no table of its catalog through a Python data source; {_VIEW}")
+        if not path:
+            raise UsageError(
+                "there is no path; give one to load(), save() or start(). Spark passes a Python data source "
+                f"neither path nor options of a table in its catalog: for SQL, {_VIEW}"
+            )
+
     def finish(self) -> None:
         """Refuse what nobody took."""
         unknown = sorted(set(self._given) - self._known)
         if unknown:
-            names = ", ".join(sorted(self._shown))
+            names = ", ".join(sorted(set(self._shown)))
             raise UsageError(f"there is no option {unknown[0]}; there are {names}")
 
     @staticmethod

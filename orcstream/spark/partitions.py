@@ -35,7 +35,7 @@ __all__ = [
 # What Hive and Spark call the folder of a null.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_WHOLE = re.compile(r"[+-]?[0-9]+(?:[eE]\+?[0-9]{1,2})?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _DOUBLE = re.compile(
     r"\s*[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\s*", re.ASCII
 )
@@ -90,8 +90,10 @@ def common_columns(paths: Iterable[tuple[str, PartitionPath]], *, case_sensitive
     Raises `SchemaMismatch` that names two folders where they differ.
     """
     first: tuple[str, PartitionPath] | None = None
+    unnamed: list[str] = []
     for shown, path in paths:
         if not path.names:
+            unnamed.append(shown)
             continue
         if first is None:
             first = (shown, path)
@@ -103,7 +105,16 @@ def common_columns(paths: Iterable[tuple[str, PartitionPath]], *, case_sensitive
                 f"{', '.join(first[1].names)} and {', '.join(path.names)}; load them apart, or give the "
                 "folder above both by option('basePath', ...)"
             )
-    return () if first is None else first[1].names
+    if first is None:
+        return ()
+    for shown in unnamed:
+        if shown != first[1].base:  # Spark leaves out files that are directly in the table's folder
+            one, other = strip_credentials(first[0]), strip_credentials(shown)
+            raise SchemaMismatch(
+                f"the folder {one!r} names the columns {', '.join(first[1].names)}, and {other!r} none; "
+                "load them apart"
+            )
+    return first[1].names
 
 
 def _folded(path: PartitionPath, case_sensitive: bool) -> tuple[str, ...]:
@@ -130,10 +141,11 @@ def _type_of(text: str | None) -> spark.DataType:
             return spark.IntegerType()
         if -(1 << 63) <= number < 1 << 63:
             return spark.LongType()
-    if _WHOLE.fullmatch(text):
-        digits = len(str(abs(int(Decimal(text)))))
-        if digits <= 38:
-            return spark.DecimalType(digits, 0)
+    if _DECIMAL.fullmatch(text):
+        exact = Decimal(text)
+        _, digits, exponent = exact.as_tuple()
+        if isinstance(exponent, int) and 0 <= exponent < 1000 and len(digits) + exponent <= 38:
+            return spark.DecimalType(len(str(abs(int(exact)))), 0)
     if _DOUBLE.fullmatch(text):
         return spark.DoubleType()
     if _TIME.fullmatch(text) and _is_time(text):

@@ -302,7 +302,9 @@ def _hold(file: blocking.OrcFile, piece: Piece) -> None:
     other = piece.fingerprint and tail.fingerprint and piece.fingerprint != tail.fingerprint
     if other or (piece.length is not None and piece.length != tail.file_length):
         raise SourceChanged(
-            "the file was replaced after the read was planned; start the query again", url=file.url
+            "the file was replaced after the read was planned; make the DataFrame again (spark.read...load), "
+            "or restart the stream: Spark plans a DataFrame only once",
+            url=file.url,
         )
 
 

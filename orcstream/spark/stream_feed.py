@@ -46,9 +46,10 @@ class Offset:
         return {"stream": self.stream, "batch": self.batch}
 
     @classmethod
-    def of_json(cls, given: Mapping[str, Any]) -> Offset:
+    def of_json(cls, given: object) -> Offset:
         """Raises `UsageError` for what is no offset of this data source."""
-        stream, batch = given.get("stream"), given.get("batch")
+        named = given if isinstance(given, Mapping) else {}
+        stream, batch = named.get("stream"), named.get("batch")
         is_named = isinstance(stream, str) and re.fullmatch("[0-9a-f]{32}|", stream)
         if is_named and isinstance(batch, int) and (stream == "") == (batch == 0):
             return cls(str(stream), batch)

@@ -29,6 +29,7 @@ from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema import Kind, Type, find_column
 from orcstream.spark.access import Access
 from orcstream.spark.options import Options
+from orcstream.spark.partitions import zone_named
 from orcstream.spark.types import numbered, orc_schema
 
 __all__ = ["WritePlan", "write_plan"]
@@ -95,14 +96,19 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
     Raises `UsageError` for what cannot be, and `Unsupported` for columns that no ORC file has.
     """
     url = options.text("path")
-    if not url:
-        raise UsageError("there is no path to write to; give one to save() or start()")
+    options.refuse_catalog(url)
+    assert url is not None
+    if not schema.fields:
+        raise UsageError("there are no columns to write; an ORC file of none has no rows")
     _check_reachable(schema, ())
     columns = orc_schema(schema)
     partition_by = tuple(_real(columns, name) for name in options.names("partition_by") or ())
     if len(set(partition_by)) < len(partition_by):
         raise UsageError(f"option partition_by names a column twice: {', '.join(partition_by)}")
     spelled = tuple(name for name in partition_by if isinstance(schema[name].dataType, _TIMES))
+    spelled_in = options.text("timezone") or "UTC"  # as folders are read
+    if spelled:
+        zone_named(spelled_in)  # so that an unknown zone fails here, and not in a task
     max_rows = options.count("max_records_per_file", 0, least=0)
     return WritePlan(
         url=url,
@@ -114,7 +120,7 @@ def write_plan(schema: StructType, options: Options) -> WritePlan:
         file_options=_file_options(columns, options),
         access=Access.of(options),
         spelled=spelled,
-        spelled_in=options.text("timezone") or "UTC",  # as folders are read
+        spelled_in=spelled_in,
     )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from orcstream.errors import UsageError
@@ -48,6 +49,11 @@ def test_values_that_are_rare_do_not_take_the_room() -> None:
     # A few values are spread over all bits.
     few = pa.array(["a", "b", "c", "d"] * 10)
     assert max(ranks(few, quantiles(few, 256), 8)) > 128
+
+
+def test_a_column_is_named_once(spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match="named twice: id, id"):
+        in_z_order(spark.range(2), ["id", "id"], 1)
 
 
 def test_no_values() -> None:

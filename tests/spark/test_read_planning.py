@@ -15,6 +15,8 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import (
     ArrayType,
     DataType,
+    DecimalType,
+    DoubleType,
     IntegerType,
     MapType,
     StringType,
@@ -36,6 +38,7 @@ from orcstream.errors import (
 )
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema import Schema
+from orcstream.spark.partitions import inferred_type
 from orcstream.spark.planning import Piece, packed
 from orcstream.spark.reading import ReadOptions, read_plan, reader_of, schema_of
 from orcstream.spark.types import spark_schema
@@ -130,6 +133,53 @@ def test_patterns_do_not_match_what_is_hidden(tmp_path: Path) -> None:
     assert read({"path": str(tmp_path / "_orcstream_log" / "q" / "*")}).num_rows == 1
 
 
+@pytest.mark.parametrize("schema", [None, "id:bigint"])
+def test_a_base_path_above_folders_that_name_nothing(tmp_path: Path, schema: str | None) -> None:
+    """As Spark's own sources read it: all files directly in the paths that are given."""
+    table = tmp_path / "2024" / "01"
+    (table / "old").mkdir(parents=True)
+    file = write(table / "a.orc", "struct<id:bigint>", [(1,)])
+    write(table / "old" / "b.orc", "struct<id:bigint>", [(2,)])
+    for path in (str(table), file, f"{table.parent}/0*", f"{table}/*.orc"):
+        for base in (tmp_path, table.parent, table):
+            options = {"path": path, "basePath": str(base)}
+            assert read(options, schema)["id"].to_pylist() == [1], options
+
+
+def test_folders_that_name_columns_beside_those_that_do_not(tmp_path: Path) -> None:
+    """As with Spark's own sources: files in the table's folder are left out, other folders are an error."""
+    for name in ("t/k=1/old", "u"):
+        (tmp_path / name).mkdir(parents=True)
+    for number, name in enumerate(("t/k=1/a.orc", "t/k=1/old/b.orc", "t/c.orc", "u/d.orc")):
+        write(tmp_path / name, "struct<id:bigint>", [(number,)])
+    assert sorted(read({"path": str(tmp_path / "t")})["id"].to_pylist()) == [0, 1]
+    both = json.dumps([str(tmp_path / "t"), str(tmp_path / "u")])
+    for options in ({"path": str(tmp_path)}, {"paths": both}, {"paths": both, "basePath": str(tmp_path)}):
+        with pytest.raises(SchemaMismatch, match=r"/t/k=1(/old)?' names the columns k, and .*/u' none"):
+            read(options)
+
+
+def test_a_file_that_several_paths_have_is_read_once(tmp_path: Path) -> None:
+    """In whichever order the paths are given, and with the values that folders name."""
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "k=2").mkdir()
+    write(tmp_path / "k=1" / "b.orc", "struct<id:bigint>", [(2,)])
+    write(tmp_path / "k=2" / "c.orc", "struct<id:bigint>", [(3,)])
+
+    def rows(*paths: Path) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = read({"paths": json.dumps([*map(str, paths)])}).to_pylist()
+        return found
+
+    for one, other in ((tmp_path, tmp_path / "k=1"), (tmp_path / "k=1", tmp_path)):
+        assert rows(one, other) == [{"id": 2, "k": 1}, {"id": 3, "k": 2}]
+    (tmp_path / "k=1" / "b.orc").unlink()
+    (tmp_path / "k=2" / "c.orc").unlink()
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub" / "a.orc", "struct<id:bigint>", [(1,)])
+    for one, other in ((tmp_path, tmp_path / "sub"), (tmp_path / "sub", tmp_path)):
+        assert rows(one, other) == [{"id": 1}]
+
+
 def test_pieces_are_packed_in_their_order() -> None:
     pieces = [Piece(str(weight), None, "", weight) for weight in (5, 50, 100, 1, 1, 1, 300, 2)]
     tasks = packed(pieces, 100, 10)
@@ -173,6 +223,10 @@ def test_rows_and_columns(tmp_path: Path) -> None:
         read({"path": url, "rows": "7"})
     with pytest.raises(ColumnNotFound):
         read({"path": url, "columns": "id,other"})
+    with pytest.raises(UsageError, match="for SQL, use CREATE TEMPORARY VIEW"):
+        reader_of(columns("id:bigint"), {})
+    with pytest.raises(UsageError, match=r"no table of its catalog .* use CREATE TEMPORARY VIEW"):
+        read({"path": url, "location": url})
     with pytest.raises(UsageError, match=r"there is no option colums; there are .*columns"):
         read({"path": url, "colums": "id"})
 
@@ -209,7 +263,7 @@ def test_a_file_that_is_replaced_after_planning(tmp_path: Path) -> None:
         reader = reader_of(schema_of(options), options)
         parts = reader.partitions()
         stripes(tmp_path / "t.orc", 2)
-        with pytest.raises(SourceChanged, match=r"t\.orc: the file was replaced after the read was planned"):
+        with pytest.raises(SourceChanged, match=r"t\.orc: the file was replaced after .* make the DataFrame"):
             list(reader.read(parts[0]))
 
 
@@ -392,3 +446,21 @@ def test_schemas_that_cannot_be_name_their_file(
     write(tmp_path / "t.orc", stored, [])
     with pytest.raises(OrcError, match=rf"t\.orc: .*{text}" if "mergeSchema" not in options else text):
         schema_of({"path": str(tmp_path), **options})
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("1.", DecimalType(1, 0)),
+        ("1.0E10", DecimalType(11, 0)),
+        ("12e3", DecimalType(5, 0)),
+        ("0e5", DecimalType(1, 0)),
+        ("1.50", DoubleType()),
+        ("1e-3", DoubleType()),
+        ("1E400", DoubleType()),
+        ("1e99999999999", DoubleType()),
+        ("0" * 50 + "7", IntegerType()),
+    ],
+)
+def test_numbers_in_folders_have_sparks_types(text: str, type_: DataType) -> None:
+    assert inferred_type([text, None]) == type_

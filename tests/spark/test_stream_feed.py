@@ -454,6 +454,13 @@ def test_options_that_cannot_be(folder: Path, options: dict[str, str], text: str
         stream_reader_of(SCHEMA, {"path": str(folder), **options})
 
 
+@pytest.mark.parametrize("given", [[1], "x", 7, {"stream": "..", "batch": 1}])
+def test_what_is_no_offset(folder: Path, given: object) -> None:
+    reader: Any = stream_reader_of(SCHEMA, {"path": str(folder)})
+    with pytest.raises(UsageError, match="the checkpoint is of another source, or damaged"):
+        reader.partitions(given, given)
+
+
 # --- S3 ---------------------------------------------------------------------------------------------
 
 

@@ -164,6 +164,10 @@ TIMES_AND_TEXTS = [
     ("2024-01-31 12:00:00+00:00", "2024-01-31 13:00:00", "2024-01-31 12:00:00"),
     ("2024-07-31 10:20:30.500000+00:00", "2024-07-31 12:20:30.5", "2024-07-31 10:20:30.5"),
     ("0099-12-31 23:59:59.000001+00:00", None, "0099-12-31 23:59:59.000001"),
+    ("1890-05-05 12:00:00+00:00", "1890-05-05 12:53:28", "1890-05-05 12:00:00"),
+    # Summer times of years that the tz database does not list one by one.
+    ("2040-07-01 12:00:00+00:00", "2040-07-01 14:00:00", "2040-07-01 12:00:00"),
+    ("9998-07-01 12:00:00+00:00", "9998-07-01 14:00:00", "9998-07-01 12:00:00"),
 ]
 
 
@@ -319,6 +323,21 @@ def test_a_job_on_s3(spark: SparkSession, tmp_path: Path, moto_server: MotoServe
     assert "t/_SUCCESS" in keys
     uploads = client.list_multipart_uploads(Bucket="written").get("Uploads", [])
     assert [one["UploadId"] for one in uploads] == [other]
+
+
+def test_rows_of_no_columns(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no columns to write"):
+        writer_of(StructType([]), {"path": str(tmp_path)}, overwrite=False)
+
+
+def test_a_table_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark passes a Python data source neither its path nor its options; a temporary view has both."""
+    save(spark.range(5).toDF("id"), tmp_path)
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"create table gone using orcstream options (path '{tmp_path}')")
+    spark.sql(f"create temporary view made using orcstream options (path '{tmp_path}', where 'id < 3')")
+    assert spark.table("made").count() == 3
+    spark.sql("drop view made")
 
 
 def test_months_do_not_reach_python(spark: SparkSession, tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ def in_z_order(df: DataFrame, columns: Sequence[str], partitions: int | None) ->
 
 
 def _check(df: DataFrame, columns: Sequence[str]) -> None:
+    if len(set(columns)) < len(columns):
+        raise UsageError(f"a column to order rows by is named twice: {', '.join(columns)}")
     for name in columns:
         if name not in df.columns:
             raise UsageError(
