@@ -40,7 +40,7 @@ from orcstream.reader.table_columns import with_partitions
 from orcstream.reader.table_life import TableLife
 from orcstream.reader.table_stream import TableStream
 from orcstream.schema import Schema, Type
-from orcstream.writer.creating import FileOptions
+from orcstream.writer.creating import FileOptions, hidden_names
 from orcstream.writer.options import DEFAULT_MEMORY_LIMIT as WRITE_MEMORY_LIMIT
 
 __all__ = ["AcidTable", "Protect"]
@@ -388,6 +388,7 @@ class AcidTable:
             partition,
             self._opening.storage_options,
             is_encrypted=bool(options.get("encrypt")),
+            hidden=hidden_names(options),
         )
 
     def _files(

@@ -133,6 +133,11 @@ class WriteOptions:
         """The encrypted columns, as given."""
         return [name for some in self.encrypt for name in some.columns]
 
+    @property
+    def hides_values(self) -> bool:
+        """Whether any column is encrypted or masked."""
+        return bool(self.encrypt or self.masks)
+
     def encode_options(self, schema: Schema) -> EncodeOptions:
         """How a file of a schema is encoded.
 
