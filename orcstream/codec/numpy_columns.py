@@ -48,12 +48,12 @@ def column_of_array(name: str, array: Array, *, instants: bool) -> ArrowColumn:
     """
     if array.ndim != 1:
         refuse((name,), None, f"is an array of {array.ndim} dimensions")
-    mask = np.ma.getmask(array)
-    valid: Mask | None = None if mask is np.ma.nomask else ~np.asarray(mask, np.bool_)
     plain = np.asarray(np.ma.getdata(array))
     dtype = plain.dtype
     if dtype.names is not None or dtype.kind not in "biufMUS" or (dtype.itemsize > 8 and dtype.kind == "f"):
         refuse((name,), None, f"is an array of {dtype}, which no column type takes")
+    mask = np.ma.getmask(array)
+    valid: Mask | None = None if mask is np.ma.nomask else ~np.asarray(mask, np.bool_)
     if not dtype.isnative:
         plain = plain.astype(dtype.newbyteorder("="))
     if dtype.kind == "M":

@@ -23,8 +23,8 @@ from orcstream.codec.arrays import DTYPES, as_buffer, nulls_where, pack
 from orcstream.codec.column import Field, Vector
 from orcstream.codec.decoder import MAX_VECTOR_BYTES
 from orcstream.codec.refusals import Path, refuse, too_large
-from orcstream.errors import SchemaMismatch
-from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
+from orcstream.errors import SchemaMismatch, Unsupported
+from orcstream.schema import FLOATS, INTEGERS, MAX_DEPTH, TEXTS, TIMES, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -413,6 +413,11 @@ def type_text_of(values: _Values, path: Path) -> str:
 
     Raises SchemaMismatch where there is none: values of several kinds, or nothing but nulls.
     """
+    if len(path) > MAX_DEPTH:
+        raise Unsupported(
+            f"the column {path[0]!r} holds values that are nested deeper than {MAX_DEPTH} levels",
+            reason="schema_too_deep",
+        )
     present = [value for value in values if not _is_null(value)]
     if not present:
         _no_type(path, "holds nothing but nulls")

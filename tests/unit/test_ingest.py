@@ -27,8 +27,8 @@ from orcstream.batch import Batch, BatchSchema, UnionValue
 from orcstream.codec._arrow_c import export_array
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.schema import Schema
+from orcstream.errors import SchemaMismatch, Unsupported, UsageError
+from orcstream.schema import MAX_DEPTH, Schema
 from tests.support.arrow_vectors import memory
 
 UTC = datetime.UTC
@@ -418,6 +418,7 @@ def test_numpy_times_may_be_instants() -> None:
         np.array([1 << 60], "i8").view("M8[h]"),
         np.array(["\ud800"]),
         np.frombuffer(b"\xff\xff\xff\x7f", "U1"),
+        np.ma.array([(1, 2)], dtype=[("a", "i4"), ("b", "i4")], mask=[(True, False)]),
         np.array(5),
     ],
     ids=lambda array: str(array.dtype),
@@ -630,3 +631,20 @@ def test_texts_of_dictionaries_count_as_often_as_rows_have_them(null_count: int)
 def test_nothing_has_no_schema(data: Any) -> None:
     with pytest.raises(SchemaMismatch, match="give a schema"):
         UserData(data).schema()
+
+
+def test_values_that_nest_without_end() -> None:
+    around: list[Any] = []
+    around.append(around)
+    deep: Any = 1
+    for _ in range(5000):
+        deep = {"a": deep}
+    for value in (around, deep):
+        for data in ([{"x": value}], {"x": [value]}):
+            with pytest.raises(Unsupported, match="'x' holds values that are nested deeper") as caught:
+                UserData(data).schema()
+            assert caught.value.reason == "schema_too_deep"
+    almost: Any = 1
+    for _ in range(MAX_DEPTH - 2):
+        almost = [almost]
+    assert str(UserData([{"x": almost}]).schema()).count("array") == MAX_DEPTH - 2
