@@ -45,6 +45,10 @@ class KeyProviderKind(enum.IntEnum):
     AZURE = 4
 
 
+# Files hold the version of a master key as a number of 32 bits.
+MOST_KEY_VERSION = (1 << 32) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
     """A master key, as key stores know it; `algorithm` is that of the local keys that it protects."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio
 
@@ -21,7 +21,7 @@ from orcstream.codec.forms import FileForm
 from orcstream.codec.limits import MESSAGE_CAP_BYTES, metadata_limit
 from orcstream.codec.metadata_indexes import StatisticsList, parse_column_statistics, parse_file_statistics
 from orcstream.codec.structure import DataMask, Encryption, StreamKind, StripeInformation
-from orcstream.encryption import EncryptionKey
+from orcstream.encryption import EncryptionKey, LocalKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.key_provider import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
@@ -138,7 +138,11 @@ class KeyRing:
         while (one := next(waiting, None)) is not None:
             key, encrypted = one
             try:
-                local = await provider.decrypt_local_key(key, encrypted)
+                local: Any = await provider.decrypt_local_key(key, encrypted)
+                if not isinstance(local, LocalKey):
+                    failures.append(UsageError(f"the key provider returned no LocalKey for {_shown(key)}"))
+                    scope.cancel()
+                    return
                 self._found[one] = _checked(local.key, key)
                 self._failed.pop(one, None)
             except KeyUnavailable as error:

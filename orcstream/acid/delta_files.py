@@ -34,7 +34,7 @@ from orcstream.plan.acid_names import (
     bucket_property,
     delta_name,
 )
-from orcstream.writer.creating import FileOptions, create
+from orcstream.writer.creating import FileOptions, create, hidden_names
 
 __all__ = ["DeltaFiles", "bucket_file_name"]
 
@@ -85,6 +85,7 @@ class DeltaFiles:
         self._write_id = write_ids[0]
         self._grows = len(write_ids) > 1
         self._options = options
+        self.hidden = hidden_names(options)
         self._memory_limit = memory_limit
         self._statement = 0
         self._is_used = False  # whether the statement has directories

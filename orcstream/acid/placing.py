@@ -14,13 +14,15 @@ import numpy as np
 
 from orcstream.acid.bucketing import buckets_of_rows
 from orcstream.acid.constraints import check_named, check_rows
+from orcstream.acid.event_file import HIVES_NAMES
 from orcstream.acid.row_ids import Ints
 from orcstream.acid.transactions import TableDefinition, full_schema, partition_schema
+from orcstream.codec.discretion import discreetly
 from orcstream.codec.grouping import only
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.errors import UsageError
+from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.io.threads import run_in_thread
-from orcstream.schema import Schema
+from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate, escape
 
@@ -39,8 +41,10 @@ class Placed:
 class Placing:
     """Tells the places of rows of a table."""
 
-    def __init__(self, definition: TableDefinition) -> None:
+    def __init__(self, definition: TableDefinition, hidden: Sequence[str | tuple[str, ...]] = ()) -> None:
+        """`hidden` names columns of the table's files whose values errors must not show."""
         self._definition = definition
+        self._hidden = hidden
         self._names = tuple(name for name, _ in definition.partitions)
         self._partitioner = self.partitioner(full_schema(definition), self._names)
         named = partition_schema(definition)
@@ -54,9 +58,9 @@ class Placing:
         """
         fixed = None if partition is None else self.path_of(partition)
         schema = self._definition.schema if partition is not None else self._partitioner.schema
-        given = UserData(data)
+        given = self.user_data(data)
         check_named(self._definition.constraints, data, given)
-        batches, first_row = given.vectors(schema), 0
+        batches, first_row = self.vectors(given, schema), 0
         while (rows := await run_in_thread(lambda: next(batches, None))) is not None:
             self.check(rows, first_row)
             first_row += rows.row_count
@@ -64,6 +68,28 @@ class Placing:
             for path, part in parts:
                 for bucket, some in await self._by_bucket(part):
                     yield Placed(path, bucket, some)
+
+    def user_data(self, data: object) -> UserData:
+        """The data, of which errors show no hidden values."""
+        return UserData(data, hides_values=bool(self._hidden))
+
+    def vectors(self, given: UserData, schema: Schema) -> Iterator[IngestedRows]:
+        """`given.vectors`, with errors that show no hidden values; `schema` has columns of the table."""
+        return discreetly(given.vectors(schema), schema, [*self._hidden_roots(schema)])
+
+    def _hidden_roots(self, schema: Schema) -> Iterator[FileColumn]:
+        root = schema.root
+        if not self._definition.insert_only:  # in files of events, the rows are a column
+            root = Type(Kind.STRUCT, (root,), (HIVES_NAMES.row,))
+        for name in self._hidden:
+            try:
+                path = find_column(root, name)
+            except ColumnNotFound:
+                continue  # an error where the file is made, or a partition column
+            type_ = root
+            for index in path:
+                type_ = type_.children[index]
+            yield type_.column_id
 
     def check(self, rows: IngestedRows, first_row: int = 0) -> None:
         """Raise for rows that break a constraint; see `check_rows`."""

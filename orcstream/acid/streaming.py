@@ -11,7 +11,7 @@ stays in the files, for a compaction to drop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -59,6 +59,7 @@ class WritingStream(Pending["StreamingWriter"]):
         storage_options: Mapping[str, Any] | None,
         *,
         is_encrypted: bool = False,
+        hidden: Sequence[str | tuple[str, ...]] = (),
     ) -> None:
         super().__init__()
         if type(count) is not int or not 1 <= count <= MOST_TRANSACTIONS:
@@ -72,6 +73,7 @@ class WritingStream(Pending["StreamingWriter"]):
         self._partition = partition
         self._storage_options = storage_options
         self._is_encrypted = is_encrypted
+        self._hidden = hidden
 
     async def _make(self) -> StreamingWriter:
         with located(url=self._url):
@@ -85,7 +87,7 @@ class WritingStream(Pending["StreamingWriter"]):
                         "stream to it with transactions=1",
                         reason="insert_only",
                     )
-            placing = Placing(definition)
+            placing = Placing(definition, self._hidden)
             if self._partition is not None:
                 placing.path_of(self._partition)  # raises for what is none
         return StreamingWriter(

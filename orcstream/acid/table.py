@@ -80,6 +80,7 @@ class AcidTable(TableView):
         """
         from orcstream.acid.overwriting import check_not_overwritten
         from orcstream.acid.streaming import WritingStream
+        from orcstream.writer.creating import hidden_names
 
         keeper = self._need_transactions()
         return WritingStream(
@@ -92,6 +93,7 @@ class AcidTable(TableView):
             partition,
             self._opening.storage_options,
             is_encrypted=bool(options.get("encrypt")),
+            hidden=hidden_names(options),
         )
 
     def _files(

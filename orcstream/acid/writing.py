@@ -76,7 +76,7 @@ class TableTransaction:
         self._files = files
         self._memory_limit = memory_limit
         self._partition_names = tuple(name for name, _ in definition.partitions)
-        self._placing = Placing(definition)
+        self._placing = Placing(definition, files.hidden)
         self._locked: set[tuple[str, str]] = set()
         self._changed: dict[str, None] = {}
         self._alive = AsyncExitStack()
@@ -312,14 +312,14 @@ class TableTransaction:
     def _assigned(self, batch: Batch, values: Assigned) -> IngestedRows:
         """The new values of the columns that change, for all rows of a batch."""
         data = values(batch) if callable(values) else [dict(values)]
-        given = UserData(data)
+        given = self._placing.user_data(data)
         names = tuple(values) if not callable(values) else given.schema().names
         fixed = {*self._partition_names, *self._definition.bucket_columns}.intersection(names)
         if fixed:
             raise UsageError(f"the column {min(fixed)!r} says where a row lies: delete the row and insert it")
         schema = self._definition.schema
         changed = Schema.parse(str(schema.select([(name,) for name in names])))
-        pieces = list(joined(list(given.vectors(changed))))
+        pieces = list(joined(list(self._placing.vectors(given, changed))))
         if len(pieces) != 1:
             raise SchemaMismatch("new values are one batch for each that is updated")
         (rows,) = pieces

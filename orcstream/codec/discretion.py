@@ -1,47 +1,53 @@
-"""Errors about values that a file is to hide: they say which column and row, and not the value.
+"""Errors about values that a file hides: they name the column and the row, but not the value.
 
 Knows which columns are encrypted or masked. Must not know how values are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from orcstream.codec.encoder import EncodeOptions
-from orcstream.codec.ingest import IngestedRows
-from orcstream.errors import SchemaMismatch
-from orcstream.schema import Schema
+from orcstream.codec.ingest import IngestedRows, stream_failure
+from orcstream.errors import SchemaMismatch, SourceError
+from orcstream.schema import FileColumn, Schema
 
 __all__ = ["discreetly"]
 
 
 def discreetly(
-    batches: Iterator[IngestedRows], schema: Schema, options: EncodeOptions
+    batches: Iterator[IngestedRows], schema: Schema, hidden: Collection[FileColumn]
 ) -> Iterator[IngestedRows]:
-    """The batches; a `SchemaMismatch` over a value of a hidden column is told without it."""
+    """Yield the batches, and raise their errors without values of `hidden` columns and all below these.
+
+    A `SourceError` of an Arrow stream loses its text: it may quote any value.
+    """
     while True:
-        failure: SchemaMismatch | None = None
+        failure: SchemaMismatch | SourceError | None = None
         rows: IngestedRows | None = None
         try:
             rows = next(batches, None)
-        except SchemaMismatch as error:
-            if not (options.encrypted or options.masked):
+        except SourceError:
+            if not hidden:
                 raise
-            failure = _without_value(error, schema, options)
+            failure = stream_failure()
+        except SchemaMismatch as error:
+            if not hidden:
+                raise
+            failure = _without_value(error, schema, hidden)
         if failure is not None:  # out here, so that the error that has the value does not come along
+            failure.__cause__ = failure.__context__ = None
             raise failure
         if rows is None:
             return
         yield rows
 
 
-def _without_value(error: SchemaMismatch, schema: Schema, options: EncodeOptions) -> SchemaMismatch:
+def _without_value(error: SchemaMismatch, schema: Schema, hidden: Collection[FileColumn]) -> SchemaMismatch:
     if error.row is None:
         return error  # about the data as a whole
     shown = "a column"
     if error.column is not None:
-        roots = (*options.encrypted, *options.masked)
-        if not any(error.column in schema.types[root].column_ids for root in roots):
+        if not any(error.column in schema.types[root].column_ids for root in hidden):
             return error
         path, type_ = next(one for one in schema.walk() if one[1].column_id == error.column)
         shown = f"the column {'.'.join(path)!r}, which is {type_},"

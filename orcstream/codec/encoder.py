@@ -104,6 +104,11 @@ class EncodeOptions:
     masked: Mapping[FileColumn, Mask] = field(default_factory=dict)
 
     @property
+    def hidden(self) -> tuple[FileColumn, ...]:
+        """The roots of columns whose values are not shown to everybody."""
+        return (*self.encrypted, *self.masked)
+
+    @property
     def version_1(self) -> bool:
         """Whether integers have run lengths of version 1."""
         return self.version == (0, 11)

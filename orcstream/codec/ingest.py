@@ -12,9 +12,9 @@ data, counted over all its batches. A batch is converted as a whole before anyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -25,15 +25,18 @@ from orcstream.codec.column import Field, Vector, VectorOptions, field_of, rows_
 from orcstream.codec.fitting import fit
 from orcstream.codec.numpy_columns import column_of_array, holds_objects
 from orcstream.codec.python_values import struct_text_of, type_text_of, vector_of
-from orcstream.errors import SchemaMismatch, Unsupported, UsageError
+from orcstream.errors import OrcError, SchemaMismatch, SourceError, Unsupported, UsageError
 from orcstream.schema import MAX_DEPTH, FileColumn, Kind, Schema, Type
 
-__all__ = ["IngestedRows", "ReadyRows", "UserData"]
+__all__ = ["IngestedRows", "ReadyRows", "UserData", "stream_failure"]
+
+T = TypeVar("T")
 
 # A map takes two Arrow levels, and a dictionary's values one more.
 _MOST_LEVELS = 2 * MAX_DEPTH + 1
 # How a schema whose root is no struct names its only column, as batches do.
 _ROOT_COLUMN = "value"
+_HIDDEN = "its reason is not shown, because it may quote values that are encrypted or masked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,19 @@ class UserData:
     Objects with `__arrow_c_stream__` or `__arrow_c_array__` (of pyarrow, polars, pandas, duckdb, this
     package, …); a dictionary of numpy arrays (or lists) of one length by name; a list or tuple of rows:
     dictionaries, dataclasses, or tuples with a value for each field.
+
+    With `hides_values`, errors leave out what other libraries say of the data: it may quote values.
     """
 
-    def __init__(self, data: object) -> None:
+    def __init__(self, data: object, *, hides_values: bool = False) -> None:
         self._data = data
+        self._hides_values = hides_values
         self._stream: ArrowStream | None = None
         self._arrays: dict[str, Array] | None = None
         if isinstance(data, type):
             _unknown(data)
         if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
-            self._stream = ArrowStream(data.__arrow_c_stream__(), _MOST_LEVELS)
+            self._stream = self._from_arrow(lambda: ArrowStream(data.__arrow_c_stream__(), _MOST_LEVELS))
         elif isinstance(data, Mapping):
             self._arrays = _arrays_of(data)
         elif not hasattr(data, "__arrow_c_array__") and not isinstance(data, list | tuple):
@@ -106,7 +112,7 @@ class UserData:
         if isinstance(self._data, list | tuple):
             return Schema.parse(struct_text_of(self._data, ()))
         if hasattr(self._data, "__arrow_c_schema__"):
-            return schema_of(self._data)
+            return self._from_arrow(lambda: schema_of(self._data))
         return arrow_schema_of(self._array().field)
 
     def vectors(self, schema: Schema) -> Iterator[IngestedRows]:
@@ -139,8 +145,35 @@ class UserData:
 
     def _array(self) -> ArrowColumn:
         data: Any = self._data
-        schema_capsule, array_capsule = data.__arrow_c_array__()
-        return import_array(schema_capsule, array_capsule, _MOST_LEVELS)
+
+        def export() -> ArrowColumn:
+            schema_capsule, array_capsule = data.__arrow_c_array__()
+            return import_array(schema_capsule, array_capsule, _MOST_LEVELS)
+
+        return self._from_arrow(export)
+
+    def _from_arrow(self, export: Callable[[], T]) -> T:
+        """What `export` returns; the library whose data it is may fail with exceptions of its own."""
+        hidden: OrcError
+        try:
+            return export()
+        except SourceError:
+            if not self._hides_values:
+                raise
+            hidden = stream_failure()
+        except (OrcError, MemoryError):
+            raise
+        except Exception as error:
+            problem = f"the {type(self._data).__name__} cannot be exported as Arrow data"
+            if not self._hides_values:
+                raise SchemaMismatch(f"{problem}: {error}") from error
+            hidden = SchemaMismatch(f"{problem}; {_HIDDEN}")
+        raise hidden  # out here, so that the error that may have values does not come along
+
+
+def stream_failure() -> SourceError:
+    """The error of an Arrow stream whose own text is left out."""
+    return SourceError(f"the Arrow stream failed; {_HIDDEN}")
 
 
 class ReadyRows(UserData):

@@ -6,6 +6,8 @@ of objects are for `codec.python_values`. Contract: NaT and masked values are nu
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -46,12 +48,12 @@ def column_of_array(name: str, array: Array, *, instants: bool) -> ArrowColumn:
     """
     if array.ndim != 1:
         refuse((name,), None, f"is an array of {array.ndim} dimensions")
-    mask = np.ma.getmask(array)
-    valid: Mask | None = None if mask is np.ma.nomask else ~np.asarray(mask, np.bool_)
     plain = np.asarray(np.ma.getdata(array))
     dtype = plain.dtype
     if dtype.names is not None or dtype.kind not in "biufMUS" or (dtype.itemsize > 8 and dtype.kind == "f"):
         refuse((name,), None, f"is an array of {dtype}, which no column type takes")
+    mask = np.ma.getmask(array)
+    valid: Mask | None = None if mask is np.ma.nomask else ~np.asarray(mask, np.bool_)
     if not dtype.isnative:
         plain = plain.astype(dtype.newbyteorder("="))
     if dtype.kind == "M":
@@ -103,14 +105,27 @@ def _dates(name: str, days: Array, valid: Mask | None) -> ArrowColumn:
     return _column(name, "tdD", len(days), valid, (narrow,))
 
 
+def _utf8(name: str, array: Array, valid: Mask | None) -> Array:
+    encoded: Array | None = None
+    # For numbers beyond Unicode, numpy raises SystemError.
+    with suppress(UnicodeEncodeError, SystemError):
+        encoded = np.char.encode(array, "utf-8")
+    if encoded is not None:
+        return encoded
+    codes = _aligned(array).view("u4").reshape(len(array), -1)
+    wrong = ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any(axis=1)
+    if valid is not None:
+        wrong &= valid
+    if wrong.any():
+        refuse((name,), None, "holds a text that is no Unicode", int(wrong.argmax()))
+    return np.char.encode(np.where(True if valid is None else valid, array, ""), "utf-8")
+
+
 def _fixed_texts(name: str, array: Array, valid: Mask | None) -> ArrowColumn:
     """Texts of one width, without the zeros at their ends: numpy takes these for padding, too."""
     format_ = "u" if array.dtype.kind == "U" else "z"
     if array.dtype.kind == "U":
-        try:
-            array = np.char.encode(array, "utf-8")
-        except UnicodeEncodeError as error:
-            refuse((name,), None, f"holds a text that is no Unicode: {error.reason}")
+        array = _utf8(name, array, valid)
     array = _aligned(array)
     count, width = len(array), array.dtype.itemsize
     lengths = np.char.str_len(array).astype("i8") if count else np.empty(0, "i8")

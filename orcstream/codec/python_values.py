@@ -22,8 +22,8 @@ import numpy as np
 from orcstream.codec.arrays import DTYPES, as_buffer, nulls_where, pack
 from orcstream.codec.column import MAX_VECTOR_BYTES, Field, Vector
 from orcstream.codec.refusals import Path, refuse, too_large
-from orcstream.errors import SchemaMismatch
-from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
+from orcstream.errors import SchemaMismatch, Unsupported
+from orcstream.schema import FLOATS, INTEGERS, MAX_DEPTH, TEXTS, TIMES, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -279,10 +279,15 @@ def _rows_as_columns(rows: _Values, names: tuple[str, ...], type_: Type, path: P
                 refuse(path, type_, f"has {len(value)} values and not {width}", row)
             found = list(value)
         else:
-            refuse(path, type_, f"holds {value!r:.100}, which is neither dict nor tuple", row)
+            refuse(path, type_, f"holds {_kind(value)}, which is neither dict nor tuple", row)
         for column, item in zip(columns, found, strict=True):
             column.append(item)
     return columns
+
+
+def _kind(value: object) -> str:
+    """What a value is: values with parts may have encrypted ones, so errors do not show them."""
+    return f"a value of the type {type(value).__name__}"
 
 
 def _named_values(row: Any) -> Mapping[Any, Any] | None:
@@ -322,7 +327,7 @@ def _lists(values: _Values, field: Field, path: Path) -> _Fitted:
         elif isinstance(value, list | tuple | np.ndarray):
             lists.append(cast("Sequence[Any]", value))
         else:
-            refuse(path, field.type, f"holds {value!r:.100}, which {field.type!s:.100} does not take", row)
+            refuse(path, field.type, f"holds {_kind(value)}, which {field.type!s:.100} does not take", row)
     owners = [row for row, items in enumerate(lists) for _ in range(len(items))]
     items = [item for part in lists for item in part]
     offsets = _offsets(map(len, lists), "items of lists")
@@ -341,7 +346,7 @@ def _lists(values: _Values, field: Field, path: Path) -> _Fitted:
 def _entries(pairs: _Values, field: Field, path: Path) -> _Fitted:
     for index, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            refuse(path, field.type, f"holds a map with {pair!r:.100}, which is no pair", index)
+            refuse(path, field.type, f"holds a map with {_kind(pair)}, which is no pair", index)
         if pair[0] is None:
             refuse(path, field.type, "holds a map with a null key", index)
     key_field, keys = vector_of([pair[0] for pair in pairs], field.children[0], (*path, "_key"))
@@ -364,9 +369,14 @@ def _unions(values: _Values, field: Field, path: Path) -> _Fitted:
         elif isinstance(value, tuple) and len(value) == 2:
             tag, item = value
         if isinstance(tag, bool) or not isinstance(tag, int) or not 0 <= tag < width:
-            refuse(path, field.type, f"holds {value!r:.100}, which is no pair of a tag and a value", row)
+            refuse(
+                path,
+                field.type,
+                f"holds {_kind(value)}, which is no pair of a tag below {width} and a value",
+                row,
+            )
         if tag > _LAST_TAG:
-            refuse(path, field.type, f"holds {value!r:.100}; Arrow has tags up to {_LAST_TAG}", row)
+            refuse(path, field.type, f"holds the tag {tag}; Arrow has tags up to {_LAST_TAG}", row)
         tags[row], places[row] = tag, len(held[tag])
         held[tag].append(item)
         owners[tag].append(row)
@@ -402,6 +412,11 @@ def type_text_of(values: _Values, path: Path) -> str:
 
     Raises SchemaMismatch where there is none: values of several kinds, or nothing but nulls.
     """
+    if len(path) > MAX_DEPTH:
+        raise Unsupported(
+            f"the column {path[0]!r} holds values that are nested deeper than {MAX_DEPTH} levels",
+            reason="schema_too_deep",
+        )
     present = [value for value in values if not _is_null(value)]
     if not present:
         _no_type(path, "holds nothing but nulls")
@@ -440,7 +455,7 @@ def struct_text_of(rows: _Values, path: Path) -> str:
     for row in rows:
         named = _named_values(row)
         if named is None:
-            _no_type(path, f"has rows without names, such as {row!r:.80}")
+            _no_type(path, f"has rows without names, such as {_kind(row)}")
         held.append(named)
     names = list(dict.fromkeys(name for row in held for name in row))
     if not all(isinstance(name, str) for name in names):
@@ -457,7 +472,7 @@ def _decimal_text(values: _Values, path: Path) -> str:
     for value in values:
         exact = Decimal(value)
         if not exact.is_finite():
-            _no_type(path, f"holds {value!r:.60}, and decimals are finite")
+            _no_type(path, "holds a decimal that is infinite or no number")
         exponent = exact.as_tuple().exponent
         assert isinstance(exponent, int)
         scale = max(scale, -exponent)

@@ -22,6 +22,7 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH, AppendFile
 from orcstream.io.byte_sink import SinkOptions, already_there
+from orcstream.io.options import plain_options
 from orcstream.io.sink_local import in_thread
 from orcstream.io.system import WRITE_ONLY, sync_data, sync_folder, write_at
 from orcstream.io.tasks import OneTask
@@ -229,7 +230,7 @@ def check_appendable(
 ) -> None:
     """Raise `Unsupported` (reason ``no_append``) for stores whose files cannot grow where they are read."""
     text = os.fspath(url)
-    kind = protocol_of(text)
+    kind, options = protocol_of(text), plain_options(storage_options)
     if kind in ("file", "local", "memory"):
         return
     if kind in NATIVE_HDFS:
@@ -239,7 +240,7 @@ def check_appendable(
             reason="no_append",
             url=text,
         )
-    if not is_our_hdfs(kind, dict(storage_options or {})):
+    if not is_our_hdfs(kind, options):
         raise Unsupported(
             f"{kind} has no files that grow where they are read: local paths, WebHDFS and memory:// have",
             reason="no_append",
@@ -272,7 +273,7 @@ async def open_append_sink(
     else:
         from orcstream.io.append_hdfs import open_hdfs_file
 
-        options = dict(storage_options or {})
+        options = plain_options(storage_options)
         file = await open_hdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)
     try:
         await file.begin()

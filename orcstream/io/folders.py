@@ -19,6 +19,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
 from orcstream.io.folder import Folder, FolderListing, ListedFile
 from orcstream.io.folder_local import LocalFolder, check_no_link_leads_out
+from orcstream.io.options import plain_options
 from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
 from orcstream.io.uncancelled import until_over
@@ -114,7 +115,7 @@ async def _with_folder(
     storage_options: Mapping[str, Any] | None,
     call: Callable[[Folder], Awaitable[T]],
 ) -> T:
-    folder = await _open_folder(os.fspath(url), dict(storage_options or {}))
+    folder = await _open_folder(os.fspath(url), plain_options(storage_options))
     try:
         return await call(folder)
     finally:

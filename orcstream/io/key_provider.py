@@ -43,8 +43,9 @@ class KeyProvider(Protocol):
 
 def check_provider(given: object, name: str) -> None:
     """Raises `UsageError` where what is `given` as the option `name` is neither a key provider nor None."""
-    if given is not None and not hasattr(given, "decrypt_local_key"):
+    if given is not None and (isinstance(given, type) or not hasattr(given, "decrypt_local_key")):
+        found = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
         raise UsageError(
-            f"{name} must be a key provider, not {type(given).__name__}; orcstream.io.keys has some, and "
+            f"{name} must be a key provider, not {found}; orcstream.io.keys has some, and "
             "open_keys there makes one from text"
         )

@@ -6,15 +6,23 @@ import json
 import os
 import stat
 import warnings
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self
 
 from orcstream._cipher import BLOCK_BYTES, aes_ctr
 from orcstream._printable import printable
-from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
+from orcstream.encryption import (
+    MOST_KEY_VERSION,
+    EncryptionAlgorithm,
+    EncryptionKey,
+    KeyProviderKind,
+    LocalKey,
+)
 from orcstream.errors import KeyUnavailable, UsageError
 from orcstream.io.key_provider import KeyProvider
 from orcstream.io.threads import run_in_thread
+from orcstream.io.urls import is_utf8
 
 __all__ = ["InMemoryKeyProvider", "read_key_file"]
 
@@ -40,12 +48,17 @@ class InMemoryKeyProvider(KeyProvider):
         name.
         """
         given: Any = key
+        given_name: Any = name
         if not isinstance(given, bytes) or len(key) not in _ALGORITHMS:
             raise UsageError(f"the key {name!r} must be 16 or 32 bytes")
+        if not isinstance(given_name, str) or not is_utf8(name):
+            raise UsageError(f"the name of a key is text that UTF-8 can hold, not {name!r}")
         newest = max(self._keys.get(name, ()), default=-1)
         if type(version) is not int or version <= newest:
             before = f"has version {newest}" if newest >= 0 else "has no version yet, and they begin with 0"
             raise UsageError(f"the key {name!r} {before}; {version!r} is not after it")
+        if version > MOST_KEY_VERSION:
+            raise UsageError(f"the version of a key is {MOST_KEY_VERSION} at most, not {version}")
         self._keys.setdefault(name, {})[version] = key
 
     async def current_key(self, name: str) -> EncryptionKey:
@@ -96,8 +109,9 @@ async def read_key_file(path: str | os.PathLike[str]) -> InMemoryKeyProvider:
         # What is not to be shown is not in the texts of these errors: names and places are, keys never.
         for name, versions in json.loads(text, object_pairs_hook=_without_doubles).items():
             numbered = versions if isinstance(versions, dict) else {"0": versions}
-            for version in sorted(numbered, key=int):
-                provider.add_key(name, _key_of(numbered[version]), int(version))
+            of_numbers = [(_version_of(number), text) for number, text in numbered.items()]
+            for version, text in sorted(of_numbers, key=itemgetter(0)):
+                provider.add_key(name, _key_of(text), version)
     except UsageError as error:
         raise error.locate(url=path) from None
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -119,6 +133,12 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({name for name, _ in pairs}) < len(pairs):
         raise UsageError("the file of keys names a key, or a version, twice")
     return dict(pairs)
+
+
+def _version_of(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(text)
+    return int(text)
 
 
 def _key_of(text: object) -> bytes:

@@ -57,7 +57,9 @@ async def open_keys(place: str | os.PathLike[str], **options: Any) -> KeyProvide
     `options` are those of the provider's constructor; what can be text may stand behind the name instead, as
     in ``kms://http@host:9600/kms?user=etl&timeout_s=5``. Raises `UsageError` for others.
     """
-    place = os.fspath(place)
+    place = os.fspath(place) if isinstance(place, os.PathLike) else place
+    if not isinstance(place, str):
+        raise UsageError(f"a key store is named by a path or a URL, not by a {type(place).__name__}")
     if place.lstrip().startswith("{"):
         # Its text stays out of the error: what stands there are keys.
         raise UsageError("a key store is named by a path or a URL, not by the keys; put the JSON into a file")

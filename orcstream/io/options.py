@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from orcstream.byterange import CostModel
 from orcstream.errors import UsageError
 
-__all__ = ["IoOptions", "options_of", "unknown_option"]
+__all__ = ["IoOptions", "options_of", "plain_options", "unknown_option"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +107,15 @@ def unknown_option(error: Exception) -> str:
         else None
     )
     return f"there is no option {found[1]!r}" if found else ""
+
+
+def plain_options(given: object) -> dict[str, Any]:
+    """Return storage options as a dictionary of their own; none of them is in the error for others."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise UsageError(
+            "storage_options must be a dictionary with names of options as keys, such as {'anon': True}, not "
+            f"a {type(given).__name__}"
+        )
+    return dict(given)

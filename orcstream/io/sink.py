@@ -18,6 +18,7 @@ import anyio
 from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
+from orcstream.io.options import plain_options
 from orcstream.io.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
 from orcstream.io.uncancelled import until_over
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
@@ -129,7 +130,8 @@ async def cleanup(
     Raises `FileNotFoundError` (no such bucket), `PermissionError`, `SinkError`, `Unsupported`, `UsageError`.
     """
     text = _text_of(url)
-    if not older_than_s >= 0:
+    given: object = older_than_s
+    if not isinstance(given, int | float) or not older_than_s >= 0:
         raise UsageError(f"older_than_s must be a number of seconds, not {older_than_s!r}")
     store = await _open_store(text, storage_options)
     try:
@@ -163,7 +165,7 @@ async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | Non
 
 async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> Store:
     _need_asyncio()
-    options = dict(storage_options or {})
+    options = plain_options(storage_options)
     shown = strip_credentials(url)
     kind = protocol_of(url)
     if kind in ("http", "https") or CHAIN.match(url):

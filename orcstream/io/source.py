@@ -15,7 +15,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike, CostModel
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.byte_source import ByteSource, Suffix
-from orcstream.io.options import IoOptions
+from orcstream.io.options import IoOptions, plain_options
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source"]
@@ -47,7 +47,7 @@ async def open_source(
 
         return BytesSource(url, cost)
     text = _text_of(url)
-    options = dict(storage_options or {})
+    options = plain_options(storage_options)
     shown = strip_credentials(text)
     kind = kind_of(text)
     if kind in ("http", "https"):

@@ -28,7 +28,7 @@ from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
 from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter, metadata_of
 
-__all__ = ["CreateOptions", "Creating", "FileOptions", "Target", "create"]
+__all__ = ["CreateOptions", "Creating", "FileOptions", "Target", "create", "hidden_names"]
 
 Target: TypeAlias = str | os.PathLike[str] | io.BytesIO
 
@@ -56,6 +56,12 @@ class FileOptions(TypedDict, total=False):
     masks: Masks
     storage_options: Mapping[str, Any] | None
     sink_options: SinkOptions | Mapping[str, Any] | None
+
+
+def hidden_names(options: FileOptions) -> list[str | tuple[str, ...]]:
+    """The columns that are to be encrypted or masked, as given."""
+    encrypt, masks = options.get("encrypt"), options.get("masks")
+    return [*(name for some in encrypt or () for name in some.columns), *(masks or ())]
 
 
 class CreateOptions(FileOptions, total=False):

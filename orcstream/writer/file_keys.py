@@ -7,11 +7,20 @@ own keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from orcstream.encryption import NO_KEYS, EncryptionKey, FileKeys
+from orcstream.encryption import (
+    MOST_KEY_VERSION,
+    NO_KEYS,
+    EncryptionAlgorithm,
+    EncryptionKey,
+    FileKeys,
+    LocalKey,
+)
 from orcstream.errors import KeyUnavailable
 from orcstream.io.key_provider import KeyProvider
 from orcstream.io.tasks import side_by_side
+from orcstream.io.urls import is_utf8
 
 __all__ = ["current_keys", "draw_keys", "draw_local_keys"]
 
@@ -30,8 +39,22 @@ async def draw_keys(provider: KeyProvider | None, names: Sequence[str]) -> FileK
 
 
 async def current_keys(provider: KeyProvider, names: Sequence[str]) -> dict[str, EncryptionKey]:
-    """The newest version of each key. Raises what the provider raises."""
-    return {name: await provider.current_key(name) for name in dict.fromkeys(names)}
+    """The newest version of each key. Raises as `draw_keys` does."""
+    found = {name: await provider.current_key(name) for name in dict.fromkeys(names)}
+    for name, key in found.items():
+        if not _is_key(key):
+            raise KeyUnavailable(f"the key provider returned no valid EncryptionKey for {name!r}")
+    return found
+
+
+def _is_key(key: Any) -> bool:
+    return (
+        isinstance(key, EncryptionKey)
+        and is_utf8(key.name)
+        and type(key.version) is int
+        and 0 <= key.version <= MOST_KEY_VERSION
+        and isinstance(key.algorithm, EncryptionAlgorithm)
+    )
 
 
 async def draw_local_keys(provider: KeyProvider, keys: Sequence[EncryptionKey]) -> FileKeys:
@@ -39,6 +62,8 @@ async def draw_local_keys(provider: KeyProvider, keys: Sequence[EncryptionKey]) 
     drawn = await side_by_side(keys, provider.create_local_key, at_once=_AT_ONCE)
     found = tuple(zip(keys, drawn, strict=True))
     for key, local in found:
+        if not isinstance(local, LocalKey):
+            raise KeyUnavailable(f"the key provider returned no LocalKey for {key.name!r}")
         if not local.key or len(local.key) != key.algorithm.key_bytes:
             raise KeyUnavailable(f"the local key for {key.name!r} has {len(local.key)} bytes")
     return FileKeys(provider.kind, found)

@@ -63,6 +63,7 @@ class IngestOptions:
     prepare_only: bool
     overwrite: bool
     storage_options: Mapping[str, Any] | None
+    hides_values: bool
 
 
 @dataclass(frozen=True, slots=True)

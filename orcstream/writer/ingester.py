@@ -155,7 +155,7 @@ class Ingester:
         source: UserData | None = None
         partitioner = self._partitioner
         if partitioner is None:
-            source = await run_in_thread(lambda: UserData(data))
+            source = await run_in_thread(lambda: self._user_data(data))
             if source.is_nothing:
                 return 0  # rows that come later say the schema
             partitioner = await self._first_schema(source)
@@ -177,9 +177,9 @@ class Ingester:
     def _parts(self, data: object, partitioner: Partitioner) -> Iterator[Part]:
         """The data, checked and split; runs on threads. The queue has room for several parts."""
         waiting: Part | None = None
-        source = data if isinstance(data, UserData) else UserData(data)
+        source = data if isinstance(data, UserData) else self._user_data(data)
         batches = source.vectors(partitioner.schema)
-        for rows in discreetly(batches, partitioner.schema, self._encode_options):
+        for rows in discreetly(batches, partitioner.schema, self._encode_options.hidden):
             check_writable(rows, self._encode_options, lossy_timestamps=self._lossy_timestamps)
             each = max(1, rows.size_bytes // max(1, rows.row_count))
             most_rows = max(1, self._options.memory_limit // 8 // each)
@@ -191,6 +191,9 @@ class Ingester:
                 waiting = part
         if waiting is not None:
             yield replace(waiting, is_last=True)
+
+    def _user_data(self, data: object) -> UserData:
+        return UserData(data, hides_values=self._options.hides_values)
 
     async def _first_schema(self, source: UserData) -> Partitioner:
         async with self._first:

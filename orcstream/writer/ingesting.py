@@ -120,6 +120,7 @@ def ingest(
         prepare_only=prepare_only,
         overwrite=overwrite,
         storage_options=create_options.get("storage_options"),
+        hides_values=first.options.hides_values,
     )
     return Ingesting(options, found, first)
 

@@ -17,6 +17,7 @@ from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.system import core_count
+from orcstream.io.urls import is_utf8
 from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
 from orcstream.zones import find_zone, load_zone, mean_time_zone
@@ -132,6 +133,11 @@ class WriteOptions:
         """The encrypted columns, as given."""
         return [name for some in self.encrypt for name in some.columns]
 
+    @property
+    def hides_values(self) -> bool:
+        """Whether any column is encrypted or masked."""
+        return bool(self.encrypt or self.masks)
+
     def encode_options(self, schema: Schema) -> EncodeOptions:
         """How a file of a schema is encoded.
 
@@ -241,7 +247,7 @@ def _encrypts(given: Any) -> None:
     for some in given:
         key: Any = some.key
         columns: Any = some.columns
-        if not isinstance(key, str) or not key:
+        if not isinstance(key, str) or not key or not is_utf8(key):
             raise UsageError(f"the key of encrypted columns is a name, not {key!r}")
         if not isinstance(columns, list | tuple) or not columns:
             raise UsageError(f"the columns that {key!r} encrypts are a list of names, not {columns!r}")

@@ -163,12 +163,14 @@ class OrcWriter:
             if isinstance(data, UserData):
                 source = data
             else:
-                source = await self._workers.run(lambda: UserData(data))
+                source = await self._workers.run(
+                    lambda: UserData(data, hides_values=self._options.hides_values)
+                )
             if self._encoder is None and source.is_nothing:
                 return 0  # rows that come later say the schema
             encoder = self._encoder or await self._first(source)
             count = 0
-            batches = discreetly(source.vectors(encoder.schema), encoder.schema, encoder.options)
+            batches = discreetly(source.vectors(encoder.schema), encoder.schema, encoder.options.hidden)
             while (rows := await self._workers.run(lambda: self._next(batches, encoder.options))) is not None:
                 with self._failing():
                     await self._encode(encoder, rows)

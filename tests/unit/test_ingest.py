@@ -27,8 +27,8 @@ from orcstream.batch import Batch, BatchSchema, UnionValue
 from orcstream.codec._arrow_c import export_array
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of
 from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.schema import Schema
+from orcstream.errors import SchemaMismatch, Unsupported, UsageError
+from orcstream.schema import MAX_DEPTH, Schema
 from tests.support.arrow_vectors import memory
 
 UTC = datetime.UTC
@@ -338,6 +338,22 @@ def test_other_libraries(make: Callable[[Any], Any]) -> None:
     assert pa.Table.from_batches(batches).to_pydict() == RECORDS
 
 
+@pytest.mark.parametrize("schema", [None, "struct<a:string>"])
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (pd.DataFrame({"a": [1, "x"]}), "Could not convert 'x'"),
+        (pd.DataFrame([["x", "y"]], columns=["a", "a"]), "Duplicate"),
+        (pd.DataFrame({"a": pd.arrays.SparseArray([0, 1])}), "Sparse"),
+        (pd.DataFrame({"a": [1j]}), "numpy type"),
+    ],
+    ids=["mixed", "names", "sparse", "complex"],
+)
+def test_data_that_its_library_cannot_export(data: object, reason: str, schema: str | None) -> None:
+    with pytest.raises(SchemaMismatch, match=f"the DataFrame cannot be exported as Arrow data: .*{reason}"):
+        taken(data, schema)
+
+
 def test_our_own_batches_keep_their_schema() -> None:
     schema = Schema.parse("struct<c:char(3),v:varchar(2),u:uniontype<int,string>>")
     (rows,) = UserData([("a", "b", UnionValue(1, "x"))]).vectors(schema)
@@ -401,6 +417,8 @@ def test_numpy_times_may_be_instants() -> None:
         np.array([1 << 40], "i8").view("M8[D]"),
         np.array([1 << 60], "i8").view("M8[h]"),
         np.array(["\ud800"]),
+        np.frombuffer(b"\xff\xff\xff\x7f", "U1"),
+        np.ma.array([(1, 2)], dtype=[("a", "i4"), ("b", "i4")], mask=[(True, False)]),
         np.array(5),
     ],
     ids=lambda array: str(array.dtype),
@@ -408,6 +426,15 @@ def test_numpy_times_may_be_instants() -> None:
 def test_arrays_that_are_no_columns(array: Any) -> None:
     with pytest.raises(SchemaMismatch, match="'x'"):
         taken({"x": array}, "struct<x:timestamp>")
+
+
+def test_texts_under_a_mask_may_be_anything() -> None:
+    texts = np.array([0x110000, ord("x"), 0xD800, 0], "u4").view("U1")
+    found = taken({"x": np.ma.array(texts, mask=[True, False, True, False])}, "struct<x:string>")["x"]
+    assert found.to_pylist() == [None, "x", None, ""]
+    with pytest.raises(SchemaMismatch, match="no Unicode") as caught:
+        taken({"x": np.ma.array(texts, mask=[True, False, False, False])}, "struct<x:string>")
+    assert caught.value.row == 2
 
 
 def test_columns_of_different_lengths() -> None:
@@ -604,3 +631,20 @@ def test_texts_of_dictionaries_count_as_often_as_rows_have_them(null_count: int)
 def test_nothing_has_no_schema(data: Any) -> None:
     with pytest.raises(SchemaMismatch, match="give a schema"):
         UserData(data).schema()
+
+
+def test_values_that_nest_without_end() -> None:
+    around: list[Any] = []
+    around.append(around)
+    deep: Any = 1
+    for _ in range(5000):
+        deep = {"a": deep}
+    for value in (around, deep):
+        for data in ([{"x": value}], {"x": [value]}):
+            with pytest.raises(Unsupported, match="'x' holds values that are nested deeper") as caught:
+                UserData(data).schema()
+            assert caught.value.reason == "schema_too_deep"
+    almost: Any = 1
+    for _ in range(MAX_DEPTH - 2):
+        almost = [almost]
+    assert str(UserData([{"x": almost}]).schema()).count("array") == MAX_DEPTH - 2

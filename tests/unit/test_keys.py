@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -13,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
+import orcstream
+from orcstream.encryption import Encrypt, EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io import keys
 from orcstream.io.keys import (
@@ -26,6 +28,7 @@ from orcstream.io.keys import (
     open_keys,
     read_key_file,
 )
+from tests.support.encrypting import CountedKeys
 
 AES_128, AES_256 = EncryptionAlgorithm.AES_CTR_128, EncryptionAlgorithm.AES_CTR_256
 
@@ -46,6 +49,74 @@ async def test_local_keys_are_those_of_the_reference_implementation(length: int)
 def test_keys_that_are_none(key: Any, version: int) -> None:
     with pytest.raises(UsageError):
         InMemoryKeyProvider().add_key("pii", key, version)
+
+
+@pytest.mark.parametrize("name", [None, 5, b"pii", "\ud800"])
+def test_names_that_no_file_holds(name: Any) -> None:
+    with pytest.raises(UsageError, match="name of a key"):
+        InMemoryKeyProvider().add_key(name, bytes(16))
+    with pytest.raises(UsageError, match="is a name"):
+        orcstream.create(io.BytesIO(), "struct<a:int>", encrypt=[Encrypt(name, ["a"])], keys=CountedKeys())
+
+
+def test_versions_that_no_file_holds() -> None:
+    provider = InMemoryKeyProvider()
+    provider.add_key("pii", bytes(16), (1 << 32) - 1)
+    with pytest.raises(UsageError, match="4294967295 at most"):
+        provider.add_key("other", bytes(16), 1 << 32)
+
+
+class Odd(InMemoryKeyProvider):
+    """Returns what is no key."""
+
+    def __init__(self, *, current: object = None, local: object = None) -> None:
+        super().__init__()
+        self.add_key("pii", bytes(16))
+        self._current, self._local = current, local
+
+    async def current_key(self, name: str) -> Any:
+        return self._current or await super().current_key(name)
+
+    async def create_local_key(self, key: EncryptionKey) -> Any:
+        return self._local or await super().create_local_key(key)
+
+    async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> Any:
+        return self._local or await super().decrypt_local_key(key, encrypted)
+
+
+@pytest.mark.parametrize(
+    "current",
+    [
+        "pii",
+        ("pii", 0),
+        EncryptionKey("\ud800", 0, AES_128),
+        EncryptionKey("pii", -1, AES_128),
+        EncryptionKey("pii", 1 << 32, AES_128),
+        EncryptionKey("pii", True, AES_128),
+        EncryptionKey("pii", 0, 1),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+async def test_a_provider_that_returns_what_is_no_key(current: object) -> None:
+    with pytest.raises(KeyUnavailable, match="no valid EncryptionKey for 'pii'"):
+        await write_encrypted(Odd(current=current))
+
+
+async def test_a_provider_that_returns_what_is_no_local_key() -> None:
+    odd = Odd(local=b"x" * 16)
+    with pytest.raises(KeyUnavailable, match="no LocalKey for 'pii'"):
+        await write_encrypted(odd)
+    data = await write_encrypted(Odd())
+    with pytest.raises(UsageError, match="no LocalKey for version 0 of key 'pii'"):
+        await orcstream.open(data, keys=odd)
+
+
+async def write_encrypted(provider: InMemoryKeyProvider) -> bytes:
+    target = io.BytesIO()
+    options: Any = {"encrypt": [Encrypt("pii", ["a"])], "keys": provider}
+    async with orcstream.create(target, "struct<a:int>", **options) as out:
+        await out.write([(1,)])
+    return target.getvalue()
 
 
 def test_versions_go_up() -> None:
@@ -93,6 +164,8 @@ WRONG = [
     *(f'{{"pii": {{"x": "{SECRET}"}}}}', f'{{"pii": {{"-1": "{SECRET}c0ff"}}}}', '{"pii": 5}'),
     *(f'{{"pii": "{SECRET}c0ff", "pii": "{SECRET}c0ff"}}', '{"pii": {"0": null}}'),
     f'{{"pii": {{"0": "{SECRET}c0ff", "00": "{SECRET}c0ff"}}}}',
+    *(f'{{"pii": {{"{number}": "{SECRET}c0ff"}}}}' for number in ("+1", " 1", "1_0", "\u0661", 1 << 32)),
+    f'{{"\\ud800": "{SECRET}c0ff"}}',
 ]
 
 
@@ -112,6 +185,9 @@ async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         await open_keys(str(tmp_path / "none"))
     with pytest.raises(UsageError, match="this is no path"):
         await open_keys("a\0b")
+    for place in (None, 5, b"keys.json"):
+        with pytest.raises(UsageError, match="named by a path or a URL"):
+            await open_keys(place)  # type: ignore[arg-type]
 
 
 async def test_keys_in_place_of_a_path_are_not_shown() -> None:

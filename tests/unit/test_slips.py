@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,32 @@ async def test_an_address_is_said_once() -> None:
     with pytest.raises(RetriesExhausted) as caught:
         await RetryPolicy(retries=0, timeout_s=60).run(attempt, url="s3://bucket/a")
     assert str(caught.value) == "s3://bucket/a: a request failed once, at last: no answer"
+
+
+async def test_a_class_is_no_key_provider() -> None:
+    with pytest.raises(UsageError, match="not the class InMemoryKeyProvider"):
+        await orcstream.open(b"", keys=InMemoryKeyProvider)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("age", [None, "1h", b"1", [3600]])
+async def test_an_age_is_a_number_of_seconds(tmp_path: Path, age: Any) -> None:
+    with pytest.raises(UsageError, match="number of seconds"):
+        await orcstream.cleanup(tmp_path, older_than_s=age)
+
+
+@pytest.mark.parametrize("options", ["secret", 5, ["secret"], {5: "secret"}, [("key", "secret")]])
+async def test_options_of_stores_are_a_dictionary(path: str, options: Any) -> None:
+    given: Any = {"storage_options": options}
+
+    async def refused(call: Awaitable[object]) -> None:
+        with pytest.raises(UsageError, match="storage_options must be a dictionary") as caught:
+            await call
+        assert "secret" not in str(caught.value)
+
+    await refused(orcstream.open(path, **given))
+    await refused(orcstream.create(path, "struct<a:int>", **given))
+    await refused(orcstream.create(path + "2", "struct<a:int>", growing=True, **given))
+    await refused(orcstream.merge([path], path, **given))
+    await refused(orcstream.cleanup(path, older_than_s=0, **given))
+    await refused(orcstream.dataset(str(Path(path).parent), **given))
+    assert orcstream.blocking.read(path).num_rows == 10
