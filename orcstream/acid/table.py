@@ -27,6 +27,7 @@ from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions,
 from orcstream.acid.writing import TableTransaction
 from orcstream.batch import ReadResult
 from orcstream.errors import Unsupported, UsageError, located
+from orcstream.io.uncancelled import until_over
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.acid_compaction import CompactionKind
 from orcstream.plan.placement import RowColumns
@@ -483,9 +484,11 @@ class AcidTable:
     async def aclose(self) -> None:
         """Stop all streams of this table and give back its connections; may be called again."""
         if not self._is_view:
-            await self._life.end()
-            if self._transactions is not None:
-                await self._transactions.aclose()
+            try:
+                await self._life.end()
+            finally:
+                if self._transactions is not None:
+                    await until_over(self._transactions.aclose())
 
     async def __aenter__(self) -> Self:
         return self
