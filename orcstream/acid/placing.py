@@ -14,7 +14,7 @@ import numpy as np
 
 from orcstream.acid.bucketing import buckets_of_rows
 from orcstream.acid.constraints import check_named, check_rows
-from orcstream.acid.event_file import HIVES_NAMES
+from orcstream.acid.event_columns import HIVES_NAMES
 from orcstream.acid.row_ids import Ints
 from orcstream.acid.transactions import TableDefinition, full_schema, partition_schema
 from orcstream.codec.discretion import discreetly

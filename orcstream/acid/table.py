@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from orcstream.acid.transactions import TableDefinition, check_encryption
 from orcstream.acid.view import TableView
 from orcstream.errors import UsageError, located
+from orcstream.io.uncancelled import until_over
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 
 if TYPE_CHECKING:
@@ -186,9 +187,11 @@ class AcidTable(TableView):
     async def aclose(self) -> None:
         """Stop all streams of this table and give back its connections; may be called again."""
         if not self._is_view:
-            await self._life.end()
-            if self._transactions is not None:
-                await self._transactions.aclose()
+            try:
+                await self._life.end()
+            finally:
+                if self._transactions is not None:
+                    await until_over(self._transactions.aclose())
 
     async def __aenter__(self) -> Self:
         return self

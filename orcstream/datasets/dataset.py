@@ -370,8 +370,10 @@ class OrcDataset:
     async def aclose(self) -> None:
         """Stop all streams and give the connections back; may be called again."""
         if not self._life.is_ended:
-            await self._life.end()
-            await self._open_files.aclose()
+            try:
+                await self._life.end()
+            finally:
+                await self._open_files.aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import asyncio
 from contextlib import suppress
 
 from orcstream.io.clients import Client, Lease, keep_clients
+from orcstream.io.uncancelled import until_over
 from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["TableLife"]
@@ -25,10 +26,15 @@ class TableLife:
         self.is_ended = False
 
     async def end(self) -> None:
-        """Stop all tasks and give the connections back; may be called again."""
+        """Stop all tasks and give the connections back, even if this is cancelled; may be called again."""
         if not self.is_ended:
             self.is_ended = True
+            await until_over(self._end())
+
+    async def _end(self) -> None:
+        try:
             await self.tasks.end()
+        finally:
             await self._clients.aclose()
 
     def __del__(self) -> None:

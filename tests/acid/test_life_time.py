@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from orcstream.acid import AcidTable, TableStream, open_table
+from orcstream.acid import AcidTable, TableStream, create_table, open_table
+from orcstream.acid.log import TransactionLog
 from orcstream.acid.row_ids import KeyBudget
 from orcstream.errors import UsageError
 from tests.support.acid import DELETE, INSERT, UPDATE, Event, key_of, put_events
-from tests.support.tables_left import nothing_left, tasks_of_ours
+from tests.support.tables_left import check_cancelled_close, nothing_left, tasks_of_ours
 
 __all__ = ["nothing_left"]  # fixture
 
@@ -206,3 +208,28 @@ async def test_keys_that_are_on_disk_are_given_back(folder: Path, monkeypatch: p
             await anext(stream)
         stream = table.batches(batch_rows=10)
         await anext(stream)
+
+
+@pytest.mark.parametrize("turns", range(1, 8))
+async def test_a_close_that_is_cancelled_closes_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Files, clients, and the connection that says what is committed."""
+    closed: list[TransactionLog] = []
+
+    async def aclose(log: TransactionLog) -> None:
+        await anyio.lowlevel.checkpoint()
+        closed.append(log)
+
+    await create_table(tmp_path, "struct<x:bigint>")
+    async with open_table(tmp_path) as table, await table.transaction() as change:
+        await change.insert([{"x": number} for number in range(100)])
+    monkeypatch.setattr(TransactionLog, "aclose", aclose)
+
+    async def open_and_read() -> Callable[[], Awaitable[None]]:
+        table = await open_table(tmp_path)
+        await anext(table.batches(batch_rows=10))
+        return table.aclose
+
+    await check_cancelled_close(open_and_read, turns)
+    assert closed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,7 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.errors import UsageError
-from tests.support.tables_left import nothing_left, tasks_of_ours
+from tests.support.tables_left import check_cancelled_close, nothing_left, tasks_of_ours
 
 __all__ = ["nothing_left"]  # fixture
 
@@ -90,3 +91,15 @@ async def test_opened_and_closed_in_different_tasks(folder: Path) -> None:
     files = await asyncio.create_task(opening.__aenter__())
     assert await asyncio.create_task(files.count()) == ROWS
     await asyncio.create_task(files.aclose())
+
+
+@pytest.mark.parametrize("turns", range(1, 8))
+async def test_a_close_that_is_cancelled_closes_everything(folder: Path, turns: int) -> None:
+    """The file that the columns were taken from, and the clients that were kept for the data set."""
+
+    async def open_and_read() -> Callable[[], Awaitable[None]]:
+        files = await orcstream.dataset(folder)
+        await anext(files.batches(batch_rows=10, memory_limit=1 << 16))
+        return files.aclose
+
+    await check_cancelled_close(open_and_read, turns)
