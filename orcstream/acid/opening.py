@@ -16,6 +16,7 @@ from orcstream.acid.locations import check_location
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.metastore import Metastore
 from orcstream.acid.metastore_reading import read_transaction
+from orcstream.acid.placing import Placing
 from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
 from orcstream.acid.table import AcidTable, Protect
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
@@ -142,6 +143,7 @@ async def create_table(
     definition = TableDefinition(
         schema_of(schema), tuple((partitions or {}).items()), tuple(bucket_columns), bucket_count, insert_only
     )
+    Placing(definition)  # raises for partition columns that no folder can name
     await create_log(os.fspath(url), definition, storage_options=storage_options, sink_options=sink_options)
 
 

@@ -289,3 +289,11 @@ async def test_a_part_of_a_table_with_a_log(part: str, url: str, monkeypatch: py
         monkeypatch.chdir(url)
         with pytest.raises(UsageError, match="whose log"):
             await acid.open_table(part)
+
+
+@pytest.mark.parametrize("kind", ["double", "float", "timestamp", "timestamp with local time zone", "binary"])
+async def test_partition_columns_that_no_folder_can_name(kind: str, url: str) -> None:
+    """Nobody could write such a table, which was only said by its first transaction."""
+    with pytest.raises(UsageError, match="there are no partitions by that"):
+        await acid.create_table(url, SCHEMA, partitions={"part": kind})
+    await acid.create_table(url, SCHEMA, partitions={"part": "int"})
