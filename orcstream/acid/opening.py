@@ -18,11 +18,13 @@ from orcstream.acid.table import AcidTable
 from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
 from orcstream.acid.view import Protect
 from orcstream.errors import SourceError, UsageError, located
+from orcstream.io import small_files
 from orcstream.io.byte_sink import SinkOptions
 from orcstream.io.key_provider import KeyProvider
 from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
+from orcstream.plan.acid_names import parse_directory
 from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.observing import Observer
@@ -81,8 +83,9 @@ def open_table(
     which are else inferred. The other parameters are those of `orcstream.open`.
 
     Raises `FileNotFoundError`, `PermissionError`, `SourceError`; `UsageError` for options that cannot be, for
-    a `url` that is not where the metastore has the table, and for a table without any file, whose columns
-    nobody says; `Unsupported` (reason ``history_is_gone``) for a snapshot that a compaction has swallowed.
+    a `url` that is not where the metastore has the table, for a part of a table with its own log without
+    `write_ids`, and for a table without any file, whose columns nobody says; `Unsupported` (reason
+    ``history_is_gone``) for a snapshot that a compaction has swallowed.
     """
     options = OpenOptions.of(
         storage_options,
@@ -153,6 +156,9 @@ async def create_table(
     definition = TableDefinition(
         schema_of(schema), tuple((partitions or {}).items()), tuple(bucket_columns), bucket_count, insert_only
     )
+    from orcstream.acid.placing import Placing
+
+    Placing(definition)  # raises for partition columns that no folder can name
     await create_log(os.fspath(url), definition, storage_options=storage_options, sink_options=sink_options)
 
 
@@ -199,6 +205,8 @@ class OpeningTable(Pending[AcidTable]):
             listing = await list_table(self._url, shown, options)
             if listing.has(LOG_FILE):
                 keeper = TransactionLog(self._url, storage_options=options)
+            elif self._write_ids is None:
+                await self._check_no_log_above()
         definition = None if keeper is None else await self._definition(keeper)
         if keeper is None:
             seen = await self._seen(None)
@@ -212,6 +220,21 @@ class OpeningTable(Pending[AcidTable]):
             columns = PartitionColumns.of(listing.partitions, partitions)
             row_columns = await self._row_columns(snapshot, definition)
             return AcidTable(snapshot, row_columns, columns, self._options, keeper, protect=self._protect())
+
+    async def _check_no_log_above(self) -> None:
+        """Raise for a part of a table with its own log, where not all that is there was committed."""
+        above = _folder_above(self._url)
+        if above is None:
+            return
+        try:
+            await small_files.get(f"{above}/{LOG_FILE}", storage_options=self._options.storage_options)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return
+        raise UsageError(
+            f"this is a part of the table {strip_credentials(above)}, whose log says what is committed: open "
+            "the table, and choose rows with where=; or say what is committed with write_ids=",
+            url=strip_credentials(self._url),
+        )
 
     async def _consistent(self, keeper: Transactions) -> tuple[Snapshot, TableListing]:
         """What is committed, and a listing of all of it: one that nobody removed files during.
@@ -283,3 +306,15 @@ def _age(file: AcidFile) -> tuple[int, int, str]:
     if directory is None:
         return (0, 0, file.path)
     return (directory.last_write_id, directory.statement, file.path)
+
+
+def _folder_above(url: str) -> str | None:
+    """The folder that a partition or a directory of events lies in as part of a table; None for others."""
+    place = url.rstrip("/")
+    while True:
+        above, slash, name = place.rpartition("/")
+        if "=" not in name and parse_directory(name) is None:
+            return None if place == url.rstrip("/") else place
+        if not slash:
+            return "."
+        place = above

@@ -273,3 +273,27 @@ async def test_a_partition_has_one_folder(url: str, kind: str, value: Any, same:
     async with acid.open_table(url) as table:
         assert len(table.partitions) == 1
     assert await rows_of(url) == {3: "c"}
+
+
+@pytest.mark.parametrize("part", ["part=1", "part=1/", "part=1/delta_0000001_0000001_0000"])
+async def test_a_part_of_a_table_with_a_log(part: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not know what is committed; rows of a transaction in progress would be there."""
+    await acid.create_table(url, SCHEMA, partitions={"part": "int"})
+    async with acid.open_table(url) as table, await table.transaction() as change:
+        await change.insert([{"id": 1, "name": "a", "part": 1}])
+    with pytest.raises(UsageError, match=r"whose log says what is committed.*write_ids="):
+        await acid.open_table(f"{url}/{part}")
+    async with acid.open_table(f"{url}/{part}", write_ids=1) as table:
+        assert (await table.read()).to_pylist() == [{"id": 1, "name": "a"}]
+    if not url.startswith("memory"):
+        monkeypatch.chdir(url)
+        with pytest.raises(UsageError, match="whose log"):
+            await acid.open_table(part)
+
+
+@pytest.mark.parametrize("kind", ["double", "float", "timestamp", "timestamp with local time zone", "binary"])
+async def test_partition_columns_that_no_folder_can_name(kind: str, url: str) -> None:
+    """Nobody could write such a table, which was only said by its first transaction."""
+    with pytest.raises(UsageError, match="there are no partitions by that"):
+        await acid.create_table(url, SCHEMA, partitions={"part": kind})
+    await acid.create_table(url, SCHEMA, partitions={"part": "int"})
