@@ -178,4 +178,6 @@ def _attributes(type_: spark.DataType) -> tuple[tuple[str, str], ...]:
     )
     if not isinstance(type_, annotated):
         return ()
-    return ((CATALYST_TYPE, type_.simpleString()),)
+    # As Spark's own writer does, which keeps no collation: its reader takes none for a column of ORC.
+    text = "string" if type(type_) is spark.StringType else type_.simpleString()
+    return ((CATALYST_TYPE, text),)

@@ -325,6 +325,23 @@ def test_a_job_on_s3(spark: SparkSession, tmp_path: Path, moto_server: MotoServe
     assert [one["UploadId"] for one in uploads] == [other]
 
 
+def test_collations_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """Files have the attributes that those of Spark have; its reader fails with others."""
+    df = spark.range(3).selectExpr(
+        "id", "cast(id as string) collate utf8_lcase as s", "array('A' collate unicode_ci) a"
+    )
+    df.write.orc(str(tmp_path / "native"))
+    save(df, tmp_path / "ours")
+    found = []
+    for name in ("ours", "native"):
+        with orcstream.blocking.open(str(data_files(tmp_path / name)[0])) as file:
+            element = file.schema.root.children[2].children[0]
+            found.append([file.schema.root.children[1].attributes, element.attributes])
+        rows = spark.read.orc(str(tmp_path / name)).orderBy("id").collect()
+        assert [tuple(row) for row in rows] == [(at, str(at), ["A"]) for at in range(3)]
+    assert found[0] == found[1]
+
+
 def test_rows_of_no_columns(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no columns to write"):
         writer_of(StructType([]), {"path": str(tmp_path)}, overwrite=False)
