@@ -151,13 +151,12 @@ async def create_table(
     that it shares is made by Hive, and opened with its metastore. Raises `FileExistsError` where there is one
     already, `UsageError` for what no table can be, and the errors of the store.
     """
+    from orcstream.acid.placing import Placing
     from orcstream.codec.arrow_schema import schema_of
 
     definition = TableDefinition(
         schema_of(schema), tuple((partitions or {}).items()), tuple(bucket_columns), bucket_count, insert_only
     )
-    from orcstream.acid.placing import Placing
-
     Placing(definition)  # raises for partition columns that no folder can name
     await create_log(os.fspath(url), definition, storage_options=storage_options, sink_options=sink_options)
 
