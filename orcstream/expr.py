@@ -32,6 +32,11 @@ _INSTEAD = (
 )
 
 
+# Functions that walk an expression recurse, and Python stops at a thousand frames. A chain of & or | is
+# one level.
+_MAX_DEPTH = 100
+
+
 class _BadOperand(UsageError, TypeError):
     """An operand that no expression takes: wrong as a call, and wrong as Python's operators see it."""
 
@@ -197,6 +202,10 @@ class All(Expr):
     """True where all parts are."""
 
     parts: tuple[Expr, ...]
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _checked_depth(self.depth, self.parts))
 
     def _key(self) -> tuple[object, ...]:
         return self.parts
@@ -210,6 +219,10 @@ class Any_(Expr):  # noqa: N801  # `typing.Any` is taken
     """True where one part is."""
 
     parts: tuple[Expr, ...]
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _checked_depth(self.depth, self.parts))
 
     def _key(self) -> tuple[object, ...]:
         return self.parts
@@ -223,6 +236,10 @@ class Not(Expr):
     """True where the part is false; null where it is null."""
 
     part: Expr
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _checked_depth(self.depth, (self.part,)))
 
     def __invert__(self) -> Expr:
         return self.part
@@ -314,9 +331,25 @@ def _from_filter(item: object) -> Expr:
 def _joined(kind: type[All | Any_], *parts: object) -> Expr:
     """Parts of the same kind are taken apart, so that a long chain is one wide level and not a deep tree."""
     flat: list[Expr] = []
+    depth = 1  # of the whole; a long chain would take quadratic time if each join looked at all parts
     for part in map(_condition, parts):
-        flat.extend(part.parts if isinstance(part, All | Any_) and type(part) is kind else [part])
-    return kind(tuple(flat)) if len(flat) > 1 else flat[0]
+        same = part.parts if isinstance(part, All | Any_) and type(part) is kind else None
+        flat.extend([part] if same is None else same)
+        depth = max(depth, _depth_of(part) + (same is None))
+    return kind(tuple(flat), depth) if len(flat) > 1 else flat[0]
+
+
+def _depth_of(expr: Expr) -> int:
+    """The levels of `&`, `|` and `~` in an expression."""
+    return expr.depth if isinstance(expr, All | Any_ | Not) else 0
+
+
+def _checked_depth(known: int, parts: Sequence[Expr]) -> int:
+    """The depth of an expression made of `parts`, unless it is known; at most `_MAX_DEPTH`."""
+    depth = known or 1 + max(map(_depth_of, parts), default=0)
+    if depth > _MAX_DEPTH:
+        raise UsageError(f"the expression nests deeper than {_MAX_DEPTH} levels")
+    return depth
 
 
 def _condition(value: object) -> Expr:

@@ -34,8 +34,6 @@ __all__ = ["bind"]
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY_NS = 86_400 * 10**9
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
-# Python's recursion ends at a thousand frames; chains of & or | are one level, however long.
-_MAX_DEPTH = 100
 # Beyond 10 to this power nothing can be stored; a Decimal's exponent may be too large to write it out.
 _FAR = 400
 
@@ -58,7 +56,7 @@ def bind(expr: Expr, root: Type, *, case_sensitive: bool, timestamp_unit: str) -
         raise UsageError(f"where= needs columns, and the file's root is a {root}, not a struct")
     if timestamp_unit not in _UNIT_NS:
         raise UsageError(f"timestamp_unit= is one of {', '.join(_UNIT_NS)}, not {timestamp_unit!r}")
-    return _Binding(root, case_sensitive, _UNIT_NS[timestamp_unit]).bound(expr, 0)
+    return _Binding(root, case_sensitive, _UNIT_NS[timestamp_unit]).bound(expr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +65,14 @@ class _Binding:
     case_sensitive: bool
     unit_ns: int
 
-    def bound(self, expr: Expr, depth: int) -> Predicate:
-        if depth > _MAX_DEPTH:
-            raise UsageError(f"the expression nests deeper than {_MAX_DEPTH} levels")
+    def bound(self, expr: Expr) -> Predicate:
         match expr:
             case All():
-                return AllOf(tuple(self.bound(part, depth + 1) for part in expr.parts))
+                return AllOf(tuple(self.bound(part) for part in expr.parts))
             case Any_():
-                return AnyOf(tuple(self.bound(part, depth + 1) for part in expr.parts))
+                return AnyOf(tuple(self.bound(part) for part in expr.parts))
             case Not():
-                return _negated(self.bound(expr.part, depth + 1))
+                return _negated(self.bound(expr.part))
             case ColumnRef():
                 return self._asked(Condition(expr.path, "is_true"))
             case Condition():

@@ -81,10 +81,9 @@ def as_where(filter_: pc.Expression, schema: pa.Schema) -> Asked:
     for part in _conjuncts(root):
         try:
             one = _expression(part, schema)
+            found = one if found is None else found & one
         except (_NotOurs, UsageError, RecursionError):
             is_exact = False
-        else:
-            found = one if found is None else found & one
     return Asked(found, is_exact, frozenset(column.path[0] for column in _columns(root)))
 
 

@@ -54,10 +54,9 @@ class _NotUnderstoodError(Exception):
 def pushed_down(predicate: pl.Expr, schema: Schema) -> Expr | None:
     """What can be asked of files; None where that is nothing."""
     try:
-        node = json.loads(predicate.meta.serialize(format="json"))
-    except (ValueError, PolarsError):
+        return _some_of(json.loads(predicate.meta.serialize(format="json")), schema)
+    except (ValueError, PolarsError, RecursionError):  # polars nests chains of | as deep as they are long
         return None
-    return _some_of(node, schema)
 
 
 def _some_of(node: Any, schema: Schema) -> Expr | None:

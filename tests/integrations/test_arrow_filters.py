@@ -167,3 +167,15 @@ def test_names_that_are_not_unique() -> None:
 def test_what_pyarrow_does_not_pickle() -> None:
     asked = as_where(pc.field(0) == 1, TABLE.schema)
     assert (asked.where, asked.is_exact, asked.columns) == (None, False, None)
+
+
+def test_what_nests_too_deep_is_left_to_the_caller() -> None:
+    """No predicate has more than a hundred levels."""
+    schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])
+    deep = pc.field("x") == 0
+    for number in range(1, 80):
+        deep = ~(deep | (pc.field("x") == number))
+    assert as_where(deep, schema).where is None
+    asked = as_where(deep & (pc.field("y") == 1), schema)
+    assert asked.where == (col(("y",)) == 1)
+    assert not asked.is_exact

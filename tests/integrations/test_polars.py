@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
+import operator
 import pickle
 from decimal import Decimal
 from pathlib import Path
@@ -325,3 +327,15 @@ def test_times_that_python_does_not_know(predicate: pl.Expr, tmp_path: Path) -> 
     orcstream.blocking.write(path, pl.DataFrame({"ts": stamps, "d": [datetime.date(2020, 1, 1), None]}))
     frame = scan_orc(path, timestamp_unit="us")
     assert frame.filter(predicate).collect().equals(frame.collect().filter(predicate))
+
+
+@pytest.mark.parametrize("count", [90, 400, 900])
+def test_predicates_of_any_depth(count: int, tmp_path: Path) -> None:
+    """A chain of `|` nests as deep as it is long in polars."""
+    path = tmp_path / "x.orc"
+    frame = pl.DataFrame({"n": range(-5, 10)})
+    orcstream.blocking.write(path, frame)
+    chain = functools.reduce(operator.or_, (pl.col("n") == number for number in range(count)))
+    nested = functools.reduce(lambda one, number: ~(one | (pl.col("n") == number)), range(count), chain)
+    for predicate in (chain, nested, chain & nested):
+        assert_frame_equal(scan_orc(path).filter(predicate).collect(), frame.filter(predicate))

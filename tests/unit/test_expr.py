@@ -119,12 +119,32 @@ def test_a_long_chain_is_one_level() -> None:
     assert len(found.parts) == 3000
 
 
-def test_too_deep_an_expression_is_refused() -> None:
+def alternating(levels: int) -> Expr:
     expr: Expr = col("n") == 0
-    for number in range(200):
+    for number in range(levels):
         expr = expr | (col("n") == number) if number % 2 else expr & (col("n") == number)
+    return expr
+
+
+@pytest.mark.parametrize("levels", [101, 3000])
+def test_too_deep_an_expression_is_refused_when_it_is_made(levels: int) -> None:
+    """Afterwards its text, its hash and a comparison would end with a RecursionError."""
+    with pytest.raises(UsageError, match="deeper than 100 levels"):
+        alternating(levels)
+
+
+def test_the_deepest_expression_can_be_used() -> None:
+    expr = alternating(100)
+    copy = pickle.loads(pickle.dumps(expr))
+    assert copy == expr
+    assert hash(copy) == hash(expr)
+    assert repr(copy) == repr(expr)
+    assert bound(copy) == bound(expr)
+    assert bound(copy | (col("n") == 7)) != bound(expr)  # the same level
     with pytest.raises(UsageError, match="deeper"):
-        bound(expr)
+        _ = ~copy
+    with pytest.raises(UsageError, match="deeper"):
+        _ = copy & col("flag")
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
