@@ -10,6 +10,7 @@ file's. Specification: "Type Information".
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from difflib import get_close_matches
 from typing import Any, NewType, NoReturn, cast
 
 from orcstream._printable import listed
-from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
+from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
 
 __all__ = [
     "DEFAULT_CRS",
@@ -34,6 +35,7 @@ __all__ = [
     "Type",
     "decimal_shape",
     "find_column",
+    "numbered",
     "steps_of",
 ]
 
@@ -348,6 +350,29 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema.parse({str(self)!r})"
+
+
+def numbered(root: Type, *, attributes: bool = True) -> Schema:
+    """The schema of types with any column ids; without `attributes`, that of their text alone.
+
+    Raises `Unsupported` for a tree that nests too deep.
+    """
+    ids = itertools.count()
+
+    def count(node: Type, depth: int) -> Type:
+        if depth > MAX_DEPTH:
+            raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
+        own = FileColumn(next(ids))
+        children = tuple(count(child, depth + 1) for child in node.children)
+        return replace(
+            node,
+            children=children,
+            attributes=node.attributes if attributes else (),
+            column_id=own,
+            last_column_id=children[-1].last_column_id if children else own,
+        )
+
+    return Schema(count(root, 1))
 
 
 # --- selection -------------------------------------------------------------------------------------

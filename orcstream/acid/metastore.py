@@ -33,7 +33,7 @@ from orcstream.errors import (
 )
 from orcstream.io.uncancelled import until_done, until_over
 from orcstream.plan.write_ids import WriteIds
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema import Kind, Schema, Type, numbered
 
 __all__ = ["HiveCompaction", "HivePartition", "HiveTable", "Metastore"]
 
@@ -525,7 +525,7 @@ def _table_of(name: str, table: Any, url: str) -> HiveTable:
         raise Unsupported(f"the files of {name} are no ORC ({library})", reason="table_format", url=url)
     count = max(storage.numBuckets or 0, 0)
     definition = TableDefinition(
-        Schema.parse(str(Type(Kind.STRUCT, *_columns(name, storage.cols, url)))),
+        numbered(Type(Kind.STRUCT, *_columns(name, storage.cols, url))),
         tuple((one.name, one.type) for one in table.partitionKeys or ()),
         tuple(storage.bucketCols or ()) if count else (),
         count,

@@ -395,7 +395,7 @@ def _without(root: Type, names: Sequence[str]) -> Type:
     kept = [
         (name, one) for name, one in zip(root.field_names, root.children, strict=True) if name not in names
     ]
-    return Schema.parse(str(Type(Kind.STRUCT, tuple(t for _, t in kept), tuple(n for n, _ in kept)))).root
+    return Type(Kind.STRUCT, tuple(one for _, one in kept), tuple(name for name, _ in kept))
 
 
 def _check_same(file: OrcFile, split: Split | None) -> None:

@@ -26,7 +26,7 @@ from orcstream.codec.python_values import vector_of
 from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.expr import Condition
 from orcstream.expr_binding import bind
-from orcstream.schema import INTEGERS, TEXTS, Kind, Schema, Type
+from orcstream.schema import INTEGERS, TEXTS, Kind, Schema, Type, numbered
 
 __all__ = ["PartitionColumns", "PartitionRow", "partition_texts"]
 
@@ -87,7 +87,7 @@ class PartitionColumns:
     @property
     def schema(self) -> Schema:
         """They as a schema, from which `of` makes them again."""
-        return Schema.parse(str(_struct(self)))
+        return numbered(_struct(self), attributes=False)
 
     def values(self, path: str) -> dict[str, Any]:
         """The values of one partition."""

@@ -12,15 +12,15 @@ from orcstream.expr_binding import bind
 from orcstream.reader.narrowing import narrowed
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
 from orcstream.reader.planning import Columns, ReadOptions, Where
-from orcstream.schema import Kind, Schema, Type, find_column, steps_of
+from orcstream.schema import Kind, Schema, Type, find_column, numbered, steps_of
 
 __all__ = ["AskedColumns", "with_partitions"]
 
 
 def with_partitions(row: Type, columns: PartitionColumns) -> Type:
     """The struct of a table's columns, numbered anew."""
-    children = (*row.children, *columns.types)
-    return Schema.parse(str(Type(Kind.STRUCT, children, (*row.field_names, *columns.names)))).root
+    names = (*row.field_names, *columns.names)
+    return numbered(Type(Kind.STRUCT, (*row.children, *columns.types), names), attributes=False).root
 
 
 class AskedColumns:
