@@ -21,7 +21,19 @@ import numpy as np
 
 from orcstream.errors import UsageError
 
-__all__ = ["All", "Any_", "ColumnRef", "Condition", "Expr", "Not", "Path", "as_expr", "col", "from_filters"]
+__all__ = [
+    "All",
+    "Any_",
+    "ColumnRef",
+    "Condition",
+    "Expr",
+    "Matching",
+    "Not",
+    "Path",
+    "as_expr",
+    "col",
+    "from_filters",
+]
 
 Path: TypeAlias = str | tuple[str, ...]
 
@@ -30,6 +42,14 @@ _INSTEAD = (
     'write & for "and", | for "or", ~ for "not", each side in parentheses; '
     'and col("a").between(1, 5) for 1 <= col("a") <= 5'
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How rows match: times cut to a unit; names as spelled, or in upper and lower case alike."""
+
+    unit: str = "ns"
+    case_sensitive: bool = True
 
 
 class _BadOperand(UsageError, TypeError):

@@ -41,7 +41,7 @@ from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import until_over
 from orcstream.plan.write_ids import WriteIds
-from orcstream.reader.planning import Where
+from orcstream.reader.options import Where
 from orcstream.schema import Schema, numbered
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate

@@ -98,6 +98,15 @@ class DateDecoder(IntegerDecoder):
         return self._narrow(dates(self._values[0].take(values), values, self._hybrid), mask, count)
 
 
+def beyond_unit(what: str, unit: str, column: int | None = None) -> Unsupported:
+    """The error for a time, or several, that `unit` has no room for."""
+    coarser = {"ns": '"us"', "us": '"s"', "ms": '"s"'}.get(unit)
+    hint = f"; read with a coarser timestamp_unit=, such as {coarser}" if coarser else ""
+    return Unsupported(
+        f"{what} not fit 64 bits of {unit}{hint}", reason="timestamp_out_of_range", column=column
+    )
+
+
 class TimestampDecoder(FixedDecoder):
     """Timestamps of either kind, as int64 counts of the unit asked for.
 
@@ -151,11 +160,7 @@ class TimestampDecoder(FixedDecoder):
         if bad >= 0:
             raise self._located(CorruptStream("nanoseconds beyond a second"), self._values[1])
         if beyond >= 0:
-            message = (
-                f"a timestamp does not fit 64 bits of {self._unit}; "
-                'read with a coarser timestamp_unit=, such as "us"'
-            )
-            raise self._located(Unsupported(message, reason="timestamp_out_of_range"), self._values[0])
+            raise self._located(beyond_unit("a timestamp does", self._unit), self._values[0])
         return data
 
 

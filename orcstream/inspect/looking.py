@@ -28,7 +28,7 @@ from orcstream.io.small_files import side_by_side
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.observing import DecodeSpan, RequestSpan
 from orcstream.reader.opening import Url
-from orcstream.reader.planning import Columns, Where
+from orcstream.reader.options import Columns, Where
 from orcstream.schema import Kind, Type
 
 __all__ = ["Inspection", "inspect", "inspect_blocking"]
