@@ -28,7 +28,7 @@ from orcstream.io.small_files import side_by_side
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.observing import DecodeSpan, RequestSpan
 from orcstream.reader.opening import Url
-from orcstream.reader.options import Columns, Where
+from orcstream.reader.options import ANY_TIME, Columns, Where
 from orcstream.schema import Kind, Type
 
 __all__ = ["Inspection", "inspect", "inspect_blocking"]
@@ -344,7 +344,7 @@ async def _run(url: Url, opening: Mapping[str, Any], asked: Mapping[str, Any], p
     try:
         async with (
             orcstream.open(url, observer=recorder, **opening) as file,
-            file.batches(timestamp_unit="us", **asked) as stream,
+            file.batches(**ANY_TIME, **asked) as stream,
         ):
             try:
                 async for batch in stream:

@@ -5,7 +5,7 @@ A new option is a line in a `TypedDict`, a field and an entry of the docstring h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypedDict
@@ -22,6 +22,8 @@ __all__ = [
     "ANY_TIME",
     "DEFAULT_BATCH_ROWS",
     "LARGE_BATCHES",
+    "ArrowKeywords",
+    "BatchKeywords",
     "Columns",
     "CountKeywords",
     "ExplainKeywords",
@@ -33,6 +35,7 @@ __all__ = [
     "StripesKeywords",
     "TableKeywords",
     "TakeKeywords",
+    "ThreadKeywords",
     "Where",
 ]
 
@@ -66,13 +69,25 @@ class ScanKeywords(_Times, _Memory, total=False):
     """What other libraries pass on."""
 
 
-class _Decoding(ScanKeywords, MatchKeywords, total=False):
+class ThreadKeywords(ScanKeywords, total=False):
+    """With control of threads."""
+
     decode_threads: int | None
+
+
+class ArrowKeywords(ThreadKeywords, total=False):
+    """With all types of Arrow."""
+
     dictionaries: bool
+
+
+class _Decoding(ArrowKeywords, MatchKeywords, total=False):
     invalid_utf8: str
 
 
-class _Batches(TypedDict, total=False):
+class BatchKeywords(TypedDict, total=False):
+    """How rows are put into batches."""
+
     batch_rows: int
 
 
@@ -92,7 +107,7 @@ class _Range(TypedDict, total=False):
     rows: range | None
 
 
-class StreamKeywords(_Columns, _Decoding, _Batches, total=False):
+class StreamKeywords(_Columns, _Decoding, BatchKeywords, total=False):
     """A stream of all rows."""
 
 
@@ -118,10 +133,11 @@ class ReadKeywords(TakeKeywords, TableKeywords, ExplainKeywords, total=False):
     """A read of one file."""
 
 
+_CHOICES: Final = {"timestamp_unit": tuple(UNITS), "invalid_utf8": ("error", "binary")}
 # Delivers no times, so those far from 1970 need not fit.
 ANY_TIME: Final[_Times] = {"timestamp_unit": "us"}
 # A result keeps all rows anyway, and larger batches save work for each.
-LARGE_BATCHES: Final[_Batches] = {"batch_rows": 1 << 17}
+LARGE_BATCHES: Final[BatchKeywords] = {"batch_rows": 1 << 17}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +188,8 @@ class ReadOptions:
     case_sensitive: bool = True
 
     def __post_init__(self) -> None:
-        _one_of("timestamp_unit", self.timestamp_unit, tuple(UNITS))
-        _one_of("invalid_utf8", self.invalid_utf8, ("error", "binary"))
+        for name, allowed in _CHOICES.items():
+            _one_of(name, getattr(self, name), allowed)
         _at_least_1("batch_rows", self.batch_rows)
         if self.decode_threads is not None:
             _at_least_1("decode_threads", self.decode_threads)
@@ -191,7 +207,7 @@ class ReadOptions:
     @cached_property
     def matching(self) -> Matching:
         """How `where` is compared."""
-        return Matching(self.timestamp_unit, self.case_sensitive)
+        return Matching(self.vectors.unit, self.case_sensitive)
 
     @cached_property
     def vectors(self) -> VectorOptions:
@@ -213,7 +229,7 @@ class ReadOptions:
         return min(2, core_count()) if self.decode_threads is None else self.decode_threads
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def _one_of(name: str, value: object, allowed: Collection[str]) -> None:
     if value not in allowed:
         raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
 

@@ -27,6 +27,7 @@ from orcstream.codec.structure import StripeInformation
 from orcstream.column_statistics import ColumnStatistics, Trust, merge
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.io.threads import run_in_thread
+from orcstream.reader.options import ANY_TIME
 from orcstream.reader.pruning import trust_in
 from orcstream.reader.times import FileTimes
 from orcstream.schema import Kind, Type
@@ -195,7 +196,7 @@ class _Verifier:
         found: Statistics = {}
         group: Statistics = {}
         row = 0
-        stream = self._file.batches(rows=rows, timestamp_unit="us", memory_limit=self._memory_limit)
+        stream = self._file.batches(rows=rows, memory_limit=self._memory_limit, **ANY_TIME)
         async with stream:
             async for batch in stream:
                 fields = stream.batch_schema.fields

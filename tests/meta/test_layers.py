@@ -182,7 +182,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "schema",
     },
     "testing": {"errors", "byterange", "io"},
-    "integrations": {"errors", "expr", "io", "orcstream", "schema"},
+    # They take keywords that are declared where they are used.
+    "integrations": {"_keywords", "datasets", "errors", "expr", "orcstream", "reader", "schema"},
     "spark": {
         "_credentials",
         "_printable",
