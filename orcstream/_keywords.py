@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-__all__ = ["explain", "explained", "shared", "takes"]
+__all__ = ["explain", "explained", "shared", "takes", "unexpected"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -26,7 +26,6 @@ def takes(
     keywords: type[Mapping[str, Any]],
     *origins: Callable[..., object],
     defaults: Mapping[str, object] | None = None,
-    error: type[Exception] = TypeError,
 ) -> Callable[[F], F]:
     """Let a function with ``**options: Unpack[keywords]`` show, explain and check what it takes.
 
@@ -38,8 +37,6 @@ def takes(
         What has these names as parameters, with defaults and explanations: dataclasses or other functions.
     defaults : mapping, optional
         Where they differ from those of the origins.
-    error : type, default TypeError
-        What to raise for an unknown name.
 
     """
     other = dict(defaults or {})
@@ -58,10 +55,7 @@ def takes(
 
         def checked(options: dict[str, Any]) -> dict[str, Any]:
             if not options.keys() <= names:
-                unknown = next(name for name in options if name not in names)
-                close = get_close_matches(unknown, names, 1)
-                hint = f". Did you mean {close[0]!r}?" if close else ""
-                raise error(f"{function.__qualname__}() got an unexpected keyword argument {unknown!r}{hint}")
+                raise TypeError(f"{function.__qualname__}() got {unexpected(options, names)}")
             return {**other, **options} if other else options
 
         call: Any
@@ -82,6 +76,13 @@ def takes(
         return call  # type: ignore[no-any-return]
 
     return mark
+
+
+def unexpected(options: Iterable[str], names: Collection[str]) -> str:
+    """The message for the first of the options that is not among the names."""
+    unknown = next(name for name in options if name not in names)
+    close = get_close_matches(unknown, names, 1)
+    return f"an unexpected keyword argument {unknown!r}" + (f". Did you mean {close[0]!r}?" if close else "")
 
 
 def shared(options: Mapping[str, Any], keywords: type[T]) -> T:

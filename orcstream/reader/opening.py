@@ -32,7 +32,7 @@ from orcstream.tails import known_tail, read_tail
 from orcstream.unlocking import KeyRing, UnlockedFile, required_keys
 from orcstream.zones import load_zone
 
-__all__ = ["FileKeywords", "OpenKeywords", "OpenOptions", "Opening", "Url", "open"]
+__all__ = ["FileKeywords", "OpenKeywords", "OpenOptions", "Opening", "StoreKeywords", "Url", "open"]
 
 Url: TypeAlias = str | os.PathLike[str] | BytesLike
 
@@ -41,13 +41,18 @@ _CALENDARS = ("auto", "proleptic", "hybrid")
 _logger = logger_of("orcstream.reader")
 
 
-class OpenKeywords(TypedDict, total=False):
-    """How files are opened."""
+class StoreKeywords(TypedDict, total=False):
+    """What stores and key stores need."""
 
     storage_options: Mapping[str, Any] | None
     io_options: IoOptions | Mapping[str, Any] | None
     keys: KeyProvider | None
     require_keys: Iterable[str] | bool
+
+
+class OpenKeywords(StoreKeywords, total=False):
+    """How files are opened."""
+
     timezone: str | None
     default_timezone: str
     calendar: str
@@ -98,7 +103,7 @@ class OpenOptions:
 
     """
 
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)  # may have secrets
     io_options: IoOptions | Mapping[str, Any] | None = None
     keys: KeyProvider | None = None
     require_keys: Iterable[str] | bool = False

@@ -28,6 +28,7 @@ __all__ = [
     "CountKeywords",
     "ExplainKeywords",
     "MatchKeywords",
+    "QuestionKeywords",
     "ReadKeywords",
     "ReadOptions",
     "ScanKeywords",
@@ -103,7 +104,9 @@ class _Schema(TypedDict, total=False):
     schema: object
 
 
-class _Range(TypedDict, total=False):
+class QuestionKeywords(_Columns, _Rows, total=False):
+    """Columns and rows of a file."""
+
     rows: range | None
 
 
@@ -125,7 +128,7 @@ class TakeKeywords(_Columns, _Schema, _Decoding, total=False):
     row_numbers: bool
 
 
-class ExplainKeywords(StripesKeywords, _Columns, _Rows, _Range, _Memory, total=False):
+class ExplainKeywords(StripesKeywords, QuestionKeywords, _Memory, total=False):
     """A read that delivers nothing."""
 
 

@@ -98,6 +98,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "writer": {
+        "_keywords",
         "_credentials",
         "pending",
         "encryption",
@@ -170,6 +171,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"_credentials", "_printable", "acid", "figures", "inspect", "schema", "io", "spark", "orcstream"},
     # It shows what files consist of, and so knows the values that say it.
     "inspect": {
+        "_keywords",
         "_printable",
         "blocking",
         "byterange",
