@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import count
 from typing import Any, NoReturn, overload
 
 import numpy as np
@@ -24,7 +23,7 @@ from orcstream.codec._arrow_c import count_nulls, export_array, export_schema, e
 from orcstream.codec.arrays import Array
 from orcstream.codec.column import Field, Vector, nulls_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
-from orcstream.schema import FileColumn, Kind, Schema, Type
+from orcstream.schema import Kind, Schema, Type, numbered
 
 __all__ = ["Batch", "BatchSchema", "Column", "ReadResult", "UnionValue", "stream_capsule"]
 
@@ -42,7 +41,7 @@ class BatchSchema:
 
     def __init__(self, root: Field, masked: tuple[str, ...] = ()) -> None:
         self.masked = masked
-        self.schema = Schema(_renumbered(root.type, count()))
+        self.schema = numbered(root.type)
         self.is_struct = root.type.kind is Kind.STRUCT
         if not self.is_struct:
             root = Field("", "+s", root.type, nullable=False, children=(replace(root, name=ROOT_COLUMN),))
@@ -376,14 +375,6 @@ def _to_pandas(data: Batch | ReadResult, schema: BatchSchema) -> Any:
             table = pyarrow.record_batch(data) if isinstance(data, Batch) else pyarrow.table(data)
             return table.to_pandas()
     return pandas.DataFrame(data.to_numpy(), index=pandas.RangeIndex(data.num_rows))
-
-
-def _renumbered(node: Type, ids: count[int]) -> Type:
-    """A projected tree with the column ids of a file of its own."""
-    column_id = next(ids)
-    children = tuple(_renumbered(child, ids) for child in node.children)
-    last = children[-1].last_column_id if children else FileColumn(column_id)
-    return replace(node, children=children, column_id=FileColumn(column_id), last_column_id=last)
 
 
 def _contains(field: Field, format_: str) -> bool:

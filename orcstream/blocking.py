@@ -12,18 +12,16 @@ running already, as in a notebook, and from any thread. Must not know how anythi
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
+from orcstream._keywords import shared, takes
 from orcstream.batch import Batch, BatchSchema, ReadResult
 from orcstream.blocking_facade import Facade, made, method_as, takes_as
 from orcstream.blocking_loop import the_loop
-from orcstream.byterange import BytesLike
 from orcstream.codec.compression import Compression
 from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
 from orcstream.codec.structure import StripeFooter, StripeInformation
-from orcstream.io.key_provider import KeyProvider
-from orcstream.io.options import IoOptions
 from orcstream.plan.tail import Tail
 from orcstream.reader import file as reader_file
 from orcstream.reader import many as reader_many
@@ -31,9 +29,8 @@ from orcstream.reader import opening as reader_opening
 from orcstream.reader import stream as reader_stream
 from orcstream.reader.file import FileStatistics
 from orcstream.reader.many import Urls
-from orcstream.reader.observing import Observer
-from orcstream.reader.opening import Url
-from orcstream.reader.planning import Columns, Where
+from orcstream.reader.opening import FileKeywords, Url
+from orcstream.reader.options import ReadKeywords, Where
 from orcstream.reader.read_statistics import ReadStatistics
 from orcstream.schema import Schema
 from orcstream.unlocking import EncryptedColumn
@@ -256,63 +253,17 @@ def open(url: Url, **options: Any) -> OrcFile:  # noqa: A001 - the name users ex
     return OrcFile(loop.run(lambda: reader_opening.open(url, **options)), loop)
 
 
-class ReadOptions(TypedDict, total=False):
-    """What `OrcFile.read` takes."""
-
-    columns: Columns | None
-    where: Where
-    rows: range | None
-    schema: object
-    batch_rows: int
-    memory_limit: int
-    decode_threads: int | None
-    row_numbers: bool
-    timestamp_unit: str
-    dictionaries: bool
-    invalid_utf8: str
-    case_sensitive: bool
+class _AtOnce(FileKeywords, ReadKeywords, total=False):
+    pass
 
 
-def read(
-    url: Url,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    io_options: IoOptions | Mapping[str, Any] | None = None,
-    keys: KeyProvider | None = None,
-    require_keys: Iterable[str] | bool = False,
-    tail: Tail | BytesLike | None = None,
-    follow: bool = False,
-    poll_s: float = 1.0,
-    timezone: str | None = None,
-    default_timezone: str = "UTC",
-    calendar: str = "auto",
-    instants: bool = False,
-    observer: Observer | None = None,
-    **options: Unpack[ReadOptions],
-) -> ReadResult:
-    """Open, `OrcFile.read` with the other `options` (`columns`, `where`, `rows`, …), close.
-
-    The named parameters are those of `orcstream.open`.
-    """
+@takes(_AtOnce, reader_opening.open, reader_file.OrcFile.read)
+def read(url: Url, **options: Unpack[_AtOnce]) -> ReadResult:
+    """`orcstream.open`, `OrcFile.read`, close."""
 
     async def work() -> ReadResult:
-        opening = reader_opening.open(
-            url,
-            storage_options=storage_options,
-            io_options=io_options,
-            keys=keys,
-            require_keys=require_keys,
-            tail=tail,
-            follow=follow,
-            poll_s=poll_s,
-            timezone=timezone,
-            default_timezone=default_timezone,
-            calendar=calendar,
-            instants=instants,
-            observer=observer,
-        )
-        async with opening as file:
-            return await file.read(**options)
+        async with reader_opening.open(url, **shared(options, FileKeywords)) as file:
+            return await file.read(**shared(options, ReadKeywords))
 
     return the_loop().run(work)
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from orcstream._keywords import explain, explained
 from orcstream.blocking_loop import LoopThread, the_loop
 
 __all__ = ["Facade", "awaited", "made", "method_as", "takes_as"]
@@ -26,6 +27,7 @@ def takes_as(other: Callable[P, object]) -> Callable[[Callable[..., T]], Callabl
 
     def mark(function: Callable[..., T]) -> Callable[P, T]:
         function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        explain(function, explained(other).values())
         return function
 
     return mark

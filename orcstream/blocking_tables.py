@@ -17,7 +17,7 @@ from orcstream.datasets.dataset import DatasetFile
 from orcstream.datasets.listing import Places
 from orcstream.datasets.splitting import Split
 from orcstream.reader import table_stream as reader_table_stream
-from orcstream.reader.planning import Where
+from orcstream.reader.options import Where
 from orcstream.reader.read_statistics import ReadStatistics
 from orcstream.schema import Schema
 

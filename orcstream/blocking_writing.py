@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
+from orcstream._keywords import takes
 from orcstream.blocking_facade import Facade, awaited, made, takes_as
 from orcstream.blocking_loop import the_loop
 from orcstream.io import sink as io_sink
@@ -151,6 +152,7 @@ def create(url: Target, schema: object = None, **options: Any) -> OrcWriter:
     return OrcWriter(loop.run(lambda: writer_creating.create(url, schema, **options)), loop)
 
 
+@takes(CreateOptions, writer_creating.create)
 def write(url: Target, data: object, schema: object = None, **options: Unpack[CreateOptions]) -> WriteResult:
     """Create, `OrcWriter.write`, commit; `options` are those of `orcstream.create`."""
 

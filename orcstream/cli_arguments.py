@@ -6,6 +6,7 @@ Knows the words of the command line. Must not know what is done with them.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 import sys
@@ -30,11 +31,11 @@ __all__ = [
     "byte_size",
     "column_names",
     "duration_s",
+    "given_to",
     "given_url",
     "json_object",
     "pair",
     "row_count",
-    "selection",
 ]
 
 T = TypeVar("T")
@@ -119,9 +120,10 @@ def add_schema(command: Options) -> None:
     )
 
 
-def selection(options: argparse.Namespace) -> dict[str, Any]:
-    """What `add_where_and_rows` and `add_schema` say, for `OrcFile.batches`."""
-    return {"where": options.where, "rows": options.rows, "schema": options.schema}
+def given_to(function: Callable[..., object], options: argparse.Namespace) -> dict[str, Any]:
+    """The options that a function of the package takes by the same names."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in vars(options).items() if name in names and value is not None}
 
 
 def add_stripes(command: Options, purpose: str) -> None:

@@ -22,9 +22,9 @@ from orcstream.cli_arguments import (
     add_storage_options,
     add_unit,
     add_where_and_rows,
+    given_to,
     given_url,
     row_count,
-    selection,
 )
 from orcstream.cli_keys import add_keys, opened, opened_keys, say_masked
 from orcstream.cli_output import add_json, report, write
@@ -110,24 +110,20 @@ async def _dataset(options: argparse.Namespace, keys: KeyProvider | None) -> Asy
 @asynccontextmanager
 async def _rows(options: argparse.Namespace, keys: KeyProvider | None) -> AsyncIterator[Any]:
     """The stream of all rows that were asked for."""
-    reading = {
-        "columns": options.columns,
-        "timestamp_unit": options.timestamp_unit,
-        "memory_limit": options.memory_limit,
-        # The first rows need not wait for more than was asked for.
-        "batch_rows": max(1, min(_BATCH_ROWS, _BATCH_ROWS if options.limit is None else options.limit)),
-    }
+    # The first rows need not wait for more than was asked for.
+    batch_rows = max(1, min(_BATCH_ROWS, _BATCH_ROWS if options.limit is None else options.limit))
     if _is_table(options.urls):
         async with (
             _dataset(options, keys) as files,
-            files.batches(where=options.where, limit=options.limit, **reading) as stream,
+            files.batches(batch_rows=batch_rows, **given_to(files.batches, options)) as stream,
         ):
             yield stream
         return
     async with opened(options, options.urls[0], keys) as file:
+        reading = given_to(file.batches, options)
         if not options.columns and file.schema.root.kind is not Kind.STRUCT:
             reading["columns"] = None  # there are none to choose from
-        async with file.batches(row_numbers=options.row_numbers, **selection(options), **reading) as stream:
+        async with file.batches(batch_rows=batch_rows, **reading) as stream:
             yield stream
 
 

@@ -20,7 +20,14 @@ import anyio.to_thread
 
 import orcstream
 from orcstream._credentials import strip_credentials
-from orcstream.cli_arguments import add_memory_limit, add_target_storage_options, byte_size, given_url, pair
+from orcstream.cli_arguments import (
+    add_memory_limit,
+    add_target_storage_options,
+    byte_size,
+    given_to,
+    given_url,
+    pair,
+)
 from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
 from orcstream.cli_discretion import Discretion
 from orcstream.cli_input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
@@ -283,12 +290,7 @@ async def _reading_orc(
     async with (
         opened(options, options.source, keys) as file,
         file.batches(
-            columns=options.columns,
-            where=options.where,
-            rows=options.rows,
-            schema=options.schema,
-            timestamp_unit=options.timestamp_unit or "ns",
-            memory_limit=options.memory_limit // 2,
+            **{**given_to(file.batches, options), "memory_limit": options.memory_limit // 2}
         ) as stream,
     ):
         check_hidden(file, stream.schema, options)

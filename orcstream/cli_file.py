@@ -21,7 +21,7 @@ from orcstream.cli_arguments import (
     add_stripes,
     add_url,
     add_where_and_rows,
-    selection,
+    given_to,
 )
 from orcstream.cli_keys import KEYS_HELP, add_keys, key_facts, key_lines, opened, opened_keys
 from orcstream.cli_output import add_json, aligned, report, short
@@ -336,9 +336,7 @@ async def _plan(file: orcstream.OrcFile, options: argparse.Namespace, progress: 
     from orcstream.inspect.facts import plain
 
     progress.text = lambda: "reading what says which bytes are needed"
-    found = await file.explain(
-        columns=options.columns, memory_limit=options.memory_limit, **selection(options)
-    )
+    found = await file.explain(**given_to(file.explain, options))
     totals = {
         name: getattr(found, name) for name in ("hop_count", "request_count", "bytes_wanted", "bytes_read")
     }

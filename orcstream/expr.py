@@ -21,7 +21,19 @@ import numpy as np
 
 from orcstream.errors import UsageError
 
-__all__ = ["All", "Any_", "ColumnRef", "Condition", "Expr", "Not", "Path", "as_expr", "col", "from_filters"]
+__all__ = [
+    "All",
+    "Any_",
+    "ColumnRef",
+    "Condition",
+    "Expr",
+    "Matching",
+    "Not",
+    "Path",
+    "as_expr",
+    "col",
+    "from_filters",
+]
 
 Path: TypeAlias = str | tuple[str, ...]
 
@@ -35,6 +47,14 @@ _INSTEAD = (
 # Functions that walk an expression recurse, and Python stops at a thousand frames. A chain of & or | is
 # one level.
 _MAX_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How rows match: times cut to a unit; names as spelled, or in upper and lower case alike."""
+
+    unit: str = "ns"
+    case_sensitive: bool = True
 
 
 class _BadOperand(UsageError, TypeError):

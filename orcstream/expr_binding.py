@@ -9,7 +9,7 @@ number as numbers (`x < 1.5` is `x <= 1`), and a value that a column cannot hold
 - Float and double columns are compared as doubles. An int keeps its exact value, a Decimal becomes the
   nearest double. A NaN, on either side, is unequal to everything, and not less or greater.
 - A date stands for its midnight where timestamps are compared; DATE columns take times at midnight only.
-- Timestamps are compared as they are delivered: cut to `timestamp_unit`, literals are not.
+- Timestamps are compared as they are delivered: cut to their unit, literals are not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.expr import All, Any_, ColumnRef, Condition, Expr, Not
+from orcstream.expr import All, Any_, ColumnRef, Condition, Expr, Matching, Not
 from orcstream.predicate import AllOf, AnyOf, Leaf, Literal, Negation, Op, Predicate
 from orcstream.schema import Kind, Type, decimal_shape, find_column
 
@@ -46,7 +46,7 @@ _ORDERS = {"<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.GREATER, ">=": Op.GREATER_
 _Number = Fraction | float
 
 
-def bind(expr: Expr, root: Type, *, case_sensitive: bool, timestamp_unit: str) -> Predicate:
+def bind(expr: Expr, root: Type, matching: Matching) -> Predicate:
     """The predicate that `expr` is for rows of `root`, the struct that is read.
 
     Raises ColumnNotFound for unknown columns, UsageError for columns inside lists, maps and unions, and
@@ -54,9 +54,7 @@ def bind(expr: Expr, root: Type, *, case_sensitive: bool, timestamp_unit: str) -
     """
     if root.kind is not Kind.STRUCT:
         raise UsageError(f"where= needs columns, and the file's root is a {root}, not a struct")
-    if timestamp_unit not in _UNIT_NS:
-        raise UsageError(f"timestamp_unit= is one of {', '.join(_UNIT_NS)}, not {timestamp_unit!r}")
-    return _Binding(root, case_sensitive, _UNIT_NS[timestamp_unit]).bound(expr)
+    return _Binding(root, matching.case_sensitive, _UNIT_NS[matching.unit]).bound(expr)
 
 
 @dataclass(frozen=True, slots=True)

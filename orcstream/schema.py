@@ -6,13 +6,14 @@ any byte of a file.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import NoReturn, cast
 
 from orcstream._printable import listed
-from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
+from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
 from orcstream.schema_types import (
     DEFAULT_CRS,
     EDGE_ALGORITHMS,
@@ -44,6 +45,7 @@ __all__ = [
     "Type",
     "decimal_shape",
     "find_column",
+    "numbered",
     "steps_of",
 ]
 
@@ -162,6 +164,29 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema.parse({str(self)!r})"
+
+
+def numbered(root: Type, *, attributes: bool = True) -> Schema:
+    """The schema of types with any column ids; without `attributes`, that of their text alone.
+
+    Raises `Unsupported` for a tree that nests too deep.
+    """
+    ids = itertools.count()
+
+    def count(node: Type, depth: int) -> Type:
+        if depth > MAX_DEPTH:
+            raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
+        own = FileColumn(next(ids))
+        children = tuple(count(child, depth + 1) for child in node.children)
+        return replace(
+            node,
+            children=children,
+            attributes=node.attributes if attributes else (),
+            column_id=own,
+            last_column_id=children[-1].last_column_id if children else own,
+        )
+
+    return Schema(count(root, 1))
 
 
 # --- selection -------------------------------------------------------------------------------------

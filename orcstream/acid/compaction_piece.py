@@ -33,7 +33,7 @@ from orcstream.io.folder import below
 from orcstream.io.folders import make_folder_of
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import clean_up, until_over
-from orcstream.reader.planning import ReadOptions
+from orcstream.reader.options import ReadOptions
 from orcstream.schema import Schema
 from orcstream.writer.creating import FileOptions, create
 
@@ -127,13 +127,11 @@ class PieceWriter:
     def _asked(self, piece: CompactionPiece, memory_limit: int) -> TableReadOptions:
         names = [(name,) for name in piece.definition.schema.names]
         check = partial(self._check, piece.definition)
-        read = ReadOptions(memory_limit=memory_limit)
+        read = ReadOptions(columns=names, memory_limit=memory_limit)
         with_ids = not piece.definition.insert_only
         if piece.content == "rows" or not with_ids:
-            return TableReadOptions(
-                columns=names, read=read, row_ids=with_ids, event_write_ids=with_ids, check=check
-            )
-        return TableReadOptions(columns=names, read=read, between=_ALL, check=check)
+            return TableReadOptions(read=read, row_ids=with_ids, event_write_ids=with_ids, check=check)
+        return TableReadOptions(read=read, between=_ALL, check=check)
 
     def _check(self, definition: TableDefinition, file: EventFile) -> None:
         """Refuse to drop columns, to write masked values, and to write in the clear what was encrypted."""
@@ -170,8 +168,8 @@ class PieceWriter:
         """All deletes of a bucket, with the write ids that they had."""
         collector = KeyCollector(KeyBudget(self._memory_limit // 2))
         try:
-            read = ReadOptions(memory_limit=self._memory_limit // 4)
-            async with table.reading(TableReadOptions(columns=[], read=read, between=_ALL)) as stream:
+            read = ReadOptions(columns=[], memory_limit=self._memory_limit // 4)
+            async with table.reading(TableReadOptions(read=read, between=_ALL)) as stream:
                 async for batch in stream:
                     await run_in_thread(partial(collector.add, _with_statements(ids_of(batch))))
             keys = await run_in_thread(collector.finish)

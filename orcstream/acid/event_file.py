@@ -22,7 +22,7 @@ from orcstream.errors import ColumnNotFound, FormatError, Unsupported
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import bucket_property
 from orcstream.reader.opening import Opening
-from orcstream.schema import Schema
+from orcstream.schema import Schema, numbered
 
 if TYPE_CHECKING:
     from orcstream.batch import Batch
@@ -121,7 +121,7 @@ class EventFile:
         """The table's columns as this file has them."""
         if self.columns is None:
             return self.orc.schema
-        return Schema.parse(str(self.orc.schema.root.children[-1]))
+        return numbered(self.orc.schema.root.children[-1], attributes=False)
 
     @property
     def prefix(self) -> tuple[str, ...]:

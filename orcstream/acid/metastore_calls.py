@@ -22,7 +22,7 @@ from orcstream.acid.transactions import Operation, Outcome, Snapshot, TableDefin
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.uncancelled import until_done, until_over
 from orcstream.plan.write_ids import WriteIds
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema import Kind, Schema, Type, numbered
 
 __all__ = ["HivePartition", "HiveTable", "MetastoreCalls"]
 
@@ -390,7 +390,7 @@ def _table_of(name: str, table: Any, url: str) -> HiveTable:
         raise Unsupported(f"the files of {name} are no ORC ({library})", reason="table_format", url=url)
     count = max(storage.numBuckets or 0, 0)
     definition = TableDefinition(
-        Schema.parse(str(Type(Kind.STRUCT, *_columns(name, storage.cols, url)))),
+        numbered(Type(Kind.STRUCT, *_columns(name, storage.cols, url))),
         tuple((one.name, one.type) for one in table.partitionKeys or ()),
         tuple(storage.bucketCols or ()) if count else (),
         count,

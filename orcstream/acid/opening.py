@@ -1,16 +1,17 @@
 """Opening a table: who says what is committed, the listing, and the columns.
 
-Knows where a table's schema may stand. The defaults of opening live here; those of reading in `acid.view`.
+Knows where a table's schema may stand. The defaults of opening files live in `reader.opening`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from orcstream._credentials import strip_credentials
+from orcstream._keywords import takes
 from orcstream.acid.event_file import EventFile, opening_of
 from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
@@ -20,15 +21,12 @@ from orcstream.acid.view import Protect
 from orcstream.errors import SourceError, UsageError, located
 from orcstream.io import small_files
 from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.key_provider import KeyProvider
-from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.plan.acid import AcidFile
 from orcstream.plan.acid_names import parse_directory
 from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
-from orcstream.reader.observing import Observer
-from orcstream.reader.opening import OpenOptions
+from orcstream.reader.opening import OpenKeywords, OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
 from orcstream.schema import Kind, Schema
 
@@ -41,6 +39,7 @@ __all__ = ["create_table", "open_table"]
 _LOOKS = 5
 
 
+@takes(OpenKeywords, OpenOptions)
 def open_table(
     url: str | os.PathLike[str],
     *,
@@ -51,15 +50,7 @@ def open_table(
     read_lock: bool = True,
     schema: object = None,
     partition_schema: object = None,
-    storage_options: Mapping[str, Any] | None = None,
-    io_options: IoOptions | Mapping[str, Any] | None = None,
-    keys: KeyProvider | None = None,
-    require_keys: Iterable[str] | bool = False,
-    timezone: str | None = None,
-    default_timezone: str = "UTC",
-    calendar: str = "auto",
-    instants: bool = False,
-    observer: Observer | None = None,
+    **options: Unpack[OpenKeywords],
 ) -> OpeningTable:
     """Open a Hive transactional table: full ACID tables of both versions, and those that only take inserts.
 
@@ -80,27 +71,16 @@ def open_table(
     `schema` selects, reorders and converts the columns of the rows, by name. Without it they are those of
     the metastore, of the table's log, or of the newest file. Columns of Hive's tables match those of their
     files by position, whatever their names. `partition_schema` are those that folders name, with their types,
-    which are else inferred. The other parameters are those of `orcstream.open`.
+    which are else inferred.
 
     Raises `FileNotFoundError`, `PermissionError`, `SourceError`; `UsageError` for options that cannot be, for
     a `url` that is not where the metastore has the table, for a part of a table with its own log without
     `write_ids`, and for a table without any file, whose columns nobody says; `Unsupported` (reason
     ``history_is_gone``) for a snapshot that a compaction has swallowed.
     """
-    options = OpenOptions.of(
-        storage_options,
-        io_options,
-        timezone,
-        default_timezone,
-        calendar,
-        instants=instants,
-        keys=keys,
-        require_keys=require_keys,
-        observer=observer,
-    )
     return OpeningTable(
         os.fspath(url),
-        options,
+        OpenOptions(**options),
         write_ids if isinstance(write_ids, int) else None if write_ids is None else WriteIds.of(write_ids),
         transactions,
         _schema(schema),

@@ -6,13 +6,11 @@ it was handed out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Unpack
 
 from orcstream.acid.compaction_piece import CompactionPiece, PieceWriter
 from orcstream.acid.table import AcidTable
 from orcstream.acid.transactions import partition_schema
-from orcstream.io.key_provider import KeyProvider
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
@@ -31,12 +29,8 @@ async def write_piece(
     processes at once: the first file stays, and the others are the same. Raises what reading and writing
     raise; then nothing is left of it.
     """
-    opening = _opening(options.get("storage_options"), options.get("keys"))
+    opening = OpenOptions(storage_options=options.get("storage_options"), keys=options.get("keys"))
     columns = PartitionColumns.of(piece.snapshot.listing.partitions, partition_schema(piece.definition))
     writer = PieceWriter(options, memory_limit=memory_limit, overwrite=False)
     async with AcidTable(piece.snapshot, piece.definition.row_columns, columns, opening) as table:
         return await writer.write(table, piece)
-
-
-def _opening(storage_options: Mapping[str, Any] | None, keys: KeyProvider | None) -> OpenOptions:
-    return OpenOptions.of(storage_options, None, None, "UTC", "auto", instants=False, keys=keys)

@@ -6,7 +6,7 @@ Knows the snapshot and the table's columns. Must not know how files are opened, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from orcstream.acid.bucket import Bucket
@@ -20,9 +20,10 @@ from orcstream.expr import Expr
 from orcstream.io.system import core_count
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.placement import PlacedColumns, RowColumns
+from orcstream.reader.file import batches_of, stripes_of
 from orcstream.reader.narrowing import Place, relocated
+from orcstream.reader.options import ReadOptions
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
-from orcstream.reader.planning import Columns, ReadOptions, Where
 from orcstream.reader.stream import BatchStream
 from orcstream.reader.table_columns import AskedColumns
 from orcstream.schema import Schema, Type
@@ -36,9 +37,7 @@ __all__ = ["TablePlanner", "TableReadOptions"]
 class TableReadOptions:
     """What the user may ask of a read; see `AcidTable.batches`."""
 
-    columns: Columns | None
     read: ReadOptions
-    where: Where = None
     row_ids: bool = False
     include_deleted: bool = False
     event_write_ids: bool = False  # besides ids, for what is written again
@@ -76,9 +75,7 @@ class TablePlanner:
         self._snapshot = snapshot
         self._asked = asked
         self._options = asked.read
-        self._columns = AskedColumns(
-            root, self._row_root, partition_columns, asked.columns, asked.where, asked.read
-        )
+        self._columns = AskedColumns(root, self._row_root, partition_columns, asked.read)
         projected = self._columns.projected
         taken = set(projected.field_names).intersection(asked.extra)
         if taken:
@@ -158,20 +155,18 @@ class TablePlanner:
         where = None
         if read.where is not None:
             where = self._relocated(read.where, path)
-        options = self._options
-        return file.orc.batches(
+        options = replace(
+            self._options,
             columns=[*ids, *map(path, self._columns.of_rows)],
             where=where,
             schema=_schema_for(file, placed),
             rows=range(file.orc.row_count) if file.file.is_growing else None,
             row_numbers=with_ids and file.columns is None,
-            batch_rows=options.batch_rows,
             memory_limit=memory_limit,
             decode_threads=self._decode_threads(merges=read.bucket.hidden is not None),
-            timestamp_unit=options.timestamp_unit,
-            dictionaries=options.dictionaries,
-            invalid_utf8=options.invalid_utf8,
+            case_sensitive=True,  # names are the file's own here
         )
+        return batches_of(file.orc, options)
 
     def _decode_threads(self, *, merges: bool) -> int | None:
         """One less where rows are merged, which takes a core by itself: measured, 3.3 s instead of 4.3 s."""
@@ -182,11 +177,12 @@ class TablePlanner:
         """The stripes that may have rows that match."""
         placed, path = self._placement(file)
         moved = self._relocated(where, path)
-        unit = self._options.timestamp_unit
-        return await file.orc.matching_stripes(moved, schema=_schema_for(file, placed), timestamp_unit=unit)
+        schema = _schema_for(file, placed)
+        options = replace(self._options, columns=[], where=moved, schema=schema, case_sensitive=True)
+        return await stripes_of(file.orc, options)
 
     def _relocated(self, where: Expr, path: Place) -> Expr:
-        return relocated(where, self._row_root, path, case_sensitive=self._options.case_sensitive)
+        return relocated(where, self._row_root, path, self._options.matching)
 
     def _placement(self, file: EventFile) -> tuple[PlacedColumns, Place]:
         """Where the table's columns are in a file, and how their paths change."""

@@ -24,7 +24,7 @@ from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io.uncancelled import end_task
 from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema import Kind, Schema, Type, numbered
 
 __all__ = [
     "HEARTBEAT_S",
@@ -277,11 +277,11 @@ def full_schema(definition: TableDefinition) -> Schema:
     row = definition.schema.root
     partitions = partition_schema(definition).root
     children, names = (*row.children, *partitions.children), (*row.field_names, *partitions.field_names)
-    return Schema.parse(str(Type(Kind.STRUCT, children, names)))
+    return numbered(Type(Kind.STRUCT, children, names), attributes=False)
 
 
 def partition_schema(definition: TableDefinition) -> Schema:
     """The partition columns alone."""
     types = tuple(Schema.parse(f"struct<a:{text}>").root.children[0] for _, text in definition.partitions)
     names = tuple(name for name, _ in definition.partitions)
-    return Schema.parse(str(Type(Kind.STRUCT, types, names)))
+    return numbered(Type(Kind.STRUCT, types, names))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
+from orcstream._keywords import takes
 from orcstream.acid.event_file import opening_of
 from orcstream.acid.planning import TablePlanner, TableReadOptions
 from orcstream.acid.snapshot import TableSnapshot, check_still_there, list_table
@@ -21,11 +22,10 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.plan.acid import AcidFile, Partition
 from orcstream.plan.placement import RowColumns
 from orcstream.plan.write_ids import WriteIds
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import OpenOptions
+from orcstream.reader.options import LARGE_BATCHES, ReadOptions, StreamKeywords, TableKeywords
 from orcstream.reader.partition_values import PartitionColumns
-from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
 from orcstream.reader.table_columns import with_partitions
 from orcstream.reader.table_life import TableLife
 from orcstream.reader.table_stream import TableStream
@@ -100,98 +100,40 @@ class TableView:
 
     # --- reading
 
+    @takes(TableKeywords, ReadOptions)
     def batches(
-        self,
-        *,
-        columns: Columns | None = None,
-        where: Where = None,
-        row_ids: bool = False,
-        include_deleted: bool = False,
-        batch_rows: int = DEFAULT_BATCH_ROWS,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
+        self, *, row_ids: bool = False, include_deleted: bool = False, **options: Unpack[TableKeywords]
     ) -> TableStream:
         """A stream of the table's rows: those inserted and not deleted, as far as the snapshot sees both.
 
         `columns` and `where` may name columns of partitions, too: partitions without a match are not read.
         With `row_ids`, a last column ``row__id`` has each row's id, a struct of writeid, bucketid and rowid;
-        with `include_deleted`, deleted rows come as well, and ``row__is__deleted`` says which they are. The
-        other parameters are those of `OrcFile.batches`.
+        with `include_deleted`, deleted rows come as well, and ``row__is__deleted`` says which they are.
 
         Rows come partition by partition, file by file; in no order of their values. Raises `ColumnNotFound`,
         `SchemaMismatch` and other `UsageError` at once; while reading `FormatError`, `Unsupported`,
         `SourceError`.
         """
-        options = ReadOptions(
-            batch_rows=batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
-        asked = TableReadOptions(
-            columns=columns, where=where, row_ids=row_ids, include_deleted=include_deleted, read=options
-        )
-        return self.reading(asked)
+        read = ReadOptions(**options)
+        return self.reading(TableReadOptions(read=read, row_ids=row_ids, include_deleted=include_deleted))
 
+    @takes(TableKeywords, ReadOptions, defaults=LARGE_BATCHES)
     async def read(
-        self,
-        *,
-        columns: Columns | None = None,
-        where: Where = None,
-        row_ids: bool = False,
-        include_deleted: bool = False,
-        batch_rows: int = 1 << 17,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
+        self, *, row_ids: bool = False, include_deleted: bool = False, **options: Unpack[TableKeywords]
     ) -> ReadResult:
         """All rows at once: ``pyarrow.table(await table.read())``. Takes the same as `batches`.
 
         The result itself is outside `memory_limit`.
         """
-        stream = self.batches(
-            columns=columns,
-            where=where,
-            row_ids=row_ids,
-            include_deleted=include_deleted,
-            batch_rows=batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
-        async with stream:
+        async with self.batches(row_ids=row_ids, include_deleted=include_deleted, **options) as stream:
             return ReadResult(stream.batch_schema, [batch async for batch in stream])
 
+    @takes(StreamKeywords, ReadOptions)
     def changes(
-        self,
-        from_write_id: int,
-        to_write_id: int | None = None,
-        *,
-        columns: Columns | None = None,
-        batch_rows: int = DEFAULT_BATCH_ROWS,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
+        self, from_write_id: int, to_write_id: int | None = None, **options: Unpack[StreamKeywords]
     ) -> TableStream:
         """The events of `from_write_id` to `to_write_id`, both included; by default up to the last there is.
 
-        The other parameters are those of `OrcFile.batches`.
         Besides the table's columns, each has ``operation`` (0 insert, 1 update, 2 delete), ``write_id``, and
         ``row__id``, the id of its row. Since Hive 3 an update is a delete and an insert, and a delete has no
         values but those of the partition: they are those of the insert of the same row id. Events of one
@@ -204,17 +146,7 @@ class TableView:
         for one in (from_write_id, last):
             if type(one) is not int or one < 0:
                 raise UsageError(f"a write id is an integer of 0 or more, not {one!r}", url=self._url)
-        options = ReadOptions(
-            batch_rows=batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
-        between = (from_write_id, last)
-        return self.reading(TableReadOptions(columns=columns, read=options, between=between))
+        return self.reading(TableReadOptions(read=ReadOptions(**options), between=(from_write_id, last)))
 
     def reading(self, asked: TableReadOptions) -> TableStream:
         """A read that `asked` describes as a whole; `batches` and `changes` describe theirs by arguments."""

@@ -43,8 +43,8 @@ from orcstream.io.tasks import OneTask
 from orcstream.io.threads import run_in_thread
 from orcstream.io.uncancelled import clean_up, until_over
 from orcstream.plan.write_ids import WriteIds
-from orcstream.reader.planning import Where
-from orcstream.schema import Schema
+from orcstream.reader.options import Where
+from orcstream.schema import Schema, numbered
 
 __all__ = ["TableTransaction"]
 
@@ -318,7 +318,7 @@ class TableTransaction:
         if fixed:
             raise UsageError(f"the column {min(fixed)!r} says where a row lies: delete the row and insert it")
         schema = self._definition.schema
-        changed = Schema.parse(str(schema.select([(name,) for name in names])))
+        changed = numbered(schema.select([(name,) for name in names]), attributes=False)
         pieces = list(joined(list(self._placing.vectors(given, changed))))
         if len(pieces) != 1:
             raise SchemaMismatch("new values are one batch for each that is updated")

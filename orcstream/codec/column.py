@@ -87,9 +87,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class VectorOptions:
-    """What the user may choose about vectors: `timestamp_unit` is "s", "ms", "us" or "ns"."""
+    """What the user may choose about vectors: `unit` of times is "s", "ms", "us" or "ns"."""
 
-    timestamp_unit: str = "ns"
+    unit: str = "ns"
     dictionaries: bool = False
     invalid_utf8: str = "error"
 
@@ -204,9 +204,9 @@ def field_of(name: str, type_: Type, options: VectorOptions) -> Field:
 
 def _format(type_: Type, options: VectorOptions) -> str:
     if type_.kind is Kind.TIMESTAMP:
-        return f"ts{options.timestamp_unit[0]}:"
+        return f"ts{options.unit[0]}:"
     if type_.kind is Kind.TIMESTAMP_INSTANT:
-        return f"ts{options.timestamp_unit[0]}:UTC"
+        return f"ts{options.unit[0]}:UTC"
     if type_.kind is Kind.DECIMAL:
         return "d:{},{}".format(*decimal_shape(type_))
     if type_.kind is Kind.UNION:

@@ -41,7 +41,7 @@ from orcstream.codec.arrays import (
     words_of,
 )
 from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
-from orcstream.codec.times import UNITS, UTC, ZoneRules
+from orcstream.codec.times import UNITS, UTC, ZoneRules, beyond_unit
 from orcstream.codec.zone_shift import instant_shift, named_zone, wall_clock_shift
 from orcstream.errors import Unsupported
 from orcstream.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
@@ -124,7 +124,7 @@ class _Case:
 
     @property
     def unit(self) -> int:
-        return UNITS[self.options.vectors.timestamp_unit]
+        return UNITS[self.options.vectors.unit]
 
     @property
     def unit_digits(self) -> int:
@@ -229,10 +229,8 @@ def _time_vector(found: tuple[Buffer, int], mask: _Mask, case: _Case) -> Vector:
 
 
 def _out_of_range(case: _Case) -> Unsupported:
-    unit = case.options.vectors.timestamp_unit
-    help_ = "" if unit == "s" else '; read with a coarser timestamp_unit=, such as "s"'
-    message = f"a {case.source} read as {case.target} does not fit 64 bits of {unit}{help_}"
-    return Unsupported(message, reason="timestamp_out_of_range", column=case.source.column_id)
+    what = f"a {case.source} read as {case.target} does"
+    return beyond_unit(what, case.options.vectors.unit, case.source.column_id)
 
 
 def _text_vector(offsets: Any, data: Any, mask: _Mask, case: _Case) -> Vector:

@@ -226,7 +226,7 @@ class _Builder:
             self._integers(type_, StreamKind.SECONDARY, encoding, signed=False),
             clock=Clock(UTC) if instant else self._options.clock,
             hybrid=self._options.hybrid,
-            unit=self._options.vectors.timestamp_unit,
+            unit=self._options.vectors.unit,
         )
 
     def text(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:

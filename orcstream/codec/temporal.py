@@ -15,8 +15,8 @@ from orcstream.codec._temporal import dates, timestamps
 from orcstream.codec._values import BoolValues, IntValues
 from orcstream.codec.decoder import FixedDecoder
 from orcstream.codec.numeric import IntegerDecoder
-from orcstream.codec.times import JAVA_ZONES_BEGIN, UNITS, UTC, Clock, ZoneRules
-from orcstream.errors import CorruptStream, Unsupported
+from orcstream.codec.times import JAVA_ZONES_BEGIN, UNITS, UTC, Clock, ZoneRules, beyond_unit
+from orcstream.errors import CorruptStream
 from orcstream.schema import Type
 
 __all__ = ["DateDecoder", "TimestampDecoder"]
@@ -86,11 +86,7 @@ class TimestampDecoder(FixedDecoder):
         if bad >= 0:
             raise self._located(CorruptStream("nanoseconds beyond a second"), self._values[1])
         if beyond >= 0:
-            message = (
-                f"a timestamp does not fit 64 bits of {self._unit}; "
-                'read with a coarser timestamp_unit=, such as "us"'
-            )
-            raise self._located(Unsupported(message, reason="timestamp_out_of_range"), self._values[0])
+            raise self._located(beyond_unit("a timestamp does", self._unit), self._values[0])
         return data
 
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["JAVA_ZONES_BEGIN", "UNITS", "UTC", "Clock", "ZoneRules", "units_of"]
+from orcstream.errors import Unsupported
+
+__all__ = ["JAVA_ZONES_BEGIN", "UNITS", "UTC", "Clock", "ZoneRules", "beyond_unit", "units_of"]
+
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -21,6 +24,15 @@ _UNITS_BY_LETTER = {name[0]: units for name, units in UNITS.items()}
 def units_of(format_: str) -> int:
     """Units in a second, of the Arrow format of a timestamp: "tsu:" has a million."""
     return _UNITS_BY_LETTER[format_[2]]
+
+
+def beyond_unit(what: str, unit: str, column: int | None = None) -> Unsupported:
+    """The error for a time, or several, that `unit` has no room for."""
+    coarser = {"ns": '"us"', "us": '"s"', "ms": '"s"'}.get(unit)
+    hint = f"; read with a coarser timestamp_unit=, such as {coarser}" if coarser else ""
+    return Unsupported(
+        f"{what} not fit 64 bits of {unit}{hint}", reason="timestamp_out_of_range", column=column
+    )
 
 
 # 2015-01-01 00:00:00 UTC, in seconds since 1970; stored seconds count from that wall clock in the

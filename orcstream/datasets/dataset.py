@@ -6,11 +6,12 @@ Puts what the user asks for into the words of the layers below. Must not know ho
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from orcstream._credentials import strip_credentials
+from orcstream._keywords import takes
 from orcstream.batch import BatchSchema, ReadResult
 from orcstream.codec.column import field_of
 from orcstream.datasets.listing import FoundFile
@@ -20,11 +21,17 @@ from orcstream.datasets.splitting import DEFAULT_SPLIT_BYTES, Split
 from orcstream.errors import SourceChanged, UsageError, located
 from orcstream.expr import Expr
 from orcstream.plan.slices import slices
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.reader.file import OrcFile
+from orcstream.reader.file import OrcFile, stripes_of
 from orcstream.reader.lanes import LanesPlan
+from orcstream.reader.options import (
+    LARGE_BATCHES,
+    CountKeywords,
+    MatchKeywords,
+    ReadOptions,
+    TableKeywords,
+    Where,
+)
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
-from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, Where
 from orcstream.reader.table_columns import AskedColumns, with_partitions
 from orcstream.reader.table_life import TableLife
 from orcstream.reader.table_stream import TableStream
@@ -118,94 +125,42 @@ class OrcDataset:
 
     # --- reading
 
-    def batches(
-        self,
-        *,
-        columns: Columns | None = None,
-        where: Where = None,
-        limit: int | None = None,
-        batch_rows: int = DEFAULT_BATCH_ROWS,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
-    ) -> TableStream:
+    @takes(TableKeywords, ReadOptions)
+    def batches(self, *, limit: int | None = None, **options: Unpack[TableKeywords]) -> TableStream:
         """A stream of the rows, file by file, in the order of their paths.
 
         `columns` and `where` may name columns of folders, too: files of folders without a match are not
         opened, and of the others only what may match is read. Tails are read ahead, several at a time, and
         rows of files whose turn has not come, as far as `memory_limit` has room. With `limit`, the stream
-        ends after so many rows, and where there is no `where`, no others are read. The other parameters are
-        those of `OrcFile.batches`.
+        ends after so many rows, and where there is no `where`, no others are read.
 
         Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once; while reading
         `FileNotFoundError`, `FormatError`, `Unsupported`, `SourceError`.
         """
-        options = ReadOptions(
-            columns=columns,
-            where=where,
-            batch_rows=batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
+        return self._batches(ReadOptions(**options), limit)
+
+    @takes(TableKeywords, ReadOptions, defaults=LARGE_BATCHES)
+    async def read(self, *, limit: int | None = None, **options: Unpack[TableKeywords]) -> ReadResult:
+        """All rows at once: ``pyarrow.table(await dataset.read())``. Takes the same as `batches`.
+
+        The result itself is outside `memory_limit`.
+        """
+        async with self._batches(ReadOptions(**options), limit) as stream:
+            return ReadResult(stream.batch_schema, [batch async for batch in stream])
+
+    def _batches(self, options: ReadOptions, limit: int | None) -> TableStream:
         if limit is not None and (type(limit) is not int or limit < 0):
             raise UsageError(f"limit must be a number of rows, not {limit!r}")
         asked = self._asked(options)
         return self._stream(asked, options, list(self._chosen(asked)), limit)
 
-    async def read(
-        self,
-        *,
-        columns: Columns | None = None,
-        where: Where = None,
-        limit: int | None = None,
-        batch_rows: int = 1 << 17,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
-    ) -> ReadResult:
-        """All rows at once: ``pyarrow.table(await dataset.read())``. Takes the same as `batches`.
-
-        The result itself is outside `memory_limit`.
-        """
-        stream = self.batches(
-            columns=columns,
-            where=where,
-            limit=limit,
-            batch_rows=batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
-        async with stream:
-            return ReadResult(stream.batch_schema, [batch async for batch in stream])
-
-    async def count(
-        self,
-        where: Where = None,
-        *,
-        case_sensitive: bool = True,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-    ) -> int:
+    @takes(CountKeywords, ReadOptions)
+    async def count(self, where: Where = None, **given: Unpack[CountKeywords]) -> int:
         """How many rows there are, or match. Where folders decide, only the tails of files are read.
 
-        `where`, `case_sensitive` and `memory_limit` are those of `batches`. Raises what `batches` raises.
+        `where` is that of `batches`. Raises what `batches` raises.
         """
-        options = ReadOptions(
-            columns=[], where=where, case_sensitive=case_sensitive, memory_limit=memory_limit
-        )
+        options = ReadOptions(columns=[], where=where, **given)
         asked = self._asked(options)
         chosen = list(self._chosen(asked))
         whole = [one.part for one in chosen if one.where is None]
@@ -222,26 +177,20 @@ class OrcDataset:
                     found += batch.num_rows
         return found
 
+    @takes(MatchKeywords, ReadOptions)
     async def splits(
-        self,
-        where: Where = None,
-        *,
-        split_bytes: int = DEFAULT_SPLIT_BYTES,
-        timestamp_unit: str = "ns",
-        case_sensitive: bool = True,
+        self, where: Where = None, *, split_bytes: int = DEFAULT_SPLIT_BYTES, **given: Unpack[MatchKeywords]
     ) -> tuple[Split, ...]:
         """The rows shared out, for tasks that each read some: about `split_bytes` of one file in each.
 
         Stripes stay whole unless one is larger than that. Those that cannot match, by their statistics or
         their folders, are in no split; of the others all rows are, so that `where` has to be asked again.
-        Reads the tails of all files that are left, several at a time. `where`, `timestamp_unit` and
-        `case_sensitive` are those of `batches`, with which the splits are to be read.
+        Reads the tails of all files that are left, several at a time. `where` and the options are those of
+        the reads to come.
         """
         if type(split_bytes) is not int or split_bytes < 1:
             raise UsageError(f"split_bytes must be at least 1, not {split_bytes!r}")
-        options = ReadOptions(
-            columns=[], where=where, timestamp_unit=timestamp_unit, case_sensitive=case_sensitive
-        )
+        options = ReadOptions(columns=[], where=where, **given)
         asked = self._asked(options)
         chosen = list(self._chosen(asked))
         found: list[Split] = []
@@ -260,12 +209,7 @@ class OrcDataset:
         stripes: Sequence[int] = range(len(file.stripes))
         if chosen.where is not None:
             schema = schema_for(file, self._file_schema)
-            stripes = await file.matching_stripes(
-                chosen.where,
-                schema=schema,
-                timestamp_unit=options.timestamp_unit,
-                case_sensitive=options.case_sensitive,
-            )
+            stripes = await stripes_of(file, replace(options, where=chosen.where, schema=schema))
         within = range(file.row_count) if part.split is None else part.split.rows
         cut = slices([file.stripes[one] for one in stripes], split_bytes, tail.footer.row_index_stride)
         rows = [(range(max(one.start, within.start), min(one.stop, within.stop)), one.weight) for one in cut]
@@ -291,9 +235,7 @@ class OrcDataset:
         if self._life.is_ended:
             raise UsageError("the data set is closed", url=self._url)
         with located(url=self._url):
-            return AskedColumns(
-                self._root, self._row, self._partition_columns, options.columns, options.where, options
-            )
+            return AskedColumns(self._root, self._row, self._partition_columns, options)
 
     def _chosen(self, asked: AskedColumns) -> Iterator[_Chosen]:
         left: dict[str, Expr | bool] = {}
@@ -397,7 +339,7 @@ def _without(root: Type, names: Sequence[str]) -> Type:
     kept = [
         (name, one) for name, one in zip(root.field_names, root.children, strict=True) if name not in names
     ]
-    return Schema.parse(str(Type(Kind.STRUCT, tuple(t for _, t in kept), tuple(n for n, _ in kept)))).root
+    return Type(Kind.STRUCT, tuple(one for _, one in kept), tuple(name for name, _ in kept))
 
 
 def _check_same(file: OrcFile, split: Split | None) -> None:

@@ -44,7 +44,7 @@ class OpenFiles:
 
     def at_once(self, file: FoundFile) -> int:
         """How many may be open at a time, in the store of this one."""
-        return max(_LEAST_OPEN, min(cost_of(file.url, self._options.io_options).request_cap, _MOST_OPEN))
+        return max(_LEAST_OPEN, min(cost_of(file.url, self._options.io).request_cap, _MOST_OPEN))
 
     async def aclose(self) -> None:
         if self._kept is not None:

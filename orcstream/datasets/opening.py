@@ -1,32 +1,40 @@
 """Opening a data set: the listing, and the columns.
 
-Knows where the columns stand. The defaults of opening live here; those of reading in `datasets.dataset`.
+Knows where the columns stand. The defaults of listing live here; those of opening files in `reader.opening`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Unpack, cast
 
+from orcstream._keywords import takes
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.datasets.dataset import OrcDataset, Part
 from orcstream.datasets.listing import FoundFile, Places, find_files
 from orcstream.datasets.open_files import OpenFiles
 from orcstream.datasets.splitting import Split
 from orcstream.errors import SchemaMismatch, UsageError, located
-from orcstream.io.key_provider import KeyProvider
-from orcstream.io.options import IoOptions
 from orcstream.pending import Pending
 from orcstream.reader.file import OrcFile
-from orcstream.reader.observing import Observer
-from orcstream.reader.opening import Opening, OpenOptions
+from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions
 from orcstream.reader.partition_values import PartitionColumns
 from orcstream.schema import Kind, Schema
 
-__all__ = ["dataset"]
+__all__ = ["DatasetKeywords", "dataset"]
 
 
+class DatasetKeywords(OpenKeywords, total=False):
+    """How a data set is opened."""
+
+    pattern: str | None
+    partitioning: str | None
+    partition_schema: object
+    schema: object
+
+
+@takes(OpenKeywords, OpenOptions)
 def dataset(
     url: Places | Split | Sequence[Split],
     *,
@@ -34,15 +42,7 @@ def dataset(
     partitioning: str | None = "hive",
     partition_schema: object = None,
     schema: object = None,
-    storage_options: Mapping[str, Any] | None = None,
-    io_options: IoOptions | Mapping[str, Any] | None = None,
-    keys: KeyProvider | None = None,
-    require_keys: Iterable[str] | bool = False,
-    timezone: str | None = None,
-    default_timezone: str = "UTC",
-    calendar: str = "auto",
-    instants: bool = False,
-    observer: Observer | None = None,
+    **options: Unpack[OpenKeywords],
 ) -> OpeningDataset:
     """Open many files as one table.
 
@@ -66,24 +66,13 @@ def dataset(
     """
     if partitioning not in ("hive", None):
         raise UsageError(f"partitioning must be 'hive' or None, not {partitioning!r}")
-    options = OpenOptions.of(
-        storage_options,
-        io_options,
-        timezone,
-        default_timezone,
-        calendar,
-        instants=instants,
-        keys=keys,
-        require_keys=require_keys,
-        observer=observer,
-    )
     asked = _Asked(
         pattern,
         partitioning is not None,
         None if partition_schema is None else schema_of(partition_schema),
         None if schema is None else schema_of(schema),
     )
-    return OpeningDataset(url, asked, options)
+    return OpeningDataset(url, asked, OpenOptions(**options))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ Knows one file and what is asked of it. Must not know which file is read when (`
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.column import Vector
 from orcstream.expr import Expr
 from orcstream.io.threads import run_in_thread
-from orcstream.reader.file import OrcFile
+from orcstream.reader.file import OrcFile, batches_of
 from orcstream.reader.lanes import Deliver
+from orcstream.reader.options import ReadOptions
 from orcstream.reader.partition_values import PartitionRow
-from orcstream.reader.planning import ReadOptions
 from orcstream.reader.read_statistics import ReadStatistics
 from orcstream.reader.stream import BatchStream
 from orcstream.schema import Schema
@@ -37,20 +37,16 @@ class Reading:
     options: ReadOptions
 
     def stream(self, file: OrcFile, where: Expr | None, rows: range | None, memory_limit: int) -> BatchStream:
-        options = self.options
-        return file.batches(
+        schema = schema_for(file, self.file_schema)
+        options = replace(
+            self.options,
             columns=self.columns,
             where=where,
             rows=rows,
-            schema=schema_for(file, self.file_schema),
-            batch_rows=options.batch_rows,
+            schema=schema,
             memory_limit=memory_limit,
-            decode_threads=options.decode_threads,
-            timestamp_unit=options.timestamp_unit,
-            dictionaries=options.dictionaries,
-            invalid_utf8=options.invalid_utf8,
-            case_sensitive=options.case_sensitive,
         )
+        return batches_of(file, options)
 
     def shaped(self, batch: Batch, schema: BatchSchema, partition: PartitionRow) -> Batch:
         """The rows of a file, with what its folders name."""

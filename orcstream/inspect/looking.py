@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import orcstream
+from orcstream._keywords import shared, takes
 from orcstream._printable import printable
 from orcstream.blocking_facade import takes_as
 from orcstream.blocking_loop import the_loop
@@ -22,13 +23,11 @@ from orcstream.codec.structure import StripeFooter
 from orcstream.figures import known_statistics, writer_name
 from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, StripeFacts, plain
 from orcstream.inspect.layout import Part, file_parts, stripe_parts
-from orcstream.io.key_provider import KeyProvider
-from orcstream.io.options import IoOptions
 from orcstream.io.tasks import side_by_side
 from orcstream.io.threads import run_in_thread
 from orcstream.reader.observing import DecodeSpan, RequestSpan
-from orcstream.reader.opening import Url
-from orcstream.reader.planning import Columns, Where
+from orcstream.reader.opening import StoreKeywords, Url
+from orcstream.reader.options import ANY_TIME, QuestionKeywords
 from orcstream.schema import Kind, Type
 
 __all__ = ["Inspection", "inspect", "inspect_blocking"]
@@ -89,38 +88,26 @@ class Inspection:
         return json.dumps(plain(self), ensure_ascii=False)
 
 
-async def inspect(
-    url: Url,
-    *,
-    columns: Columns | None = None,
-    where: Where = None,
-    rows: range | None = None,
-    run: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    io_options: IoOptions | Mapping[str, Any] | None = None,
-    keys: KeyProvider | None = None,
-    require_keys: Iterable[str] | bool = False,
-) -> Inspection:
+class _Asked(StoreKeywords, QuestionKeywords, total=False):
+    pass
+
+
+@takes(_Asked, orcstream.open, orcstream.OrcFile.batches)
+async def inspect(url: Url, *, run: bool = False, **options: Unpack[_Asked]) -> Inspection:
     """Look at a file: its tail, and the footers of its stripes (of some, where they list 100,000 streams).
 
     `columns`, `where` and `rows`, as for `OrcFile.batches`, are a question: the inspection says which bytes
     it would read, in which requests. With `run`, it is read, and the time of each request and each step of
-    the decoders is there. The other arguments are those of `open`: `url`, `storage_options`, `io_options`,
-    `keys`, `require_keys`.
+    the decoders is there. `url` is that of `open`.
 
     Raises what `open` raises, `UsageError` for a question that cannot be, and `SourceError` where the store
     fails. Damage behind the tail is among the `problems`.
     """
-    opening = {
-        "storage_options": storage_options,
-        "io_options": io_options,
-        "keys": keys,
-        "require_keys": require_keys,
-    }
-    asked: dict[str, Any] = {"columns": columns, "where": where, "rows": rows}
+    opening = shared(options, StoreKeywords)
+    asked = shared(options, QuestionKeywords)
     problems: list[str] = []
     question = measured = None
-    async with orcstream.open(url, **opening) as file:  # type: ignore[arg-type]  # of several types
+    async with orcstream.open(url, **opening) as file:
         facts = await _Looking(file, problems).facts()
         if run or any(one is not None for one in asked.values()):
             question = await _question(file, asked, problems)
@@ -290,8 +277,8 @@ def _spread(count: int, most: int) -> Sequence[int]:
 # --- the question ------------------------------------------------------------------------------------------
 
 
-async def _question(file: orcstream.OrcFile, asked: Mapping[str, Any], problems: list[str]) -> Question:
-    rows, columns = asked["rows"], asked["columns"]
+async def _question(file: orcstream.OrcFile, asked: QuestionKeywords, problems: list[str]) -> Question:
+    rows, columns, where = asked.get("rows"), asked.get("columns"), asked.get("where")
     explanation = None
     try:
         explained = await file.explain(**asked)
@@ -305,7 +292,7 @@ async def _question(file: orcstream.OrcFile, asked: Mapping[str, Any], problems:
         rows = range(min(rows.start, file.row_count), min(rows.stop, file.row_count))
     return Question(
         columns="all" if columns is None else shown(", ".join(map(_column_text, columns)), 1000) or "none",
-        where="" if asked["where"] is None else shown(str(asked["where"]), 1000),
+        where="" if where is None else shown(str(where), 1000),
         rows="all" if rows is None else f"{rows.start:,} up to {rows.stop:,}",
         explanation=explanation,
     )
@@ -338,13 +325,13 @@ class _Recorder:
         return replace(span, start_s=span.start_s - self._start_s, stop_s=span.stop_s - self._start_s)
 
 
-async def _run(url: Url, opening: Mapping[str, Any], asked: Mapping[str, Any], problems: list[str]) -> Run:
+async def _run(url: Url, opening: StoreKeywords, asked: QuestionKeywords, problems: list[str]) -> Run:
     recorder = _Recorder()
     row_count, statistics = 0, None
     try:
         async with (
             orcstream.open(url, observer=recorder, **opening) as file,
-            file.batches(timestamp_unit="us", **asked) as stream,
+            file.batches(**ANY_TIME, **asked) as stream,
         ):
             try:
                 async for batch in stream:

@@ -20,13 +20,22 @@ except ImportError as error:
 import pandas as pd
 
 import orcstream
+from orcstream._keywords import shared, takes
 from orcstream.errors import UsageError
-from orcstream.integrations._options import DatasetOptions, Places, for_splits
+from orcstream.integrations._options import (
+    DatasetKeywords,
+    DatasetScan,
+    MatchKeywords,
+    Places,
+    ScanKeywords,
+    for_splits,
+)
 from orcstream.integrations.pandas import DtypeBackend, frame_of
 
 __all__ = ["read_orc"]
 
 
+@takes(DatasetScan, orcstream.dataset, orcstream.OrcDataset.batches)
 def read_orc(
     url: Places,
     columns: Any = None,
@@ -34,16 +43,15 @@ def read_orc(
     where: Any = None,
     split_bytes: int = 64 << 20,
     dtype_backend: DtypeBackend = "pyarrow",
-    timestamp_unit: str = "ns",
-    memory_limit: int = 256 << 20,
-    **options: Unpack[DatasetOptions],
+    **options: Unpack[DatasetScan],
 ) -> dd.DataFrame:
     """A dask dataframe of ORC files. The ends of the files are read now, rows when a partition is computed.
 
-    `url` and `options` are those of `orcstream.dataset`, of which `storage_options`, `keys` and so on go to
-    the workers with the partitions. `columns`, `where`, `timestamp_unit` and `memory_limit` (in bytes, for
-    each partition that is being read) are those of `OrcDataset.batches`. Of the columns, each computation
-    reads those that it needs. `where` is exact, and what the stripes' statistics rule out is in no partition.
+    `url` and the options of opening are those of `orcstream.dataset`, of which `storage_options`, `keys` and
+    so on go to the workers with the partitions. `columns`, `where` and the options of reading are those of
+    `OrcDataset.batches`; `memory_limit` is for each partition that is being read. Of the columns, each
+    computation reads those that it needs. `where` is exact, and what the stripes' statistics rule out is in
+    no partition.
 
     A partition has about `split_bytes` of one file, in whole stripes, and a `RangeIndex` of its own.
     `dtype_backend` is `"pyarrow"` or `"numpy_nullable"`, whose types do not depend on whether a partition has
@@ -53,11 +61,11 @@ def read_orc(
     """
     if dtype_backend not in ("pyarrow", "numpy_nullable"):
         raise UsageError(f'dtype_backend is "pyarrow" or "numpy_nullable", not {dtype_backend!r}')
-    reading: dict[str, Any] = {"timestamp_unit": timestamp_unit, "memory_limit": memory_limit}
-    with orcstream.blocking.dataset(url, **options) as files:
+    reading = shared(options, ScanKeywords)
+    with orcstream.blocking.dataset(url, **shared(options, DatasetKeywords)) as files:
         with files.batches(columns=columns, where=where, **reading) as stream:
             arrow = pa.schema(stream)
-        splits = files.splits(where=where, split_bytes=split_bytes, timestamp_unit=timestamp_unit)
+        splits = files.splits(where=where, split_bytes=split_bytes, **shared(options, MatchKeywords))
     meta = frame_of(arrow.empty_table(), dtype_backend)
     if not splits:
         return dd.from_pandas(meta, npartitions=1)
@@ -92,8 +100,8 @@ def _frame(
     columns: Sequence[str],
     paths: Mapping[str, Sequence[Any]],
     where: Any,
-    reading: Mapping[str, Any],
-    options: DatasetOptions,
+    reading: ScanKeywords,
+    options: DatasetKeywords,
     dtype_backend: DtypeBackend,
 ) -> pd.DataFrame:
     """One partition, as its worker reads it."""

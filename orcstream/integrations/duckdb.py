@@ -21,22 +21,25 @@ except ImportError as error:
     ) from error
 
 import orcstream
+from orcstream._keywords import shared, takes
 from orcstream.expr import as_expr
 from orcstream.integrations._arrow_scans import ArrowScan
-from orcstream.integrations._options import DatasetOptions, Places
+from orcstream.integrations._options import ANY_TIME, DatasetKeywords, Places, ThreadKeywords
 
 __all__ = ["scan_orc"]
 
 
+class _Scan(DatasetKeywords, ThreadKeywords, total=False):
+    pass
+
+
+@takes(_Scan, orcstream.dataset, orcstream.OrcDataset.batches, defaults=ANY_TIME)
 def scan_orc(
     url: Places,
     *,
     connection: duckdb.DuckDBPyConnection | None = None,
     where: Any = None,
-    timestamp_unit: str = "us",
-    memory_limit: int = 256 << 20,
-    decode_threads: int | None = None,
-    **options: Unpack[DatasetOptions],
+    **options: Unpack[_Scan],
 ) -> duckdb.DuckDBPyRelation:
     """A relation of ORC files, of which each query reads the columns and rows that it needs.
 
@@ -44,21 +47,14 @@ def scan_orc(
     file, a folder, a pattern or several of these, which are listed once, here. `where` limits the relation to
     some rows, exactly: for questions that DuckDB does not hand down itself (docs/integrations.md says which).
 
-    `memory_limit` (in bytes) and `decode_threads` are those of `OrcDataset.batches`, for each pass over the
-    files. Times are microseconds, as DuckDB's TIMESTAMP; with another `timestamp_unit`, it may hand down no
-    filters of them.
+    `memory_limit` is for each pass over the files. Times are microseconds, as DuckDB's TIMESTAMP; with
+    another unit, it may hand down no filters of them.
 
     Raises what `orcstream.dataset` raises, and `UsageError` for columns that `where` cannot ask about. While
     a query runs, errors of a store or a file come as errors of DuckDB that have their text.
     """
-    reading = {
-        "timestamp_unit": timestamp_unit,
-        "memory_limit": memory_limit,
-        "decode_threads": decode_threads,
-    }
-    source = _Source(
-        orcstream.blocking.dataset(url, **options), None if where is None else as_expr(where), reading
-    )
+    dataset = orcstream.blocking.dataset(url, **shared(options, DatasetKeywords))
+    source = _Source(dataset, None if where is None else as_expr(where), shared(options, ThreadKeywords))
     relation: duckdb.DuckDBPyRelation = (duckdb if connection is None else connection).from_arrow(source)
     return relation
 
@@ -67,7 +63,7 @@ class _Source(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """What DuckDB takes for a dataset of pyarrow: `schema` and `scanner` are all that it asks for."""
 
     def __init__(
-        self, dataset: orcstream.blocking.OrcDataset, where: orcstream.Expr | None, reading: dict[str, Any]
+        self, dataset: orcstream.blocking.OrcDataset, where: orcstream.Expr | None, reading: ThreadKeywords
     ) -> None:
         self._dataset = dataset
         self._where = where

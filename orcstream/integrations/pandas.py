@@ -20,7 +20,8 @@ except ImportError as error:
 
 import orcstream
 from orcstream import Batch, ReadResult, UsageError
-from orcstream.integrations._options import DatasetOptions
+from orcstream._keywords import shared, takes
+from orcstream.integrations._options import DatasetKeywords, DatasetScan, ScanKeywords
 
 __all__ = ["FrameReader", "read_orc"]
 
@@ -35,9 +36,7 @@ def read_orc(
     chunksize: None = None,
     where: Any = None,
     dtype_backend: DtypeBackend | None = None,
-    memory_limit: int = 256 << 20,
-    timestamp_unit: str = "ns",
-    **options: Unpack[DatasetOptions],
+    **options: Unpack[DatasetScan],
 ) -> pd.DataFrame: ...
 
 
@@ -49,12 +48,11 @@ def read_orc(
     chunksize: int,
     where: Any = None,
     dtype_backend: DtypeBackend | None = None,
-    memory_limit: int = 256 << 20,
-    timestamp_unit: str = "ns",
-    **options: Unpack[DatasetOptions],
+    **options: Unpack[DatasetScan],
 ) -> FrameReader: ...
 
 
+@takes(DatasetScan, orcstream.dataset, orcstream.OrcDataset.batches)
 def read_orc(
     path: Any,
     columns: Any = None,
@@ -62,34 +60,26 @@ def read_orc(
     chunksize: int | None = None,
     where: Any = None,
     dtype_backend: DtypeBackend | None = None,
-    memory_limit: int = 256 << 20,
-    timestamp_unit: str = "ns",
-    **options: Unpack[DatasetOptions],
+    **options: Unpack[DatasetScan],
 ) -> pd.DataFrame | FrameReader:
     """The rows of ORC files as a `pandas.DataFrame`; with `chunksize`, as a `FrameReader` of several.
 
     `path` is what `orcstream.dataset` takes (a file, a folder, a pattern or several of these), or an object
-    with `read()`, of which all is read first. `columns`, `where`, `timestamp_unit` and `memory_limit` (in
-    bytes) are those of `OrcFile.batches`; columns come in the order asked. `dtype_backend` is pandas':
-    `"numpy_nullable"` or `"pyarrow"` for types that hold nulls, as the same call of `pandas.read_orc` gives
-    them. `options` are those of `orcstream.dataset`: `storage_options`, `keys` and so on.
+    with `read()`, of which all is read first. `columns` and `where` are those of `OrcFile.batches`; columns
+    come in the order asked. `dtype_backend` is pandas': `"numpy_nullable"` or `"pyarrow"` for types that hold
+    nulls, as the same call of `pandas.read_orc` gives them.
 
     Raises what `orcstream.dataset` and `OrcFile.batches` raise; `UsageError` for options that cannot be.
     """
     if dtype_backend not in (None, "numpy_nullable", "pyarrow"):
         raise UsageError(f'dtype_backend is "numpy_nullable" or "pyarrow", not {dtype_backend!r}')
-    reading = {
-        "columns": columns,
-        "where": where,
-        "memory_limit": memory_limit,
-        "timestamp_unit": timestamp_unit,
-    }
+    reading = {"columns": columns, "where": where, **shared(options, ScanKeywords)}
     if chunksize is None:
-        with _opened(path, options) as source:
+        with _opened(path, shared(options, DatasetKeywords)) as source:
             return frame_of(source.read(**reading), dtype_backend)
     if chunksize < 1:
         raise UsageError(f"chunksize is how many rows a frame has, 1 or more, not {chunksize!r}")
-    return FrameReader(_opened(path, options), chunksize, reading, dtype_backend)
+    return FrameReader(_opened(path, shared(options, DatasetKeywords)), chunksize, reading, dtype_backend)
 
 
 def _opened(path: Any, options: Any) -> Any:

@@ -20,43 +20,34 @@ except ImportError as error:
     raise ImportError("polars 1.38.1 or newer is needed: pip install 'orcstream[polars]'") from error
 
 import orcstream
+from orcstream._keywords import shared, takes
 from orcstream.errors import Unsupported
-from orcstream.integrations._options import DatasetOptions, Places
+from orcstream.integrations._options import ArrowKeywords, BatchKeywords, DatasetKeywords, Places
 from orcstream.integrations._polars_predicates import pushed_down
 from orcstream.schema import Kind
 
 __all__ = ["scan_orc"]
 
-_MEMORY_LIMIT = 256 << 20
+
+class _Scan(DatasetKeywords, ArrowKeywords, total=False):
+    pass
 
 
-def scan_orc(
-    url: Places,
-    *,
-    memory_limit: int = _MEMORY_LIMIT,
-    decode_threads: int | None = None,
-    timestamp_unit: str = "ns",
-    dictionaries: bool = False,
-    **options: Unpack[DatasetOptions],
-) -> pl.LazyFrame:
+@takes(_Scan, orcstream.dataset, orcstream.OrcDataset.batches)
+def scan_orc(url: Places, **options: Unpack[_Scan]) -> pl.LazyFrame:
     """A lazy frame over a file, a folder, a pattern, or several of these, in any store.
 
-    `url` and `options` are those of `orcstream.dataset`, the other parameters those of `OrcDataset.batches`.
-    Nothing is read before polars asks: for the schema, the tail of one file and perhaps a listing; for rows,
-    the columns, row groups and stripes that the query needs. The streaming engine
+    `url` and the options of opening are those of `orcstream.dataset`, those of reading of
+    `OrcDataset.batches`. Nothing is read before polars asks: for the schema, the tail of one file and perhaps
+    a listing; for rows, the columns, row groups and stripes that the query needs. The streaming engine
     (``collect(engine="streaming")``) takes batches as they come, in bounded memory.
 
     polars has no unions: files that have such columns can be read without them, by `schema=`.
 
     Raises what `orcstream.dataset` and `OrcDataset.batches` raise, when the frame is collected.
     """
-    source = _Source(url, options)
-    batches: dict[str, Any] = {
-        "memory_limit": memory_limit,
-        "decode_threads": decode_threads,
-        "timestamp_unit": timestamp_unit,
-        "dictionaries": dictionaries,
-    }
+    source = _Source(url, shared(options, DatasetKeywords))
+    batches = shared(options, ArrowKeywords)
 
     def rows(
         with_columns: list[str] | None,
@@ -72,7 +63,7 @@ def scan_orc(
 class _Source:
     """The files, opened when they are first asked for; sent to another process, they are opened anew."""
 
-    def __init__(self, url: Places, options: DatasetOptions) -> None:
+    def __init__(self, url: Places, options: DatasetKeywords) -> None:
         self._url = url
         self._options = options
         self._opened: orcstream.blocking.OrcDataset | None = None
@@ -90,7 +81,7 @@ class _Source:
             self._opened = orcstream.blocking.dataset(self._url, **self._options)
         return self._opened
 
-    def frame_schema(self, batches: dict[str, Any]) -> pl.Schema:
+    def frame_schema(self, batches: ArrowKeywords) -> pl.Schema:
         unions = [".".join(path) for path, type_ in self.files.schema.walk() if type_.kind is Kind.UNION]
         if unions:
             raise Unsupported(
@@ -105,17 +96,16 @@ class _Source:
         predicate: pl.Expr | None,
         n_rows: int | None,
         batch_rows: int | None,
-        batches: dict[str, Any],
+        batches: ArrowKeywords,
     ) -> Iterator[pl.DataFrame]:
         """The rows of the first `n_rows` that match, as frames."""
         where = None
         if predicate is not None and n_rows is None:  # else they are counted before they are filtered
             where = pushed_down(predicate, self.files.schema)
-        if batch_rows:
-            batches = {**batches, "batch_rows": batch_rows}
+        more: BatchKeywords = {"batch_rows": batch_rows} if batch_rows else {}
         asked: list[tuple[str, ...]] | None = None if columns is None else [(name,) for name in columns]
         has_rows = False
-        with self.files.batches(columns=asked, where=where, limit=n_rows, **batches) as stream:
+        with self.files.batches(columns=asked, where=where, limit=n_rows, **batches, **more) as stream:
             for batch in stream:
                 frame = _frame(batch)
                 has_rows = True
@@ -123,7 +113,7 @@ class _Source:
         if not has_rows:
             yield self._empty(asked, batches)
 
-    def _empty(self, columns: list[tuple[str, ...]] | None, batches: dict[str, Any]) -> pl.DataFrame:
+    def _empty(self, columns: list[tuple[str, ...]] | None, batches: ArrowKeywords) -> pl.DataFrame:
         with self.files.batches(columns=columns, limit=0, **batches) as stream:
             return _frame(orcstream.ReadResult(stream.batch_schema, []))
 

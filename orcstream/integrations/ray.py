@@ -22,9 +22,17 @@ except ImportError as error:
     ) from error
 
 import orcstream
+from orcstream._keywords import shared, takes
 from orcstream.expr import as_expr
 from orcstream.integrations._arrow_scans import ArrowScan
-from orcstream.integrations._options import DatasetOptions, Places, for_splits
+from orcstream.integrations._options import (
+    DatasetKeywords,
+    DatasetScan,
+    MatchKeywords,
+    Places,
+    ScanKeywords,
+    for_splits,
+)
 
 __all__ = ["OrcDatasource", "read_orc"]
 
@@ -54,13 +62,14 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
 
     `url` and `options` are those of `orcstream.dataset`, of which `storage_options`, `keys` and so on go to
     the workers with the tasks. `columns` are names of whole columns; those that later steps do not need are
-    not read either, and expressions in `filter` are handed down, too. `where`, `timestamp_unit` and
-    `memory_limit` (in bytes, for each task that is being run) are those of `OrcDataset.batches`. A task has
-    about `split_bytes` of one file, in whole stripes, or several of these where Ray wants fewer tasks.
+    not read either, and expressions in `filter` are handed down, too. `where` and the options of reading are
+    those of `OrcDataset.batches`; `memory_limit` is for each task that is being run. A task has about
+    `split_bytes` of one file, in whole stripes, or several of these where Ray wants fewer tasks.
 
     Raises what `orcstream.dataset` and its `batches` raise.
     """
 
+    @takes(DatasetScan, orcstream.dataset, orcstream.OrcDataset.batches)
     def __init__(
         self,
         url: Places,
@@ -68,25 +77,21 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         *,
         where: Any = None,
         split_bytes: int = 64 << 20,
-        timestamp_unit: str = "ns",
-        memory_limit: int = 256 << 20,
-        **options: Unpack[DatasetOptions],
+        **options: Unpack[DatasetScan],
     ) -> None:
         super().__init__()
         self._where = None if where is None else as_expr(where)
-        self._reading: dict[str, Any] = {
-            "timestamp_unit": timestamp_unit,
-            "memory_limit": memory_limit,
-        }
+        self._reading = shared(options, ScanKeywords)
         self._options = for_splits(options)
+        matching = shared(options, MatchKeywords)
         self._split_bytes = split_bytes
         paths = None if columns is None else [(name,) for name in columns]
-        with orcstream.blocking.dataset(url, **options) as files:
+        with orcstream.blocking.dataset(url, **shared(options, DatasetKeywords)) as files:
             with files.batches(columns=paths, where=where, **self._reading):
                 pass  # reads nothing, and sees what cannot be asked
             with files.batches(**self._reading) as stream:
                 self._schema = pa.schema(stream)
-            self._splits = files.splits(where=where, split_bytes=split_bytes, timestamp_unit=timestamp_unit)
+            self._splits = files.splits(where=where, split_bytes=split_bytes, **matching)
         self.names = self._schema.names if columns is None else list(columns)
         self.predicate: Any = None
 
@@ -145,11 +150,8 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         splits = self._splits
         if self.predicate is not None and splits:
             with orcstream.blocking.dataset(splits, **self._options) as files:
-                splits = files.splits(
-                    where=scan.where,
-                    split_bytes=self._split_bytes,
-                    timestamp_unit=self._reading["timestamp_unit"],
-                )
+                matching = shared(self._reading, MatchKeywords)
+                splits = files.splits(where=scan.where, split_bytes=self._split_bytes, **matching)
         return [
             ReadTask(
                 functools.partial(_blocks, some, scan, self._options),
@@ -196,7 +198,7 @@ def _shares(splits: Sequence[orcstream.Split], count: int) -> Iterator[Sequence[
 
 
 def _blocks(
-    splits: Sequence[orcstream.Split], scan: ArrowScan, options: DatasetOptions
+    splits: Sequence[orcstream.Split], scan: ArrowScan, options: DatasetKeywords
 ) -> Iterator[pa.Table]:
     """The rows of one task, as its worker reads them."""
     is_empty = True

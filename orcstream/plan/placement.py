@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orcstream.plan.lossless import keeps_values
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema import Kind, Schema, Type, numbered
 
 __all__ = ["PlacedColumns", "RowColumns"]
 
@@ -132,4 +132,4 @@ def _lost_in(source: Type, target: Type, path: str) -> Iterator[str]:
 
 
 def _schema_of(children: Sequence[Type], names: Sequence[str]) -> Schema:
-    return Schema.parse(str(Type(Kind.STRUCT, tuple(children), tuple(names))))
+    return numbered(Type(Kind.STRUCT, tuple(children), tuple(names)), attributes=False)

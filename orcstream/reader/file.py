@@ -1,6 +1,6 @@
 """An open file: its facts, its streams of batches, its plan.
 
-Puts what the user asks for into the words of the layers below; `reader.planning` says what the options mean.
+Puts what the user asks for into the words of the layers below; `reader.options` says what the options mean.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self, Unpack
 
 import numpy as np
 
+from orcstream._keywords import takes
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.compression import Compression
@@ -26,7 +27,20 @@ from orcstream.plan.messages import check_footer_length, is_large, parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail
 from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.reader.planning import DEFAULT_BATCH_ROWS, Columns, ReadOptions, ReadPlanner, Where
+from orcstream.reader.explain import Explanation
+from orcstream.reader.explaining import explain_plan
+from orcstream.reader.following import Following
+from orcstream.reader.options import (
+    ANY_TIME,
+    LARGE_BATCHES,
+    ExplainKeywords,
+    ReadKeywords,
+    ReadOptions,
+    StripesKeywords,
+    TakeKeywords,
+    Where,
+)
+from orcstream.reader.planning import ReadPlanner
 from orcstream.reader.session import Session
 from orcstream.reader.shaping import take_rows
 from orcstream.reader.stream import BatchStream, More, ReadingPlan
@@ -40,10 +54,7 @@ if TYPE_CHECKING:
     from orcstream.reader.following import Following
     from orcstream.reader.verifying import Verification
 
-__all__ = ["FileStatistics", "OrcFile"]
-
-# read() keeps everything anyway: larger batches spare work for each.
-_READ_BATCH_ROWS = 1 << 17
+__all__ = ["FileStatistics", "OrcFile", "batches_of", "stripes_of"]
 
 
 class FileStatistics(Mapping[str, ColumnStatistics]):
@@ -192,34 +203,9 @@ class OrcFile:
 
     # --- reading -----------------------------------------------------------------------------------
 
-    def batches(
-        self,
-        *,
-        columns: Columns | None = None,
-        where: Where = None,
-        rows: range | None = None,
-        schema: object = None,
-        batch_rows: int = DEFAULT_BATCH_ROWS,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        row_numbers: bool = False,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
-    ) -> BatchStream:
-        """A stream of batches of at most `batch_rows` rows; of fewer where rows are large or a stripe ends.
-
-        `columns` are dotted names, or tuples where names hold dots; output is in the order asked. `where`
-        keeps the rows that match: an expression of `col`, or tuples as pyarrow takes them. `rows` is a
-        range of row numbers of the file, before `where`, cut off at the last row. `schema` is what to
-        read the file as: its text, a `Schema`, or anything with ``__arrow_c_schema__``. What the read
-        holds at a time stays under `memory_limit` bytes. `decode_threads` is 2 by default, 1 on a single
-        core. `row_numbers` adds a last column, `row_number`, with each row's number in the file.
-        `timestamp_unit` is "s", "ms", "us" or "ns". With `dictionaries`, text comes as Arrow
-        dictionaries. `invalid_utf8="binary"` gives all text as bytes, unchecked, instead of `FormatError`
-        for text that is no UTF-8. Without `case_sensitive`, names in `columns`, `where` and `schema` may
-        be spelled otherwise than in the file.
+    @takes(ReadKeywords, ReadOptions)
+    def batches(self, **options: Unpack[ReadKeywords]) -> BatchStream:
+        """A stream of batches, smaller than `batch_rows` where rows are large or a stripe ends.
 
         Of a file that is followed, the stream waits for rows that are yet to be written, and ends with the
         file or with `rows`. A step that is cancelled loses none.
@@ -228,128 +214,47 @@ class OrcFile:
         of more than 2,000 columns, whose reads are planned on a thread; while reading `FormatError`,
         `Unsupported`, `SourceError`.
         """
-        options = ReadOptions(
-            columns=columns,
-            where=where,
-            rows=rows,
-            schema=schema,
-            batch_rows=batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            row_numbers=row_numbers,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
-        if self._following is None:
-            return self._stream(options)
-        return self._stream(options, more=lambda row: self._beyond(row, rows))
+        return self._batches(ReadOptions(**options))
 
-    async def read(
-        self,
-        *,
-        columns: Columns | None = None,
-        where: Where = None,
-        rows: range | None = None,
-        schema: object = None,
-        batch_rows: int = _READ_BATCH_ROWS,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        row_numbers: bool = False,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
-    ) -> ReadResult:
+    @takes(ReadKeywords, ReadOptions, defaults=LARGE_BATCHES)
+    async def read(self, **options: Unpack[ReadKeywords]) -> ReadResult:
         """All rows at once: ``pyarrow.table(await file.read())``. Takes the same as `batches`.
 
         The result itself is outside `memory_limit`. Raises what `batches` and its steps raise.
         """
-        options = ReadOptions(
-            columns=columns,
-            where=where,
-            rows=rows,
-            schema=schema,
-            batch_rows=batch_rows,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            row_numbers=row_numbers,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
-        return await _all_of(self._stream(options))
+        return await _all_of(self._stream(ReadOptions(**options)))
 
-    async def take(
-        self,
-        rows: Sequence[int],
-        *,
-        columns: Columns | None = None,
-        schema: object = None,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        decode_threads: int | None = None,
-        row_numbers: bool = False,
-        timestamp_unit: str = "ns",
-        dictionaries: bool = False,
-        invalid_utf8: str = "error",
-        case_sensitive: bool = True,
-    ) -> ReadResult:
+    @takes(TakeKeywords, ReadOptions)
+    async def take(self, rows: Sequence[int], **options: Unpack[TakeKeywords]) -> ReadResult:
         """The rows of the numbers in `rows`, in the order given, in one plan; one may come more than once.
 
-        Only the row groups that hold them are read, where the file has row indexes. Takes the other arguments
-        of `batches`. Raises `UsageError` for numbers that are no rows of the file, and for booleans.
+        Only the row groups that hold them are read, where the file has row indexes. Raises `UsageError` for
+        numbers that are no rows of the file, and for booleans.
         """
-        options = ReadOptions(
-            columns=columns,
-            schema=schema,
-            memory_limit=memory_limit,
-            decode_threads=decode_threads,
-            row_numbers=row_numbers,
-            timestamp_unit=timestamp_unit,
-            dictionaries=dictionaries,
-            invalid_utf8=invalid_utf8,
-            case_sensitive=case_sensitive,
-        )
+        asked = ReadOptions(**options)
         numbers = self._row_numbers(rows)
         distinct = sorted(set(numbers))
-        found = await _all_of(self._stream(options, rows_of_numbers(distinct)))
+        found = await _all_of(self._stream(asked, rows_of_numbers(distinct)))
         place = {number: at for at, number in enumerate(distinct)}
         return take_rows(found, [place[number] for number in numbers])
 
-    async def explain(
-        self,
-        *,
-        columns: Columns | None = None,
-        where: Where = None,
-        rows: range | None = None,
-        schema: object = None,
-        memory_limit: int = DEFAULT_MEMORY_LIMIT,
-        timestamp_unit: str = "us",
-        case_sensitive: bool = True,
-    ) -> Explanation:
+    @takes(ExplainKeywords, ReadOptions, defaults=ANY_TIME)
+    async def explain(self, **options: Unpack[ExplainKeywords]) -> Explanation:
         """What such a read asks the store for; reads the stripe footers, and indexes, to know it.
 
-        Takes what `batches` takes, and raises what it raises. Times of `where` are compared in
-        `timestamp_unit`; as none is delivered, that of this method lets far ones pass, too.
+        Raises what `batches` raises.
         """
-        options = ReadOptions(
-            columns=columns,
-            where=where,
-            rows=rows,
-            schema=schema,
-            memory_limit=memory_limit,
-            timestamp_unit=timestamp_unit,
-            case_sensitive=case_sensitive,
-        )
-        plan = await self._plan(options)
+        plan = await self._plan(ReadOptions(**options))
         columns_read = str(plan.schema.schema)
-        from orcstream.reader.explaining import explain_plan
 
         return await explain_plan(
             plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
         )
+
+    def _batches(self, options: ReadOptions) -> BatchStream:
+        if self._following is None:
+            return self._stream(options)
+        return self._stream(options, more=lambda row: self._beyond(row, options.rows))
 
     def _stream(
         self, options: ReadOptions, rows: Rows | None = None, more: More | None = None
@@ -450,28 +355,17 @@ class OrcFile:
             # There may be millions.
             return await run_in_thread(lambda: file.stripe_statistics(memoryview(held)))
 
-    async def matching_stripes(
-        self,
-        where: Where,
-        *,
-        schema: object = None,
-        timestamp_unit: str = "ns",
-        case_sensitive: bool = True,
-    ) -> tuple[int, ...]:
+    @takes(StripesKeywords, ReadOptions)
+    async def matching_stripes(self, where: Where, **options: Unpack[StripesKeywords]) -> tuple[int, ...]:
         """The numbers of the stripes that may have matches, by the statistics of file and stripes.
 
-        The arguments are those of `batches`, with which the stripes are to be read: times are compared as
-        they are delivered, cut to `timestamp_unit`. Takes one request where the stripes' statistics did not
-        come with the tail. Raises what `batches` raises for them, and `SourceError`.
+        `where` and the options are those of the read to come. Takes one request where the stripes' statistics
+        did not come with the tail. Raises what `batches` raises for them, and `SourceError`.
         """
+        return await self._matching(ReadOptions(columns=[], where=where, **options))
+
+    async def _matching(self, options: ReadOptions) -> tuple[int, ...]:
         self._check_open()
-        options = ReadOptions(
-            columns=[],
-            where=where,
-            schema=schema,
-            timestamp_unit=timestamp_unit,
-            case_sensitive=case_sensitive,
-        )
         plan = await self._plan(options)
         wanted = plan.statistics_range
         statistics = None
@@ -547,3 +441,16 @@ async def _all_of(stream: BatchStream) -> ReadResult:
     async with stream:
         batches = [batch async for batch in stream]
         return ReadResult(stream.batch_schema, batches)
+
+
+# With options that are checked already, for tables of several files.
+
+
+def batches_of(file: OrcFile, options: ReadOptions) -> BatchStream:
+    """`OrcFile.batches`."""
+    return file._batches(options)  # noqa: SLF001  # of this module
+
+
+async def stripes_of(file: OrcFile, options: ReadOptions) -> tuple[int, ...]:
+    """`OrcFile.matching_stripes`."""
+    return await file._matching(options)  # noqa: SLF001  # of this module

@@ -13,23 +13,21 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, Unpack
 
 import anyio
 import anyio.lowlevel
 
+from orcstream._keywords import takes
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.clients import Client, Lease, keep_clients
-from orcstream.io.key_provider import KeyProvider
-from orcstream.io.options import IoOptions
 from orcstream.io.source import cost_of
 from orcstream.io.tasks import Signal
 from orcstream.io.uncancelled import until_over
 from orcstream.plan.tail import Tail
 from orcstream.reader.file import OrcFile
-from orcstream.reader.observing import Observer
-from orcstream.reader.opening import Opening, OpenOptions, Url
+from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions, Url
 from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["FileStream", "Urls", "open_each", "open_many"]
@@ -38,22 +36,15 @@ Urls: TypeAlias = Iterable[Url] | AsyncIterable[Url]
 OnError: TypeAlias = Callable[[Url, Exception], object]
 
 
+@takes(OpenKeywords, OpenOptions)
 def open_many(
     urls: Urls,
     *,
-    storage_options: Mapping[str, Any] | None = None,
-    io_options: IoOptions | Mapping[str, Any] | None = None,
     concurrency: int | None = None,
     ordered: bool = False,
     tails: Mapping[Any, Tail | BytesLike] | None = None,
     on_error: OnError | None = None,
-    keys: KeyProvider | None = None,
-    require_keys: Iterable[str] | bool = False,
-    timezone: str | None = None,
-    default_timezone: str = "UTC",
-    calendar: str = "auto",
-    instants: bool = False,
-    observer: Observer | None = None,
+    **options: Unpack[OpenKeywords],
 ) -> FileStream:
     """Open many files at once; each has to be closed by who takes it.
 
@@ -67,7 +58,7 @@ def open_many(
     as many as requests are good for the kind of store of the first URL. `tails` are those of files opened
     before, by URL: such a file is opened without a request. A file that cannot be opened ends the stream
     with its error; with `on_error`, that is called instead (with the URL as given, and the error), at the
-    step that would have raised, and the stream goes on. The other parameters are those of `open`.
+    step that would have raised, and the stream goes on.
 
     Raises what `open` raises, at the step that would have given the file.
 
@@ -79,18 +70,7 @@ def open_many(
         raise UsageError(f"urls must be iterable, not {type(urls).__name__}")
     if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
         raise UsageError(f"concurrency must be at least 1, not {concurrency!r}")
-    options = OpenOptions.of(
-        storage_options,
-        io_options,
-        timezone,
-        default_timezone,
-        calendar,
-        instants=instants,
-        keys=keys,
-        require_keys=require_keys,
-        observer=observer,
-    )
-    return FileStream(_ManyOpens(urls, options, concurrency, ordered, tails or {}), on_error)
+    return FileStream(_ManyOpens(urls, OpenOptions(**options), concurrency, ordered, tails or {}), on_error)
 
 
 def open_each(urls: Iterable[Url], options: OpenOptions, tails: Mapping[Any, Tail]) -> FileStream:
@@ -177,7 +157,7 @@ class _ManyOpens:
 
     def _cap_for(self, url: Url) -> int:
         try:
-            return cost_of(url, self._options.io_options).request_cap
+            return cost_of(url, self._options.io).request_cap
         except UsageError:  # its own opening says so
             return 1
 

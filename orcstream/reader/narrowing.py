@@ -8,32 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from orcstream.expr import All, Any_, ColumnRef, Condition, Expr, Not
+from orcstream.expr import All, Any_, ColumnRef, Condition, Expr, Matching, Not
 from orcstream.schema import Type, find_column, steps_of
 
 __all__ = ["Place", "mapped", "narrowed", "relocated"]
 
 # Whether a condition on the partition's columns holds; a null counts as false.
-Holds: TypeAlias = Callable[[Condition], bool]
+Holds: TypeAlias = Callable[[Condition, Matching], bool]
 # From the path of a column in the table to that in a file.
 Place: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
-def relocated(expr: Expr, root: Type, place: Place, *, case_sensitive: bool) -> Expr:
+def relocated(expr: Expr, root: Type, place: Place, matching: Matching) -> Expr:
     """The same question where the table's columns lie elsewhere. `root` is the table's.
 
     Raises `ColumnNotFound` for a column that the table has not.
     """
 
     def moved(condition: Condition) -> Expr:
-        path = place(_names(root, condition, case_sensitive=case_sensitive))
+        path = place(_names(root, condition, matching))
         return Condition(path, condition.op, condition.values)
 
     return mapped(expr, moved)
 
 
 def narrowed(
-    expr: Expr, root: Type, partition: Mapping[str, object], holds: Holds, *, case_sensitive: bool
+    expr: Expr, root: Type, partition: Mapping[str, object], holds: Holds, matching: Matching
 ) -> Expr | bool:
     """What is left to be asked of the rows of one partition; true or false where its columns decide.
 
@@ -51,9 +51,9 @@ def narrowed(
             case ColumnRef():
                 return asked(Condition(expr.path, "is_true"), negated=negated)
             case Condition():
-                if _names(root, expr, case_sensitive=case_sensitive)[0] not in partition:
+                if _names(root, expr, matching)[0] not in partition:
                     return Not(expr) if negated else expr
-                return holds(expr) if not negated else _is_false(expr, holds)
+                return holds(expr, matching) if not negated else _is_false(expr, holds, matching)
         raise AssertionError(expr)
 
     return asked(expr, negated=False)
@@ -70,11 +70,11 @@ def _joined(parts: list[Expr | bool], *, is_all: bool) -> Expr | bool:
     return All(left) if is_all else Any_(left)
 
 
-def _is_false(condition: Condition, holds: Holds) -> bool:
+def _is_false(condition: Condition, holds: Holds, matching: Matching) -> bool:
     """Whether it is false, which a null is not."""
     if condition.op in ("is_null", "is_not_null"):
-        return not holds(condition)
-    return not holds(condition) and not holds(Condition(condition.path, "is_null"))
+        return not holds(condition, matching)
+    return not holds(condition, matching) and not holds(Condition(condition.path, "is_null"), matching)
 
 
 def mapped(expr: Expr, change: Callable[[Condition], Expr]) -> Expr:
@@ -93,11 +93,11 @@ def mapped(expr: Expr, change: Callable[[Condition], Expr]) -> Expr:
     raise AssertionError(expr)
 
 
-def _names(root: Type, condition: Condition, *, case_sensitive: bool) -> tuple[str, ...]:
+def _names(root: Type, condition: Condition, matching: Matching) -> tuple[str, ...]:
     """The path of names that a condition asks about, from the root down."""
     names: list[str] = []
     node = root
-    for index in find_column(root, condition.path, case_sensitive=case_sensitive):
+    for index in find_column(root, condition.path, case_sensitive=matching.case_sensitive):
         names.append(steps_of(node)[index])
         node = node.children[index]
     return tuple(names)

@@ -1,16 +1,17 @@
 """Opening a file: the source, the first wave, and what the user says about the file's times.
 
-Knows what an open file is made of. The defaults of opening live here; those of reading in `reader.file`.
+Knows what an open file is made of. The defaults of opening live here; those of reading in `reader.options`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from orcstream._credentials import strip_credentials
+from orcstream._keywords import takes
 from orcstream._printable import logger_of
 from orcstream.byterange import BytesLike, RangeBuffer
 from orcstream.errors import UsageError, located
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from orcstream.io.growing_source import GrowingSource
     from orcstream.reader.following import Following
 
-__all__ = ["OpenOptions", "Opening", "Url", "open"]
+__all__ = ["FileKeywords", "OpenKeywords", "OpenOptions", "Opening", "StoreKeywords", "Url", "open"]
 
 Url: TypeAlias = str | os.PathLike[str] | BytesLike
 
@@ -42,41 +43,110 @@ _CALENDARS = ("auto", "proleptic", "hybrid")
 _logger = logger_of("orcstream.reader")
 
 
+class StoreKeywords(TypedDict, total=False):
+    """What stores and key stores need."""
+
+    storage_options: Mapping[str, Any] | None
+    io_options: IoOptions | Mapping[str, Any] | None
+    keys: KeyProvider | None
+    require_keys: Iterable[str] | bool
+
+
+class OpenKeywords(StoreKeywords, total=False):
+    """How files are opened."""
+
+    timezone: str | None
+    default_timezone: str
+    calendar: str
+    instants: bool
+    observer: Observer | None
+
+
+class FileKeywords(OpenKeywords, total=False):
+    """How one file is opened."""
+
+    tail: Tail | BytesLike | None
+    follow: bool
+    poll_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOptions:
+    """What opening is told besides the URL, checked.
+
+    Parameters
+    ----------
+    storage_options : mapping
+        The `storage_options` go to fsspec untouched.
+    io_options : IoOptions or mapping
+        The `io_options` tune requests.
+    keys : KeyProvider
+        Opens encrypted columns with these `keys` (`orcstream.io.keys`). A column is read from the first of
+        its encrypted forms whose key the provider hands out. Where it refuses, what the column's mask left is
+        read instead, and `encrypted_columns` of the file and `masked_columns` of its batches say so. A
+        provider that cannot be reached is an error in any case. It stays the caller's to close.
+    require_keys : iterable of str or bool
+        The names of keys that must be available, True for all: with `require_keys`, `KeyUnavailable` is
+        raised where one is refused, and `UsageError` where a file has encrypted columns, but none with a key
+        of that name.
+    timezone : str
+        TIMESTAMP values are wall clock of `timezone`, not of the zone that each stripe names.
+    default_timezone : str
+        TIMESTAMP values are wall clock of `default_timezone` where a stripe names no zone.
+    calendar : {"auto", "proleptic", "hybrid"}
+        The `calendar` in which days before 1582-10-15 are stored. With "auto", what the file says; where it
+        says nothing, hybrid for ORC Java's files and proleptic for others', as their writers do.
+    instants : bool
+        With `instants`, TIMESTAMP values are points in time in UTC: those at which the writer's clock showed
+        them, each of an hour that it showed twice.
+    observer : ReadObserver
+        The `observer` is notified of each request of the file and its streams, and of each step of the
+        decoders, with the time it took; a `ReadTracer` also of which of them belong to one open or read.
+
+    """
+
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)  # may have secrets
+    io_options: IoOptions | Mapping[str, Any] | None = None
+    keys: KeyProvider | None = None
+    require_keys: Iterable[str] | bool = False
+    timezone: str | None = None
+    default_timezone: str = "UTC"
+    calendar: str = "auto"
+    instants: bool = False
+    observer: Observer | None = None
+    io: IoOptions = field(init=False)
+    times: FileTimes = field(init=False)
+    required_keys: Sequence[str] | bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.calendar not in _CALENDARS:
+            raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {self.calendar!r}")
+        for name in (self.timezone, self.default_timezone):
+            if name is not None:
+                load_zone(name)
+        times = FileTimes(self.timezone, self.default_timezone, self.calendar, instants=bool(self.instants))
+        object.__setattr__(self, "times", times)
+        object.__setattr__(self, "required_keys", required_keys(self.require_keys))
+        check_provider(self.keys, "keys")
+        check_observer(self.observer)
+        object.__setattr__(self, "io", IoOptions.of(self.io_options))
+
+
+@takes(OpenKeywords, OpenOptions)
 def open(  # noqa: A001  # the name users expect
     url: Url,
     *,
-    storage_options: Mapping[str, Any] | None = None,
-    io_options: IoOptions | Mapping[str, Any] | None = None,
-    keys: KeyProvider | None = None,
-    require_keys: Iterable[str] | bool = False,
     tail: Tail | BytesLike | None = None,
     follow: bool = False,
     poll_s: float = 1.0,
-    timezone: str | None = None,
-    default_timezone: str = "UTC",
-    calendar: str = "auto",
-    instants: bool = False,
-    observer: Observer | None = None,
+    **given: Unpack[OpenKeywords],
 ) -> Opening:
     """Open an ORC file.
 
     Either ``async with orcstream.open(url) as file``, or ``file = await orcstream.open(url)`` and, at the
     end, ``await file.aclose()``.
 
-    `url` is a path, any URL that fsspec knows, or the bytes of a file. `storage_options` go to fsspec
-    untouched; `io_options` (`IoOptions` or a dictionary) tune requests. TIMESTAMP values are wall clock of
-    the zone that each stripe names; `default_timezone` stands in where none is named, `timezone` overrides
-    it. With `instants`, they are points in time instead, in UTC: those at which the writer's clock showed
-    them, each of an hour that it showed twice. `calendar` says in which calendar days before 1582-10-15 are
-    stored: "proleptic", "hybrid", or "auto" (what the file says; where it is silent, hybrid for ORC Java's
-    files and proleptic for others', as their writers do).
-
-    `keys` opens encrypted columns (`orcstream.io.keys`). A column is read from the first of its encrypted
-    forms whose key the provider hands out; where it refuses, what the column's mask left is read instead, and
-    `encrypted_columns` of the file and `masked_columns` of its batches say so. `require_keys` are names of
-    keys that have to be had (True for all): `KeyUnavailable` is raised where one is refused, and `UsageError`
-    where a file has encrypted columns, but none with a key of that name. A provider that cannot be reached is
-    an error in any case. It stays the caller's to close.
+    `url` is a path, any URL that fsspec knows, or the bytes of a file.
 
     With `tail`, which is the `tail` of the same URL opened before, or its `to_bytes`, nothing is read. Should
     the object be another one meanwhile, the first step that reads raises `SourceChanged`; where the store
@@ -88,25 +158,12 @@ def open(  # noqa: A001  # the name users expect
     about the rows that were seen last, and `refresh` looks for more. Opening waits for the first flush. Bound
     any of this by a timeout of your own: a writer that was killed ends nothing.
 
-    `observer` (`ReadObserver`) is told of each request of the file and its streams, and of each step of the
-    decoders, with the time it took; a `ReadTracer` is told also which of them belong to one open or read.
-
     Raises `FileNotFoundError`, `PermissionError`, `NotOrcFile`, `CorruptTail` (for a key, too, that has the
     right name and length and is another one, where encrypted statistics show it), `Unsupported`,
     `SourceError`, `KeyUnavailable`; `UsageError` for options that cannot be, and for a `tail` that was
     damaged.
     """
-    options = OpenOptions.of(
-        storage_options,
-        io_options,
-        timezone,
-        default_timezone,
-        calendar,
-        instants=instants,
-        keys=keys,
-        require_keys=require_keys,
-        observer=observer,
-    )
+    options = OpenOptions(**given)
     if not follow:
         return Opening(url, options, tail)
     if tail is not None:
@@ -117,43 +174,6 @@ def open(  # noqa: A001  # the name users expect
 
     flush_length_url(url)
     return Opening(url, options, None, poll_s)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenOptions:
-    """What opening is told besides the URL, checked."""
-
-    storage_options: Mapping[str, Any] | None
-    io_options: IoOptions
-    times: FileTimes
-    keys: KeyProvider | None = None
-    required_keys: Sequence[str] | bool = False
-    observer: Observer | None = None
-
-    @classmethod
-    def of(
-        cls,
-        storage_options: Mapping[str, Any] | None,
-        io_options: IoOptions | Mapping[str, Any] | None,
-        timezone: str | None,
-        default_timezone: str,
-        calendar: str,
-        *,
-        instants: bool = False,
-        keys: KeyProvider | None = None,
-        require_keys: Iterable[str] | bool = False,
-        observer: Observer | None = None,
-    ) -> OpenOptions:
-        if calendar not in _CALENDARS:
-            raise UsageError(f"calendar must be one of {', '.join(_CALENDARS)}, not {calendar!r}")
-        for name in (timezone, default_timezone):
-            if name is not None:
-                load_zone(name)
-        times = FileTimes(timezone, default_timezone, calendar, instants=bool(instants))
-        required = required_keys(require_keys)
-        check_provider(keys, "keys")
-        check_observer(observer)
-        return cls(storage_options, IoOptions.of(io_options), times, keys, required, observer)
 
 
 class Opening(Pending[OrcFile]):
@@ -178,7 +198,7 @@ class Opening(Pending[OrcFile]):
     async def _open(self, watch: Watch | None) -> OrcFile:
         growing = self._growing() if self._poll_s is not None else None
         source = growing or await self._open_source()
-        session = Session(source, RetryPolicy.of(self._options.io_options), self._options.observer)
+        session = Session(source, RetryPolicy.of(self._options.io), self._options.observer)
         try:
             with session.opening(watch), located(url=source.url):
                 following = await self._following(session, growing)
@@ -211,14 +231,14 @@ class Opening(Pending[OrcFile]):
         return await open_source(
             self._url if url is None else url,
             storage_options=options.storage_options,
-            io_options=options.io_options,
+            io_options=options.io,
         )
 
     def _growing(self) -> GrowingSource:
         from orcstream.io.growing_source import GrowingSource, flush_length_url
 
         lengths_url = flush_length_url(self._url)
-        options = self._options.io_options
+        options = self._options.io
         return GrowingSource(
             strip_credentials(os.fspath(cast("str", self._url))),
             cost_of(self._url, options),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from urllib.parse import unquote
@@ -21,9 +21,12 @@ from orcstream._buffer import zeroed
 from orcstream.codec._selection import select_positions
 from orcstream.codec.column import Field, Vector, VectorOptions, field_of, nulls_of
 from orcstream.codec.gather import copied
-from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.expr import Condition
-from orcstream.schema import INTEGERS, TEXTS, Kind, Schema, Type
+from orcstream.codec.python_values import vector_of
+from orcstream.codec.times import beyond_unit
+from orcstream.errors import SchemaMismatch
+from orcstream.expr import Condition, Matching
+from orcstream.expr_binding import bind
+from orcstream.schema import INTEGERS, TEXTS, Kind, Schema, Type, numbered
 
 __all__ = ["PartitionColumns", "PartitionRow", "partition_texts"]
 
@@ -84,7 +87,7 @@ class PartitionColumns:
     @property
     def schema(self) -> Schema:
         """They as a schema, from which `of` makes them again."""
-        return Schema.parse(str(_struct(self)))
+        return numbered(_struct(self), attributes=False)
 
     def values(self, path: str) -> dict[str, Any]:
         """The values of one partition."""
@@ -102,14 +105,13 @@ class PartitionRow:
     columns: PartitionColumns
     values: Mapping[str, Any]
 
-    def holds(self, condition: Condition, *, case_sensitive: bool, timestamp_unit: str) -> bool:
+    def holds(self, condition: Condition, matching: Matching) -> bool:
         """Whether a condition on these columns is true. Times are cut to the unit, as they are delivered."""
         from orcstream.codec.filter import RowFilter
-        from orcstream.expr_binding import bind
 
         root = _struct(self.columns)
-        unit = self._fitting(timestamp_unit)
-        predicate = bind(condition, root, case_sensitive=case_sensitive, timestamp_unit=unit)
+        unit = self._fitting(matching.unit)
+        predicate = bind(condition, root, replace(matching, unit=unit))
         vectors = [self.vector(field, 1) for field in field_of("", root, VectorOptions(unit)).children]
         return bool(memoryview(RowFilter(predicate, root).evaluate(vectors, 1))[0])
 
@@ -144,14 +146,9 @@ def _single(value: Any, field: Field) -> Vector:
         unit = {"s": "s", "m": "ms", "u": "us", "n": "ns"}[field.format[2]]
         count = value // _NS_PER[unit]
         if count not in _LONG:
-            raise Unsupported(
-                f"a folder names a time for {field.name} that does not fit 64 bits of {unit}; "
-                'read with a coarser timestamp_unit=, such as "us"',
-                reason="timestamp_out_of_range",
-            )
+            raise beyond_unit(f"a folder names a time for {field.name} that does", unit)
         number: Any = np.array([count], np.int64)
         return Vector(1, (None, number), 0)
-    from orcstream.codec.python_values import vector_of
 
     return vector_of([value], field, (field.name,))[1]
 

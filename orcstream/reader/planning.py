@@ -1,6 +1,6 @@
 """From what the user asks of a read to its plan: columns, rows, stripes, and how batches are shaped.
 
-Knows the options of a read, their defaults and what the tail can already tell. Must not fetch: all here is
+Knows what the options of a read mean and what the tail can already tell. Must not fetch: all here is
 done before the first request, so that what is wrong with a question is said at once.
 """
 
@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orcstream.batch import BatchSchema
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.column import VectorOptions, field_of, nulls_of
-from orcstream.codec.times import UNITS
-from orcstream.errors import Unsupported, UsageError, located
-from orcstream.expr import Expr, as_expr
-from orcstream.io.system import core_count
+from orcstream.codec.column import field_of, nulls_of
+from orcstream.codec.conversion import ConvertOptions
+from orcstream.codec.times import UNITS, beyond_unit
+from orcstream.codec.transform import transform_of
+from orcstream.errors import UsageError, located
+from orcstream.expr_binding import bind
 from orcstream.plan.late import late_pays
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
 from orcstream.plan.tail import Tail
 from orcstream.predicate import Predicate, leaves_of
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT, LEAST_LIMIT, Shares
+from orcstream.reader.budget import LEAST_LIMIT, Shares
 from orcstream.reader.fetching import StripeWork
+from orcstream.reader.late import LatePlan
+from orcstream.reader.options import Columns, ReadOptions
 from orcstream.reader.pipeline import PipelineOptions
 from orcstream.reader.read_statistics import PrunedRows
 from orcstream.reader.session import Session
@@ -31,16 +34,15 @@ from orcstream.reader.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.stream import ReadingPlan
 from orcstream.reader.stripes import StripeStarter, walk_types
 from orcstream.reader.times import FileTimes, trust_in
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema import Kind, Type
 from orcstream.unlocking import UnlockedFile
 
 if TYPE_CHECKING:
     from orcstream.reader.late import LatePlan
     from orcstream.reader.pruning import Pruner
 
-__all__ = ["DEFAULT_BATCH_ROWS", "Columns", "ReadOptions", "ReadPlanner", "Where"]
+__all__ = ["ReadPlanner"]
 
-DEFAULT_BATCH_ROWS = 1 << 16
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
 # Parsing one takes about a microsecond.
@@ -48,59 +50,6 @@ _MANY_STATISTICS = 1 << 14
 # Planning takes about 30 microseconds for each.
 _MANY_COLUMNS = 2000
 _MS_NS = 10**6
-
-Columns = Sequence[str | tuple[str, ...]]
-Where = Expr | Sequence[Any] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """What the user may ask of a read, with its defaults; see `OrcFile.batches`."""
-
-    columns: Columns | None = None
-    where: Where = None
-    rows: range | None = None
-    schema: object = None
-    batch_rows: int = DEFAULT_BATCH_ROWS
-    memory_limit: int = DEFAULT_MEMORY_LIMIT
-    decode_threads: int | None = None
-    row_numbers: bool = False
-    timestamp_unit: str = "ns"
-    dictionaries: bool = False
-    invalid_utf8: str = "error"
-    case_sensitive: bool = True
-
-    def __post_init__(self) -> None:
-        _one_of("timestamp_unit", self.timestamp_unit, tuple(UNITS))
-        _one_of("invalid_utf8", self.invalid_utf8, ("error", "binary"))
-        _at_least_1("batch_rows", self.batch_rows)
-        if self.decode_threads is not None:
-            _at_least_1("decode_threads", self.decode_threads)
-        rows: object = self.rows
-        if rows is not None and not (isinstance(rows, range) and rows.step == 1):
-            raise UsageError(f"rows must be a range of step 1, not {rows!r}")
-        if self.rows is not None and self.rows.start < 0:
-            raise UsageError(f"rows count from the file's first, which is 0, not {self.rows!r}")
-
-    @property
-    def vectors(self) -> VectorOptions:
-        return VectorOptions(
-            timestamp_unit=self.timestamp_unit,
-            dictionaries=bool(self.dictionaries),
-            invalid_utf8=self.invalid_utf8,
-        )
-
-    @property
-    def read_schema(self) -> Schema | None:
-        if self.schema is None:
-            return None
-        from orcstream.codec.arrow_schema import schema_of
-
-        return schema_of(self.schema)
-
-    @property
-    def threads(self) -> int:
-        return min(2, core_count()) if self.decode_threads is None else self.decode_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +91,7 @@ class ReadPlanner:
         predicate = self._predicate(options)
         asked = self._project(options, _names_in(predicate)) if predicate is not None else None
         columns = self._columns(options, projection, asked)
-        _check_timestamps(self._tail, columns.decoded, options.timestamp_unit)
+        _check_timestamps(self._tail, columns.decoded, options.vectors.unit)
         schema = self._schema(options, projection)
         pruned = PrunedRows()
         pruner = row_filter = None
@@ -222,17 +171,10 @@ class ReadPlanner:
         )
 
     def _predicate(self, options: ReadOptions) -> Predicate | None:
-        if options.where is None:
+        if options.expr is None:
             return None
-        from orcstream.expr_binding import bind
 
-        root = (options.read_schema or self._tail.footer.schema).root
-        return bind(
-            as_expr(options.where),
-            root,
-            case_sensitive=options.case_sensitive,
-            timestamp_unit=options.timestamp_unit,
-        )
+        return bind(options.expr, (options.read_schema or self._tail.footer.schema).root, options.matching)
 
     def _columns(self, options: ReadOptions, projection: Projection, asked: Projection | None) -> _Columns:
         """What to decode for the output and the predicate; a column that both want is decoded once."""
@@ -264,8 +206,6 @@ class ReadPlanner:
             return OutputColumn(missing=lambda count: nulls_of(field, count))
         if not source.converted:
             return OutputColumn(place)
-        from orcstream.codec.conversion import ConvertOptions
-        from orcstream.codec.transform import transform_of
         from orcstream.zones import find_zone
 
         zone = self._times.zone(None)
@@ -463,25 +403,8 @@ def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
             first = bound // _MS_NS * _MS_NS
             ends = ((time * UNITS[unit] // UNITS["ns"]) for time in (first, first + _MS_NS - 1))
             if not any(map(_fits_int64, ends)):
-                raise Unsupported(
-                    f"timestamps that do not fit 64 bits of {unit}, by the file's statistics; "
-                    'read with a coarser timestamp_unit=, such as "us"',
-                    reason="timestamp_out_of_range",
-                    column=type_.column_id,
-                )
+                raise beyond_unit("timestamps, by the file's statistics, do", unit, type_.column_id)
 
 
 def _fits_int64(value: int) -> bool:
     return -(1 << 63) <= value < 1 << 63
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-    return value
-
-
-def _at_least_1(name: str, value: int) -> int:
-    if type(value) is not int or value < 1:
-        raise UsageError(f"{name} must be an integer of at least 1, not {value!r}")
-    return value

@@ -5,21 +5,19 @@ Knows how both stand side by side, and what a partition's values leave of a pred
 
 from __future__ import annotations
 
-from functools import partial
-
-from orcstream.expr import Expr, as_expr
+from orcstream.expr import Expr
 from orcstream.reader.narrowing import narrowed
+from orcstream.reader.options import Columns, ReadOptions
 from orcstream.reader.partition_values import PartitionColumns, PartitionRow
-from orcstream.reader.planning import Columns, ReadOptions, Where
-from orcstream.schema import Kind, Schema, Type, find_column, steps_of
+from orcstream.schema import Kind, Schema, Type, find_column, numbered, steps_of
 
 __all__ = ["AskedColumns", "with_partitions"]
 
 
 def with_partitions(row: Type, columns: PartitionColumns) -> Type:
     """The struct of a table's columns, numbered anew."""
-    children = (*row.children, *columns.types)
-    return Schema.parse(str(Type(Kind.STRUCT, children, (*row.field_names, *columns.names)))).root
+    names = (*row.field_names, *columns.names)
+    return numbered(Type(Kind.STRUCT, (*row.children, *columns.types), names), attributes=False).root
 
 
 class AskedColumns:
@@ -34,29 +32,24 @@ class AskedColumns:
         root: Type,
         row: Type,
         partitions: PartitionColumns,
-        columns: Columns | None,
-        where: Where,
         options: ReadOptions,
     ) -> None:
         self._root = root
-        self._case_sensitive = options.case_sensitive
+        self._options = options
         self._partitions = frozenset(partitions.names)
-        self.projected = Schema(root).select(columns, options.case_sensitive)
-        self.of_rows = self._of_rows(row, columns)
-        self._where = None if where is None else as_expr(where)
-        self._unit = options.timestamp_unit
-        if self._where is not None:
+        self.projected = Schema(root).select(options.columns, options.case_sensitive)
+        self.of_rows = self._of_rows(row, options.columns)
+        if options.expr is not None:
             from orcstream.expr_binding import bind
 
-            bind(self._where, root, case_sensitive=self._case_sensitive, timestamp_unit=self._unit)
+            bind(options.expr, root, options.matching)
 
     def narrowed(self, row: PartitionRow) -> Expr | bool:
         """What is left to be asked of the rows of a partition; true or false where its values decide."""
-        if self._where is None:
+        options = self._options
+        if options.expr is None:
             return True
-        case_sensitive = self._case_sensitive
-        holds = partial(row.holds, case_sensitive=case_sensitive, timestamp_unit=self._unit)
-        return narrowed(self._where, self._root, row.values, holds, case_sensitive=case_sensitive)
+        return narrowed(options.expr, self._root, row.values, row.holds, options.matching)
 
     def _of_rows(self, row: Type, columns: Columns | None) -> list[tuple[str, ...]]:
         if columns is None:
@@ -67,7 +60,7 @@ class AskedColumns:
     def _path(self, column: str | tuple[str, ...]) -> tuple[str, ...]:
         names: list[str] = []
         node = self._root
-        for index in find_column(node, column, case_sensitive=self._case_sensitive):
+        for index in find_column(node, column, case_sensitive=self._options.case_sensitive):
             names.append(steps_of(node)[index])
             node = node.children[index]
         return tuple(names)

@@ -28,6 +28,7 @@ from orcstream.column_statistics import ColumnStatistics, Trust, merge
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.io.threads import run_in_thread
 from orcstream.plan.tail import Tail
+from orcstream.reader.options import ANY_TIME
 from orcstream.reader.stream import BatchStream
 from orcstream.reader.times import FileTimes, trust_in
 from orcstream.schema import Kind, Schema, Type
@@ -215,7 +216,7 @@ class _Verifier:
         found: Statistics = {}
         group: Statistics = {}
         row = 0
-        stream = self._file.batches(rows=rows, timestamp_unit="us", memory_limit=self._memory_limit)
+        stream = self._file.batches(rows=rows, memory_limit=self._memory_limit, **ANY_TIME)
         async with stream:
             async for batch in stream:
                 fields = stream.batch_schema.fields

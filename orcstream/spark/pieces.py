@@ -21,6 +21,7 @@ from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.acid.event_columns import event_columns
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
+from orcstream.reader.options import MatchKeywords
 from orcstream.schema import Schema
 from orcstream.spark.access import Access, run
 from orcstream.spark.files import FoundFile, transactional
@@ -39,8 +40,6 @@ _logger = logger_of("orcstream.spark")
 _OPEN_AT_ONCE = 2
 # So often rows are looked for that are merged again and again.
 _MOST_MOVES = 100
-# Of Spark's own times.
-_TIMESTAMP_UNIT = "us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,8 @@ class PieceReader:
 
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
+        # Spark's own times are microseconds.
+        self._matching: MatchKeywords = {"timestamp_unit": "us", "case_sensitive": plan.case_sensitive}
         positions = {self._folded(name): at for at, name in enumerate(plan.partition_names)}
         # By the column's name in the schema: which of the folders' values it is.
         self._in_folders = {
@@ -121,12 +122,7 @@ class PieceReader:
             where = self._where(form, file.texts, file.url)
             if where is None:
                 return range(len(opened.stripes))
-            return await opened.matching_stripes(
-                where,
-                schema=form.schema,
-                timestamp_unit=_TIMESTAMP_UNIT,
-                case_sensitive=self._plan.case_sensitive,
-            )
+            return await opened.matching_stripes(where, schema=form.schema, **self._matching)
 
     def _asked(self, texts: tuple[str | None, ...], url: str) -> Expr | bool:
         """What is left of the predicate where folders name these texts."""
@@ -268,8 +264,7 @@ class PieceReader:
             rows=None if piece.rows is None else range(*piece.rows),
             batch_rows=plan.batch_rows,
             memory_limit=plan.memory_limit,
-            timestamp_unit=_TIMESTAMP_UNIT,
-            case_sensitive=plan.case_sensitive,
+            **self._matching,
         )
         with stream:
             for batch in stream:

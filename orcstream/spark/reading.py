@@ -37,7 +37,7 @@ from orcstream.spark.planning import (
 from orcstream.spark.shaping import columns_of
 from orcstream.spark.where import Where
 
-__all__ = ["ReadOptions", "read_plan", "reader_of", "schema_of"]
+__all__ = ["LoadOptions", "read_plan", "reader_of", "schema_of"]
 
 _ROWS: Final = re.compile(r"([0-9]*):([0-9]*)", re.ASCII)
 _MOST_ROWS: Final = 1 << 63
@@ -48,8 +48,8 @@ _LISTINGS: Final = 5
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """What a user says of a read."""
+class LoadOptions:
+    """The options of `spark.read...load`."""
 
     choice: FileChoice
     access: Access
@@ -65,14 +65,14 @@ class ReadOptions:
     batch_rows: int
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> ReadOptions:
+    def of(cls, given: Mapping[str, str]) -> LoadOptions:
         options = Options(given)
         found = cls.taken(options)
         options.finish()
         return found
 
     @classmethod
-    def taken(cls, options: Options) -> ReadOptions:
+    def taken(cls, options: Options) -> LoadOptions:
         """Of options among which there may be others."""
         case_sensitive = options.truth("case_sensitive")
         timezone = options.text("timezone")
@@ -132,7 +132,7 @@ def schema_of(options: Mapping[str, str]) -> spark.StructType:
 
     Of the first file, or with `mergeSchema` of all.
     """
-    read = ReadOptions.of(options)
+    read = LoadOptions.of(options)
     found = read.find()
     if not found.files:
         raise UsageError("there are no files there to take a schema from; give one by .schema(...)")
@@ -149,7 +149,7 @@ def schema_of(options: Mapping[str, str]) -> spark.StructType:
     return schema
 
 
-async def _file_schema(read: ReadOptions, found: FoundFiles) -> spark.StructType:
+async def _file_schema(read: LoadOptions, found: FoundFiles) -> spark.StructType:
     urls = [file.url for file in (found.files if read.merge_schema else found.files[:1])]
     if not read.merge_schema and read.faults.any:
         urls = [file.url for file in found.files]
@@ -170,7 +170,7 @@ async def _file_schema(read: ReadOptions, found: FoundFiles) -> spark.StructType
     return schema
 
 
-def _own_columns(file: OrcFile, read: ReadOptions, in_folders: set[str]) -> spark.StructType:
+def _own_columns(file: OrcFile, read: LoadOptions, in_folders: set[str]) -> spark.StructType:
     """Those of one file that are read. What the file lacks of the columns asked for may be in another's."""
     columns = read.columns
     if columns is not None:
@@ -187,7 +187,7 @@ def _own_columns(file: OrcFile, read: ReadOptions, in_folders: set[str]) -> spar
 
 
 def _merged(
-    schema: spark.StructType, own: spark.StructType, file: OrcFile, read: ReadOptions
+    schema: spark.StructType, own: spark.StructType, file: OrcFile, read: LoadOptions
 ) -> spark.StructType:
     from orcstream.spark.merging import merged
 
@@ -198,7 +198,7 @@ def _merged(
 
 
 def _with_folders(
-    stored: spark.StructType, in_folders: Sequence[spark.StructField], read: ReadOptions
+    stored: spark.StructType, in_folders: Sequence[spark.StructField], read: LoadOptions
 ) -> spark.StructType:
     """Columns that both name are the folders', where they stand in the files."""
     by_name = {_folded(field.name, read): field for field in in_folders}
@@ -206,7 +206,7 @@ def _with_folders(
     return spark.StructType([*fields, *by_name.values()])
 
 
-def _chosen(schema: spark.StructType, read: ReadOptions) -> spark.StructType:
+def _chosen(schema: spark.StructType, read: LoadOptions) -> spark.StructType:
     """The columns in the order asked for."""
     if read.columns is None:
         return schema
@@ -221,7 +221,7 @@ def _chosen(schema: spark.StructType, read: ReadOptions) -> spark.StructType:
     return spark.StructType([places[name] for name in tops])
 
 
-def _folded(name: str, read: ReadOptions) -> str:
+def _folded(name: str, read: LoadOptions) -> str:
     return name if read.case_sensitive else name.lower()
 
 
@@ -230,7 +230,7 @@ def _folded(name: str, read: ReadOptions) -> str:
 
 def reader_of(schema: spark.StructType, options: Mapping[str, str]) -> DataSourceReader:
     """The reader of columns of Spark. Raises what its tasks would raise because of the options."""
-    read = ReadOptions.of(options)
+    read = LoadOptions.of(options)
     read.bound(schema)
     return _Reader(schema, read)
 
@@ -238,7 +238,7 @@ def reader_of(schema: spark.StructType, options: Mapping[str, str]) -> DataSourc
 class _Reader(DataSourceReader):
     """See `DataSourceReader`."""
 
-    def __init__(self, schema: spark.StructType, options: ReadOptions) -> None:
+    def __init__(self, schema: spark.StructType, options: LoadOptions) -> None:
         self._schema = schema
         self._options = options
         self._found: FoundFiles | None = None
@@ -290,7 +290,7 @@ class _Reader(DataSourceReader):
         return self._piece_reader(partition.partition_names).batches(partition.pieces, partition.merged)
 
 
-def read_plan(options: ReadOptions, schema: spark.StructType, partition_names: tuple[str, ...]) -> ReadPlan:
+def read_plan(options: LoadOptions, schema: spark.StructType, partition_names: tuple[str, ...]) -> ReadPlan:
     """What executors are told."""
     return ReadPlan(
         schema=schema,

@@ -22,8 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from orcstream import Batch
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema import Kind, Schema, Type
-from orcstream.spark.types import CATALYST_TYPE, numbered, orc_schema, spark_type
+from orcstream.schema import Kind, Schema, Type, numbered
+from orcstream.spark.types import CATALYST_TYPE, orc_schema, spark_type
 
 __all__ = ["FileForm", "Shape", "arrow_schema", "columns_of", "form_of", "months_as_numbers"]
 

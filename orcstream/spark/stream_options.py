@@ -15,7 +15,7 @@ from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.urls import protocol_of
 from orcstream.spark.options import Options
-from orcstream.spark.reading import ReadOptions
+from orcstream.spark.reading import LoadOptions
 
 __all__ = ["StreamOptions", "without_stream_options"]
 
@@ -37,7 +37,7 @@ def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
 class StreamOptions:
     """`log` is a folder for the logs of streams."""
 
-    read: ReadOptions
+    read: LoadOptions
     log: str
     limit: ReadLimit
     latest_first: bool
@@ -49,7 +49,7 @@ class StreamOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> StreamOptions:
         options = Options(given)
-        read = ReadOptions.taken(options)
+        read = LoadOptions.taken(options)
         found = cls(
             read=replace(read, choice=replace(read.choice, ignore_missing=_may_be_empty(read))),
             log=_log(options, read.choice.roots),
@@ -100,7 +100,7 @@ def _log(options: Options, roots: tuple[str, ...]) -> str:
     return f"{roots[0]}/{_LOG_FOLDER}"
 
 
-def _may_be_empty(read: ReadOptions) -> bool:
+def _may_be_empty(read: LoadOptions) -> bool:
     """A pattern may match files later; and S3 knows no folder before there is a file in it."""
     choice = read.choice
     return choice.ignore_missing or any(

@@ -9,17 +9,15 @@ Source: `OrcUtils.scala` and `OrcFileFormat.scala` of Spark 4, and what its writ
 
 from __future__ import annotations
 
-import itertools
 import re
-from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import types as spark
 
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema import FileColumn, Kind, Schema, Type, decimal_shape
+from orcstream.schema import Kind, Schema, Type, decimal_shape, numbered
 
-__all__ = ["CATALYST_TYPE", "numbered", "orc_schema", "spark_schema", "spark_type"]
+__all__ = ["CATALYST_TYPE", "orc_schema", "spark_schema", "spark_type"]
 
 CATALYST_TYPE: Final = "spark.sql.catalyst.type"
 
@@ -122,19 +120,6 @@ def _annotated(type_: Type) -> spark.DataType | None:
 def orc_schema(schema: spark.StructType) -> Schema:
     """The columns of a file as Spark would write them; `Unsupported` for types it does not write to ORC."""
     return numbered(_orc_type(schema, ()))
-
-
-def numbered(root: Type) -> Schema:
-    """The schema of types that have no column ids of their own yet."""
-    ids = itertools.count()
-
-    def count(type_: Type) -> Type:
-        own = next(ids)
-        children = tuple(count(child) for child in type_.children)
-        last = children[-1].last_column_id if children else FileColumn(own)
-        return replace(type_, children=children, column_id=FileColumn(own), last_column_id=last)
-
-    return Schema(count(root))
 
 
 def _orc_type(type_: spark.DataType, path: tuple[str, ...]) -> Type:

@@ -13,7 +13,6 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -21,7 +20,8 @@ from pyspark.sql import types as spark
 
 from orcstream import Expr
 from orcstream.errors import ColumnNotFound, UsageError
-from orcstream.expr import Condition
+from orcstream.expr import Condition, Matching
+from orcstream.expr_binding import bind
 from orcstream.reader.narrowing import mapped, narrowed
 from orcstream.schema import Kind, Type, find_column
 from orcstream.spark.partitions import zone_named
@@ -29,8 +29,6 @@ from orcstream.spark.types import orc_schema
 
 __all__ = ["Where", "fitted"]
 
-# Of Spark's own times.
-_UNIT: Final = "us"
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -55,13 +53,11 @@ class Where:
 
         Raises `UsageError` and `SchemaMismatch` for what cannot be asked of these columns.
         """
-        from orcstream.expr_binding import bind
-
         root = _asked_type(orc_schema(_with_texts(schema)).root, schema)
         with _option_named():
             found = cls(Expr.parse(text), root, case_sensitive)
             found = replace(found, expr=found._with_zone(timezone))
-            bind(found.expr, root, case_sensitive=case_sensitive, timestamp_unit=_UNIT)
+            bind(found.expr, root, found.matching)
         return found
 
     def narrowed(self, values: Mapping[str, Any]) -> Expr | bool:
@@ -73,8 +69,12 @@ class Where:
         types = dict(zip(self.root.field_names, self.root.children, strict=True))
         columns = PartitionColumns(tuple(values), tuple(types[name] for name in values))
         row = PartitionRow(columns, {name: _nanoseconds(value) for name, value in values.items()})
-        holds = partial(row.holds, case_sensitive=self.case_sensitive, timestamp_unit=_UNIT)
-        return narrowed(self.expr, self.root, values, holds, case_sensitive=self.case_sensitive)
+        return narrowed(self.expr, self.root, values, row.holds, self.matching)
+
+    @property
+    def matching(self) -> Matching:
+        """Times as Spark has them."""
+        return Matching("us", self.case_sensitive)
 
     def _with_zone(self, timezone: str) -> Expr:
         def placed(value: Literal) -> Literal:

@@ -26,11 +26,11 @@ from pyspark.sql.types import (
 
 from orcstream import Encrypt, Schema
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
-from orcstream.schema import Kind, Type, find_column
+from orcstream.schema import Kind, Type, find_column, numbered
 from orcstream.spark.access import Access
 from orcstream.spark.options import Options
 from orcstream.spark.partitions import zone_named
-from orcstream.spark.types import numbered, orc_schema
+from orcstream.spark.types import orc_schema
 
 __all__ = ["WritePlan", "write_plan"]
 

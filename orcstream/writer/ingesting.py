@@ -5,10 +5,10 @@ The defaults of ingesting live here; those of the files in `writer.creating`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Unpack
 
+from orcstream._keywords import unexpected
 from orcstream.codec.arrow_schema import schema_of
 from orcstream.errors import UsageError
 from orcstream.pending import Pending
@@ -24,7 +24,6 @@ from orcstream.writer.template import UrlTemplate
 __all__ = ["Ingesting", "ingest"]
 
 _WRITERS = 4
-_OWN = frozenset({"url", "schema", "memory_limit", "overwrite", "growing"})
 
 
 def ingest(
@@ -75,9 +74,9 @@ def ingest(
 
     Raises `UsageError` for what cannot be, and `KeyUnavailable` for keys that are not there or refused.
     """
-    for name in create_options:
-        if name in _OWN or name not in inspect.signature(create).parameters:
-            raise UsageError(f"ingest has no option {name!r}")
+    names = FileOptions.__annotations__
+    if not create_options.keys() <= names.keys():
+        raise UsageError(f"ingest() got {unexpected(create_options, names)}")
     _integer("max_bytes", max_bytes, 1)
     _integer("max_open_files", max_open_files, 1)
     _integer("memory_limit", memory_limit, _WRITERS * LEAST_MEMORY_LIMIT)

@@ -6,8 +6,8 @@ Knows defaults and limits. Must not know how anything is encoded or sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 from orcstream.codec.bloom_build import bloom_size, can_have_bloom
 from orcstream.codec.compression import Compression, Compressor
@@ -16,13 +16,14 @@ from orcstream.codec.mask import mask_of, parse_mask
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
 from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.keys import KeyProvider
 from orcstream.io.system import core_count
 from orcstream.io.urls import is_utf8
 from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
 from orcstream.zones import find_zone, load_zone, mean_time_zone
 
-__all__ = ["WriteOptions"]
+__all__ = ["CreateOptions", "FileOptions", "WriteOptions"]
 
 _VERSIONS = {"0.11": (0, 11), "0.12": (0, 12), "UNSTABLE-PRE-2.0": (1, 9999)}
 _CALENDARS = ("proleptic", "hybrid")
@@ -39,9 +40,98 @@ _Name = str | tuple[str, ...]
 Masks = Mapping[str | tuple[str, ...], str | Mask] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions(TypedDict, total=False):
+    """What `create` takes of one file, for functions that pass it on."""
+
+    compression: str
+    compression_level: int | None
+    block_bytes: int
+    stripe_bytes: int
+    row_index_stride: int
+    blooms: Blooms
+    original_blooms: bool
+    dictionary_threshold: float
+    encoding_strategy: str
+    file_version: str
+    timezone: str
+    calendar: str
+    lossy_timestamps: bool
+    user_metadata: Mapping[str, bytes | str] | None
+    encode_threads: int | None
+    encrypt: Sequence[Encrypt] | None
+    keys: KeyProvider | None
+    masks: Masks
+    storage_options: Mapping[str, Any] | None
+    sink_options: SinkOptions | Mapping[str, Any] | None
+
+
+class CreateOptions(FileOptions, total=False):
+    """All that `create` takes besides the URL and the schema."""
+
+    memory_limit: int
+    overwrite: bool
+    growing: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """The options of `create`, as given. Raises UsageError for what cannot be."""
+    """What writing a file is told besides the URL and the schema.
+
+    Parameters
+    ----------
+    compression : {"none", "zlib", "snappy", "lzo", "lz4", "zstd", "brotli"}
+        The `compression` of the file.
+    compression_level : int
+        The `compression_level` on the codec's own scale.
+    block_bytes : int
+        So many bytes are compressed at a time, fewer in wide files: the most for `block_bytes` is 8 MiB.
+    stripe_bytes : int
+        A stripe is closed when it has `stripe_bytes`, or earlier for `memory_limit`.
+    row_index_stride : int
+        A row group has `row_index_stride` rows. With 0, there are no indexes.
+    blooms : sequence of str, or mapping
+        The columns in `blooms` (dotted names) get bloom filters. A mapping has their shares of false
+        positives, which are else 0.01.
+    original_blooms : bool
+        With `original_blooms`, filters for readers from before ORC 1.4 are added.
+    dictionary_threshold : float
+        Texts keep a dictionary if the share of different ones is at most `dictionary_threshold`.
+    encoding_strategy : {"speed", "compression"}
+        With the `encoding_strategy` "speed", bit widths are those that are read faster, else the narrowest.
+    file_version : {"0.12", "0.11", "UNSTABLE-PRE-2.0"}
+        The `file_version`; few readers know the decimals of "UNSTABLE-PRE-2.0".
+    timezone : str
+        TIMESTAMP values are stored in `timezone`. The same values are read. Times that the zone skips are
+        refused, and so are those of the last second before 1970, which no reader returns right.
+    calendar : {"proleptic", "hybrid"}
+        Times and days are stored in this `calendar`. The same values are read; days it skips are refused.
+    lossy_timestamps : bool
+        With `lossy_timestamps`, times that would be refused are written as others (see `write`).
+    user_metadata : mapping
+        The `user_metadata` is bytes or text by name; readers find it under `OrcFile.user_metadata`.
+    memory_limit : int
+        No more than `memory_limit` bytes are held: half of them for stripes, a quarter for parts on their way
+        to the store.
+    encode_threads : int
+        Values are encoded on `encode_threads` threads, by default one a core and at most 4.
+    overwrite : bool
+        Without `overwrite`, the commit raises `FileExistsError` where there is a file already.
+    growing : bool
+        With `growing`, the file is there from the start and can be read while it is written: each `flush`
+        lets readers have what was written before (`open` with ``follow=True``). For local paths, WebHDFS and
+        ``memory://``, where no file of that name may exist; `Unsupported` elsewhere.
+    encrypt : sequence of Encrypt
+        The columns to `encrypt`, each with all below it, and what is written for their values in clear.
+    keys : KeyProvider
+        Has the master `keys`. Every file gets local keys of its own, drawn before anything else is done.
+    masks : mapping
+        The columns in `masks` (dotted names) are written only as their mask leaves them.
+    storage_options : mapping
+        The `storage_options` go to fsspec untouched.
+    sink_options : SinkOptions or mapping
+        The `sink_options` tune uploads.
+
+    """
 
     compression: str = "zstd"
     compression_level: int | None = None
@@ -56,10 +146,16 @@ class WriteOptions:
     timezone: str = "UTC"
     calendar: str = "proleptic"
     lossy_timestamps: bool = False
+    user_metadata: Mapping[str, bytes | str] | None = None
     memory_limit: int = DEFAULT_MEMORY_LIMIT
     encode_threads: int | None = None
-    encrypt: Sequence[Encrypt] = ()
+    overwrite: bool = True
+    growing: bool = False
+    encrypt: Sequence[Encrypt] | None = None
+    keys: KeyProvider | None = None
     masks: Masks = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)  # may have secrets
+    sink_options: SinkOptions | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _among("compression", self.compression, [kind.name.lower() for kind in Compression])
@@ -79,7 +175,8 @@ class WriteOptions:
             raise UsageError(f"dictionary_threshold must be between 0 and 1, not {threshold!r}")
         _zone("timezone", self.timezone)
         self.new_compressor()
-        _encrypts(self.encrypt)
+        if self.encrypt is not None:
+            _encrypts(self.encrypt)
         if self.masks is not None and not isinstance(self.masks, Mapping):
             raise UsageError(f"masks are a dictionary of masks by column name, not {self.masks!r}")
         for mask in (self.masks or {}).values():
@@ -116,22 +213,23 @@ class WriteOptions:
         """About how much of a batch is encoded before sizes are looked at again."""
         return max(1 << 20, self.memory_limit // 16)
 
-    def sink_options(self, given: SinkOptions | Mapping[str, Any] | None) -> SinkOptions:
+    @property
+    def sinks(self) -> SinkOptions:
         """What the user says about sinks, and else as much memory as there is for it."""
-        if given is not None:
-            return SinkOptions.of(given)
+        if self.sink_options is not None:
+            return SinkOptions.of(self.sink_options)
         in_flight_bytes = self.memory_limit // 4
         return SinkOptions(part_bytes=min(_PART_BYTES, in_flight_bytes), in_flight_bytes=in_flight_bytes)
 
     @property
     def key_names(self) -> list[str]:
         """The master key of each encrypted column, in the order of the variants of any schema."""
-        return sorted(some.key for some in self.encrypt for _ in some.columns)
+        return sorted(some.key for some in self.encrypt or () for _ in some.columns)
 
     @property
     def encrypted_names(self) -> list[_Name]:
         """The encrypted columns, as given."""
-        return [name for some in self.encrypt for name in some.columns]
+        return [name for some in self.encrypt or () for name in some.columns]
 
     @property
     def hides_values(self) -> bool:
@@ -209,7 +307,7 @@ class WriteOptions:
     def _encrypted(self, schema: Schema) -> dict[FileColumn, EncryptedRoot]:
         """In the order of variants: by key, then by column."""
         found: dict[FileColumn, tuple[str, Mask, _Name]] = {}
-        for some in self.encrypt:
+        for some in self.encrypt or ():
             for name in some.columns:
                 type_ = _column(schema, name)
                 if type_.column_id in found:

@@ -19,6 +19,8 @@ def right() -> tuple[object, ...]:
         blocking.ingest("a-{number}", max_rows=3, compression="zstd").files[0].url,
         blocking.merge(["a"], "b", keys=None).length,
         blocking.open("a").take([1], columns=["a"]).num_rows,
+        blocking.dataset("a", keys=None).count(case_sensitive=False),
+        orcstream.create("a", "struct<a:int>", growing=True),
     )
 
 
@@ -33,4 +35,9 @@ def wrong() -> tuple[object, ...]:
         blocking.ingest("a-{number}", max_row=3),  # type: ignore[call-arg]
         blocking.merge(["a"], "b", key=None),  # type: ignore[call-arg]
         orcstream.ingest("a-{number}", compresion="zstd"),  # type: ignore[call-arg]
+        orcstream.create("a", compresion="zstd"),  # type: ignore[call-arg]
+        orcstream.dataset("a", partition="hive"),  # type: ignore[call-arg]
+        blocking.open("a").take([1], where=None),  # type: ignore[call-arg]
+        blocking.open("a").read(batch_rows="1"),  # type: ignore[arg-type]
+        blocking.dataset("a").batches(rows=range(3)),  # type: ignore[call-arg]
     )

@@ -22,6 +22,7 @@ import pytest
 import orcstream
 from orcstream import blocking
 from orcstream.errors import ColumnNotFound, NotOrcFile, UsageError
+from orcstream.reader.options import ReadKeywords
 from orcstream.writer.creating import CreateOptions, FileOptions
 from tests.support.read_sources import sample, sample_rows
 from tests.support.servers import RangeServer, range_server
@@ -98,7 +99,7 @@ def test_help_names_all_parameters(ours: Any, theirs: Any) -> None:
 
 def test_options_that_are_handed_on_are_those_that_there_are() -> None:
     reading = set(inspect.signature(orcstream.OrcFile.read).parameters) - {"self"}
-    assert blocking.ReadOptions.__optional_keys__ == reading
+    assert ReadKeywords.__optional_keys__ == reading
     creating = set(inspect.signature(orcstream.create).parameters) - {"url", "schema"}
     assert CreateOptions.__optional_keys__ == creating
     ingesting = set(inspect.signature(orcstream.ingest).parameters)

@@ -23,7 +23,7 @@ from orcstream.codec._selection import select_mask
 from orcstream.codec.column import VectorOptions, field_of
 from orcstream.codec.filter import RowFilter
 from orcstream.codec.gather import compact
-from orcstream.expr import Expr, col
+from orcstream.expr import Expr, Matching, col
 from orcstream.expr_binding import bind
 from tests.support.effort import pairs
 
@@ -84,7 +84,7 @@ async def test_rows_of_a_file(
     options: dict[str, Any] = {"dictionaries": dictionaries, "batch_rows": 4000}
     async with orcstream.open(str(path)) as file:
         root = file.schema.root
-        predicate = bind(ours, root, case_sensitive=True, timestamp_unit="ns")
+        predicate = bind(ours, root, Matching())
         chosen, parts = RowFilter(predicate, root), []
         async with file.batches(**options) as stream:
             async for batch in stream:

@@ -17,7 +17,7 @@ from tests.meta.tree import PACKAGE, ROOT, imports_of, module_name, source_files
 
 # From the bottom up. Imports go to layers further down only; units of one layer never import each other.
 LAYERS = (
-    ("_credentials", "_printable"),
+    ("_credentials", "_keywords", "_printable"),
     ("errors", "_buffer", "_cipher", "encryption", "pending"),
     ("byterange",),
     ("schema", "column_statistics", "_proto"),
@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_cipher": set(),
     "encryption": set(),
     "pending": set(),
+    "_keywords": set(),
     "byterange": {"errors"},
     "schema": {"_printable", "errors"},
     "column_statistics": set(),
@@ -77,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "unlocking": {"encryption", "errors", "byterange", "schema", "codec", "plan", "io"},
     "zones": {"errors", "codec"},
     "reader": {
+        "_keywords",
         "_credentials",
         "_printable",
         "pending",
@@ -96,6 +98,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "writer": {
+        "_keywords",
         "_credentials",
         "pending",
         "encryption",
@@ -110,6 +113,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "zones",
     },
     "acid": {
+        "_keywords",
         "_credentials",
         "_printable",
         "pending",
@@ -124,6 +128,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "writer",
     },
     "datasets": {
+        "_keywords",
         "_credentials",
         "pending",
         "errors",
@@ -136,10 +141,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reader",
     },
     "blocking": {
+        "_keywords",
         "datasets",
         "errors",
         "unlocking",
-        "byterange",
         "schema",
         "codec",
         "plan",
@@ -166,6 +171,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"_credentials", "_printable", "acid", "figures", "inspect", "schema", "io", "spark", "orcstream"},
     # It shows what files consist of, and so knows the values that say it.
     "inspect": {
+        "_keywords",
         "_printable",
         "blocking",
         "byterange",
@@ -178,7 +184,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "schema",
     },
     "testing": {"errors", "byterange", "io"},
-    "integrations": {"errors", "expr", "io", "orcstream", "schema"},
+    # They take keywords that are declared where they are used.
+    "integrations": {"_keywords", "datasets", "errors", "expr", "orcstream", "reader", "schema"},
     "spark": {
         "_credentials",
         "_printable",

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from orcstream.codec.column import Vector
 from orcstream.codec.filter import RowFilter
-from orcstream.expr import All, Any_, Condition, Expr, Not, col
+from orcstream.expr import All, Any_, Condition, Expr, Matching, Not, col
 from orcstream.expr_binding import bind
 from orcstream.schema import Schema
 from tests.support.arrow_vectors import memory, orc_text, patient, vector_from
@@ -217,7 +217,7 @@ def compared(op: str, value: Any, literal: Any) -> bool:
 
 def evaluated(array: pa.StructArray, unit: str, expr: Expr) -> list[bool]:
     root = Schema.parse(orc_text(array.type)).root
-    predicate = bind(expr, root, case_sensitive=True, timestamp_unit=unit)
+    predicate = bind(expr, root, Matching(unit))
     whole = vector_from(array)
     vectors = [child.slice(whole.offset, whole.offset + whole.length) for child in whole.children]
     mask = RowFilter(predicate, root).evaluate(vectors, len(array))
@@ -323,7 +323,7 @@ def test_indexes_of_nulls_may_be_anything(entries: int) -> None:
     vector = Vector(5, (valid, wild), 2, dictionary=vector_from(words))
     root = Schema.parse("struct<c:string>").root
     for expr, expected in ((col("c") == "b", b"\0\1\0\1\0"), (col("c") != "b", b"\1\0\0\0\0")):
-        predicate = bind(expr, root, case_sensitive=True, timestamp_unit="ns")
+        predicate = bind(expr, root, Matching())
         for start in range(5):
             part = RowFilter(predicate, root).evaluate([vector.slice(start, 5)], 5 - start)
             assert bytes(part) == expected[start:]
@@ -351,7 +351,7 @@ def test_floats_are_compared_as_doubles() -> None:
 
 def test_vectors_must_fit_the_filter() -> None:
     root = Schema.parse("struct<c:int>").root
-    predicate = bind(col("c") > 1, root, case_sensitive=True, timestamp_unit="ns")
+    predicate = bind(col("c") > 1, root, Matching())
     with pytest.raises(ValueError, match="no column"):
         RowFilter(predicate, Schema.parse("struct<d:int>").root)
     with pytest.raises(ValueError, match="rows"):

@@ -162,7 +162,7 @@ class Hives(TransactionLog):
 async def opened(folder: Path, model: Model, log: Hives) -> AcidTable:
     listing = await list_table(str(folder), str(folder), None)
     snapshot = listing.snapshot(await log.snapshot())
-    options = OpenOptions.of(None, None, None, "UTC", "auto")
+    options = OpenOptions()
     columns = (await log.definition()).row_columns
     return AcidTable(snapshot, columns, PartitionColumns.of(listing.partitions, None), options, log)
 

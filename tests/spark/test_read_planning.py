@@ -40,7 +40,7 @@ from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema import Schema
 from orcstream.spark.partitions import inferred_type
 from orcstream.spark.planning import Piece, packed
-from orcstream.spark.reading import ReadOptions, read_plan, reader_of, schema_of
+from orcstream.spark.reading import LoadOptions, read_plan, reader_of, schema_of
 from orcstream.spark.types import spark_schema
 from tests.support.servers import start_moto
 
@@ -426,7 +426,7 @@ def test_a_folder_of_a_null_where_there_is_to_be_none(tmp_path: Path) -> None:
 
 def test_secrets_are_in_no_text_of_a_plan() -> None:
     options = {"path": "s3://b/t", "storage.secret": "hush", "keys": "kms://me:hush@host/kms"}
-    plan = read_plan(ReadOptions.of(options), columns("id:int"), ())
+    plan = read_plan(LoadOptions.of(options), columns("id:int"), ())
     assert "hush" not in repr(plan) + str(plan)
     assert plan.access.storage_options == {"secret": "hush"}
 

@@ -61,7 +61,7 @@ async def read_as(path: Path, type_: T, vectors: VectorOptions, **how: Any) -> l
     options = how.pop("options", None) or ConvertOptions(vectors)
     rows: list[object] = []
     async with orcstream.open(str(path)) as file:
-        reading: Any = {"timestamp_unit": vectors.timestamp_unit, "dictionaries": vectors.dictionaries}
+        reading: Any = {"timestamp_unit": vectors.unit, "dictionaries": vectors.dictionaries}
         async with file.batches(**reading) as stream:
             async for batch in stream:
                 made = evolved(

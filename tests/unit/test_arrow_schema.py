@@ -377,7 +377,7 @@ def with_attributes(schema: Schema) -> Schema:
 def test_every_orc_type_comes_back(unit: str, dictionaries: bool) -> None:
     schema = Schema.parse(EVERY_TYPE)
     assert {node.kind for node in schema.types} == set(Kind)
-    options = VectorOptions(timestamp_unit=unit, dictionaries=dictionaries)
+    options = VectorOptions(unit, dictionaries=dictionaries)
     for tree in (schema, with_attributes(schema)):
         ours = exported(tree, options)
         assert schema_of(ours) == tree

@@ -23,7 +23,7 @@ from orcstream.codec.file_encoder import FileEncoder, StripeEncoder
 from orcstream.encryption import NO_KEYS, EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageError
 from orcstream.io.keys import InMemoryKeyProvider
-from orcstream.writer.creating import Place
+from orcstream.writer.creating import Creating
 from orcstream.writer.outflow import Outflow
 from tests.support.encrypting import SECRETS, CountedKeys, written
 from tests.support.reference import encryption, reader, values, wire
@@ -248,10 +248,10 @@ class Refusing(CountedKeys):
 async def test_what_the_key_store_says_comes_before_anything_is_opened(
     call: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(_: Place) -> Any:
+    async def never(_: Creating) -> Any:
         raise AssertionError("opened")
 
-    monkeypatch.setattr(Place, "open", never)
+    monkeypatch.setattr(Creating, "open_outlet", never)
     options: dict[str, Any] = {"encrypt": ENCRYPT, "keys": Refusing(call, error)}
     with pytest.raises(type(error), match=str(error)):
         await orcstream.create("memory://never/a.orc", SCHEMA, **options)

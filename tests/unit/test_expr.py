@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
-from orcstream.expr import ColumnRef, Expr, as_expr, col, from_filters
+from orcstream.expr import ColumnRef, Expr, Matching, as_expr, col, from_filters
 from orcstream.expr_binding import bind
 from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema import Schema, Type
@@ -31,7 +31,7 @@ ROOT = Schema.parse(
 
 
 def bound(expr: Expr, *, root: Type = ROOT, case_sensitive: bool = True, unit: str = "ns") -> Predicate:
-    return bind(expr, root, case_sensitive=case_sensitive, timestamp_unit=unit)
+    return bind(expr, root, Matching(unit, case_sensitive))
 
 
 def leaf(expr: Expr, **options: Any) -> tuple[str, Op, tuple[Any, ...]]:

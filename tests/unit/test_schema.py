@@ -6,13 +6,14 @@ import contextlib
 import copy
 import pickle
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
-from orcstream.schema import MAX_DEPTH, Kind, Schema
+from orcstream.schema import MAX_DEPTH, Kind, Schema, Type, numbered
 
 EVERYTHING = (
     "struct<b:boolean,t:tinyint,s:smallint,i:int,l:bigint,f:float,d:double,str:string,bin:binary,"
@@ -300,3 +301,17 @@ def test_thousands_of_columns_are_found_at_once() -> None:
     began = time.process_time()
     assert schema.select(names[::-1]).field_names == tuple(names[::-1])
     assert time.process_time() - began < 5
+
+
+def test_types_are_numbered_anew() -> None:
+    schema = Schema.parse("struct<a:int,b:struct<c:map<string,date>,d:int>>")
+    noted = replace(schema["b"], attributes=(("key", "value"),))
+    found = numbered(noted)
+    assert found == Schema(replace(numbered(noted, attributes=False).root, attributes=noted.attributes))
+    assert numbered(noted, attributes=False) == Schema.parse(str(noted))
+    deep = schema["a"]
+    for _ in range(MAX_DEPTH):
+        deep = Type(Kind.LIST, (deep,))
+    with pytest.raises(Unsupported) as raised:
+        numbered(deep)
+    assert raised.value.reason == "schema_too_deep"

@@ -1,0 +1,112 @@
+"""Keywords that several functions take, declared once and shown on each of them.
+
+A `TypedDict` declares them for type checkers. A frozen dataclass has the same names as fields, with their
+defaults, checks and, in the section Parameters of its docstring, their meaning. No keyword is known here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+__all__ = ["explain", "explained", "shared", "takes", "unexpected"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_SECTION = re.compile(r"^(\w[\w ]*)\n-+$", re.MULTILINE)
+_ENTRY = re.compile(r"^(?=\w)", re.MULTILINE)
+
+
+def takes(
+    keywords: type[Mapping[str, Any]],
+    *origins: Callable[..., object],
+    defaults: Mapping[str, object] | None = None,
+) -> Callable[[F], F]:
+    """Let a function with ``**options: Unpack[keywords]`` show, explain and check what it takes.
+
+    Parameters
+    ----------
+    keywords : type
+        The `TypedDict` with the names.
+    *origins : callable
+        What has these names as parameters, with defaults and explanations: dataclasses or other functions.
+    defaults : mapping, optional
+        Where they differ from those of the origins.
+
+    """
+    other = dict(defaults or {})
+    known = {one.name: one for origin in origins for one in inspect.signature(origin).parameters.values()}
+    texts = {name: text for origin in origins for name, text in explained(origin).items()}
+    taken = [
+        known[name].replace(kind=inspect.Parameter.KEYWORD_ONLY, default=other.get(name, known[name].default))
+        for name in sorted(keywords.__annotations__, key=list(known).index)
+    ]
+
+    def mark(function: F) -> F:
+        own = inspect.signature(function)
+        named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        signature = own.replace(parameters=[*named, *taken])
+        names = signature.parameters.keys()
+
+        def checked(options: dict[str, Any]) -> dict[str, Any]:
+            if not options.keys() <= names:
+                raise TypeError(f"{function.__qualname__}() got {unexpected(options, names)}")
+            return {**other, **options} if other else options
+
+        call: Any
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def call(*arguments: Any, **options: Any) -> Any:
+                return await function(*arguments, **checked(options))
+
+        else:
+
+            @functools.wraps(function)
+            def call(*arguments: Any, **options: Any) -> Any:
+                return function(*arguments, **checked(options))
+
+        call.__signature__ = signature
+        explain(call, [_with_default(texts[one.name], one.default) for one in taken if one.name in texts])
+        return call  # type: ignore[no-any-return]
+
+    return mark
+
+
+def unexpected(options: Iterable[str], names: Collection[str]) -> str:
+    """The message for the first of the options that is not among the names."""
+    unknown = next(name for name in options if name not in names)
+    close = get_close_matches(unknown, names, 1)
+    return f"an unexpected keyword argument {unknown!r}" + (f". Did you mean {close[0]!r}?" if close else "")
+
+
+def shared(options: Mapping[str, Any], keywords: type[T]) -> T:
+    """Those of the `options` that are among `keywords`."""
+    found: Any = {name: options[name] for name in keywords.__annotations__ if name in options}
+    return found  # type: ignore[no-any-return]
+
+
+def explain(function: Callable[..., object], entries: Iterable[str]) -> None:
+    """Add a section Parameters to a docstring."""
+    if function.__doc__ is not None and (texts := "\n".join(entries)):
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__)}\n\nParameters\n----------\n{texts}\n"
+
+
+def explained(origin: Callable[..., object]) -> dict[str, str]:
+    """The entries of the section Parameters of a docstring, by name."""
+    parts = iter(_SECTION.split(inspect.cleandoc(origin.__doc__ or "")))
+    next(parts)
+    body = next((text for name, text in zip(parts, parts, strict=True) if name == "Parameters"), "")
+    entries = (entry.rstrip() for entry in _ENTRY.split(body) if entry.strip())
+    return {entry.partition(" :")[0]: entry for entry in entries}
+
+
+def _with_default(entry: str, default: object) -> str:
+    head, _, text = entry.partition("\n")
+    shown = "optional" if default is None else f"default {default!r}".replace("'", '"')
+    return f"{head.partition(', default')[0]}, {shown}\n{text}"
