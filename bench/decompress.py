@@ -16,7 +16,7 @@ import deflate
 import zstandard
 
 import orcstream
-from orcstream.codec.compression import Compression, Decompressor
+from orcstream.codec.streams.compression import Compression, Decompressor
 
 Decompress = Callable[[bytes, int], bytes | bytearray]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder, IntEncoderV1
-from orcstream.codec._encode_rle_v2 import IntEncoder
-from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
-from orcstream.codec._out_stream import OutStream
-from orcstream.codec.compression import Compression, Compressor
+from orcstream.codec.streams._encode_rle_v1 import BoolEncoder, ByteEncoder, IntEncoderV1
+from orcstream.codec.streams._encode_rle_v2 import IntEncoder
+from orcstream.codec.streams._encode_values import Encoder, RawEncoder, Varint128Encoder
+from orcstream.codec.streams._out_stream import OutStream
+from orcstream.codec.streams.compression import Compression, Compressor
 
 COUNT = 1_000_000
 BATCH = 65_536

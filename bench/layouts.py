@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.structure import StripeInformation
+from orcstream.codec.metadata.structure import StripeInformation
 
 __all__ = ["Layout", "load", "main", "record"]
 
@@ -95,9 +95,9 @@ def load(name: str) -> Layout:
 async def record(path: Path, grouped: tuple[str, ...] = ()) -> dict[str, Any]:
     """What `load` reads, of the file at `path`. Every stripe must have the same list of streams."""
     import orcstream
-    from orcstream.codec.compression import Compression
-    from orcstream.codec.layout import positions_of, stream_ranges
-    from orcstream.codec.structure import StreamKind
+    from orcstream.codec.metadata.layout import positions_of, stream_ranges
+    from orcstream.codec.metadata.structure import StreamKind
+    from orcstream.codec.streams.compression import Compression
 
     async with orcstream.open(str(path)) as file:
         tail = file.tail

@@ -208,7 +208,7 @@ def _fixed_s(spark: SparkSession) -> float:
 
 _PLAN = """
 import sys
-from orcstream.spark.reading import reader_of, schema_of
+from orcstream.spark.read.reading import reader_of, schema_of
 options = {"path": sys.argv[1]}
 reader_of(schema_of(options), options).partitions()
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])

@@ -24,8 +24,8 @@ from bench import lineitem, servers
 from bench.memory import status_bytes
 from bench.report import Figure
 from orcstream.byterange import ByteRange
-from orcstream.io.byte_sink import Prepared, SinkOptions
-from orcstream.io.sink_memory import HeldBytes
+from orcstream.io.contract.byte_sink import Prepared, SinkOptions
+from orcstream.io.stores.memory.sink import HeldBytes
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outlets import WholeFile
 from orcstream.writer.writer import OrcWriter

@@ -39,22 +39,28 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
-    from orcstream.expr import Expr, col
-    from orcstream.io.byte_sink import Leftover, Prepared, SinkOptions
+    from orcstream.file.unlocking import EncryptedColumn
+    from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions
     from orcstream.io.options import IoOptions
     from orcstream.io.sink import cleanup, commit, discard
     from orcstream.plan.tail import Tail
+    from orcstream.query.expr import Expr, col
+    from orcstream.reader.engine.observing import (
+        DecodeSpan,
+        ReadObserver,
+        ReadTracer,
+        RequestSpan,
+        TracedRead,
+    )
+    from orcstream.reader.engine.read_statistics import ReadStatistics
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
     from orcstream.reader.many import FileStream, open_many
-    from orcstream.reader.observing import DecodeSpan, ReadObserver, ReadTracer, RequestSpan, TracedRead
     from orcstream.reader.opening import open  # noqa: A004  # the name users expect
-    from orcstream.reader.read_statistics import ReadStatistics
     from orcstream.reader.stream import BatchStream
-    from orcstream.reader.table_stream import TableStream
     from orcstream.reader.verifying import Fault, Verification
-    from orcstream.schema import Schema
-    from orcstream.unlocking import EncryptedColumn
+    from orcstream.schema.schema import Schema
+    from orcstream.table.stream import TableStream
     from orcstream.writer.creating import create
     from orcstream.writer.ingested import IngestedFile
     from orcstream.writer.ingester import Ingester
@@ -141,11 +147,11 @@ _HOMES = {
     "CorruptStripe": "orcstream.errors",
     "CorruptTail": "orcstream.errors",
     "DatasetFile": "orcstream.datasets.dataset",
-    "DecodeSpan": "orcstream.reader.observing",
+    "DecodeSpan": "orcstream.reader.engine.observing",
     "Encrypt": "orcstream.encryption",
-    "EncryptedColumn": "orcstream.unlocking",
+    "EncryptedColumn": "orcstream.file.unlocking",
     "Explanation": "orcstream.reader.explain",
-    "Expr": "orcstream.expr",
+    "Expr": "orcstream.query.expr",
     "Fault": "orcstream.reader.verifying",
     "FileStream": "orcstream.reader.many",
     "FormatError": "orcstream.errors",
@@ -153,7 +159,7 @@ _HOMES = {
     "Ingester": "orcstream.writer.ingester",
     "IoOptions": "orcstream.io.options",
     "KeyUnavailable": "orcstream.errors",
-    "Leftover": "orcstream.io.byte_sink",
+    "Leftover": "orcstream.io.contract.byte_sink",
     "Mask": "orcstream.encryption",
     "MergeResult": "orcstream.writer.merge",
     "NotOrcFile": "orcstream.errors",
@@ -161,32 +167,32 @@ _HOMES = {
     "OrcError": "orcstream.errors",
     "OrcFile": "orcstream.reader.file",
     "OrcWriter": "orcstream.writer.writer",
-    "Prepared": "orcstream.io.byte_sink",
-    "ReadObserver": "orcstream.reader.observing",
+    "Prepared": "orcstream.io.contract.byte_sink",
+    "ReadObserver": "orcstream.reader.engine.observing",
     "ReadResult": "orcstream.batch",
-    "ReadStatistics": "orcstream.reader.read_statistics",
-    "ReadTracer": "orcstream.reader.observing",
-    "RequestSpan": "orcstream.reader.observing",
+    "ReadStatistics": "orcstream.reader.engine.read_statistics",
+    "ReadTracer": "orcstream.reader.engine.observing",
+    "RequestSpan": "orcstream.reader.engine.observing",
     "RetriesExhausted": "orcstream.errors",
-    "Schema": "orcstream.schema",
+    "Schema": "orcstream.schema.schema",
     "SchemaMismatch": "orcstream.errors",
     "ShortRead": "orcstream.errors",
     "SinkError": "orcstream.errors",
-    "SinkOptions": "orcstream.io.byte_sink",
+    "SinkOptions": "orcstream.io.contract.byte_sink",
     "SkippedFile": "orcstream.writer.merge",
     "SourceChanged": "orcstream.errors",
     "SourceError": "orcstream.errors",
     "Split": "orcstream.datasets.splitting",
-    "TableStream": "orcstream.reader.table_stream",
+    "TableStream": "orcstream.table.stream",
     "Tail": "orcstream.plan.tail",
-    "TracedRead": "orcstream.reader.observing",
+    "TracedRead": "orcstream.reader.engine.observing",
     "UnionValue": "orcstream.batch",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
     "Verification": "orcstream.reader.verifying",
     "WriteResult": "orcstream.writer.writer",
     "cleanup": "orcstream.io.sink",
-    "col": "orcstream.expr",
+    "col": "orcstream.query.expr",
     "commit": "orcstream.io.sink",
     "create": "orcstream.writer.creating",
     "dataset": "orcstream.datasets.opening",

@@ -14,7 +14,7 @@ def main() -> NoReturn:
         if getattr(sys, name) is None:  # closed; what is opened next must not get its number
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123
     try:
-        from orcstream.cli import main as run
+        from orcstream.cli.main import main as run
 
         status = run()
     except KeyboardInterrupt:

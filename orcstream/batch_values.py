@@ -15,8 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orcstream.codec.arrays import Array, Mask, bits_of, items_of, offsets_of, validity_bits, window, words_of
-from orcstream.codec.column import Field, Vector
+from orcstream.codec.vectors.arrays import (
+    Array,
+    Mask,
+    bits_of,
+    items_of,
+    offsets_of,
+    validity_bits,
+    window,
+    words_of,
+)
+from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import Unsupported
 
 __all__ = ["UnionValue", "has_duplicates", "to_numpy", "to_pylist"]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
-from orcstream.column_statistics import ColumnStatistics
+from orcstream.schema.column_statistics import ColumnStatistics
 
 __all__ = ["bytes_text", "counted", "known_statistics", "writer_name"]
 

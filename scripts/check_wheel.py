@@ -25,7 +25,7 @@ TESTS = ("unit", "property", "corrupt", "golden")
 # What a wheel must hold besides Python modules, and what it must not.
 NEEDED = (
     "orcstream/py.typed",
-    "orcstream/codec/_encode_rle_v2.pyi",
+    "orcstream/codec/streams/_encode_rle_v2.pyi",
     "orcstream/inspect/style.css",
     "orcstream/completions/_orcstream",
     "orcstream/acid/hive_metastore.thrift",

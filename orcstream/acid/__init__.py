@@ -9,19 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orcstream.acid.cleaning import Cleaned
-    from orcstream.acid.compacting import CompactedPartition, Compaction, TableCompaction
-    from orcstream.acid.compaction_piece import CompactionPiece
-    from orcstream.acid.describing import DirectoryDescription
+    from orcstream.acid.compact.cleaning import Cleaned
+    from orcstream.acid.compact.compacting import CompactedPartition, Compaction, TableCompaction
+    from orcstream.acid.compact.piece import CompactionPiece
     from orcstream.acid.opening import create_table, open_table
     from orcstream.acid.piece_opening import write_piece
-    from orcstream.acid.streaming import StreamingWriter
+    from orcstream.acid.read.describing import DirectoryDescription
     from orcstream.acid.table import AcidTable
-    from orcstream.acid.writing import TableTransaction
-    from orcstream.plan.acid import AcidFile, Partition
-    from orcstream.plan.acid_names import AcidDirectory, DirectoryKind
-    from orcstream.plan.write_ids import WriteIds
-    from orcstream.reader.table_stream import TableStream
+    from orcstream.acid.write.streaming import StreamingWriter
+    from orcstream.acid.write.writing import TableTransaction
+    from orcstream.plan.acid.names import AcidDirectory, DirectoryKind
+    from orcstream.plan.acid.snapshot import AcidFile, Partition
+    from orcstream.plan.acid.write_ids import WriteIds
+    from orcstream.table.stream import TableStream
 
 __all__ = [
     "AcidDirectory",
@@ -45,21 +45,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AcidDirectory": "orcstream.plan.acid_names",
-    "AcidFile": "orcstream.plan.acid",
+    "AcidDirectory": "orcstream.plan.acid.names",
+    "AcidFile": "orcstream.plan.acid.snapshot",
     "AcidTable": "orcstream.acid.table",
-    "Cleaned": "orcstream.acid.cleaning",
-    "CompactedPartition": "orcstream.acid.compacting",
-    "Compaction": "orcstream.acid.compacting",
-    "CompactionPiece": "orcstream.acid.compaction_piece",
-    "DirectoryDescription": "orcstream.acid.describing",
-    "DirectoryKind": "orcstream.plan.acid_names",
-    "Partition": "orcstream.plan.acid",
-    "StreamingWriter": "orcstream.acid.streaming",
-    "TableCompaction": "orcstream.acid.compacting",
-    "TableStream": "orcstream.reader.table_stream",
-    "TableTransaction": "orcstream.acid.writing",
-    "WriteIds": "orcstream.plan.write_ids",
+    "Cleaned": "orcstream.acid.compact.cleaning",
+    "CompactedPartition": "orcstream.acid.compact.compacting",
+    "Compaction": "orcstream.acid.compact.compacting",
+    "CompactionPiece": "orcstream.acid.compact.piece",
+    "DirectoryDescription": "orcstream.acid.read.describing",
+    "DirectoryKind": "orcstream.plan.acid.names",
+    "Partition": "orcstream.plan.acid.snapshot",
+    "StreamingWriter": "orcstream.acid.write.streaming",
+    "TableCompaction": "orcstream.acid.compact.compacting",
+    "TableStream": "orcstream.table.stream",
+    "TableTransaction": "orcstream.acid.write.writing",
+    "WriteIds": "orcstream.plan.acid.write_ids",
     "create_table": "orcstream.acid.opening",
     "open_table": "orcstream.acid.opening",
     "write_piece": "orcstream.acid.piece_opening",

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from orcstream._credentials import strip_credentials
 from orcstream._keywords import takes
-from orcstream.acid.event_file import EventFile, opening_of
-from orcstream.acid.log import LOG_FILE, TransactionLog, create_log
+from orcstream.acid.read.event_file import EventFile, opening_of
 from orcstream.acid.snapshot import TableListing, TableSnapshot, list_table
 from orcstream.acid.table import AcidTable
-from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, partition_schema
+from orcstream.acid.transactions.contract import Snapshot, TableDefinition, Transactions, partition_schema
+from orcstream.acid.transactions.log import LOG_FILE, TransactionLog, create_log
 from orcstream.acid.view import Protect
 from orcstream.errors import SourceError, UsageError, located
 from orcstream.io import small_files
-from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.pending import Pending
-from orcstream.plan.acid import AcidFile
-from orcstream.plan.acid_names import parse_directory
+from orcstream.plan.acid.names import parse_directory
+from orcstream.plan.acid.snapshot import AcidFile
+from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.plan.placement import RowColumns
-from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.opening import OpenKeywords, OpenOptions
-from orcstream.reader.partition_values import PartitionColumns
-from orcstream.schema import Kind, Schema
+from orcstream.schema.schema import Kind, Schema
+from orcstream.table.partition_values import PartitionColumns
 
 if TYPE_CHECKING:
-    from orcstream.acid.metastore import Metastore
+    from orcstream.acid.transactions.metastore import Metastore
 
 __all__ = ["create_table", "open_table"]
 
@@ -93,7 +93,7 @@ def open_table(
 def _schema(given: object) -> Schema | None:
     if given is None:
         return None
-    from orcstream.codec.arrow_schema import schema_of
+    from orcstream.codec.arrow.schema import schema_of
 
     return schema_of(given)
 
@@ -103,7 +103,7 @@ def _metastore(url: str | None, table: str | None) -> Metastore | None:
         raise UsageError("metastore= and table= are given together: thrift://host:9083 and database.table")
     if url is None or table is None:
         return None
-    from orcstream.acid.metastore import Metastore
+    from orcstream.acid.transactions.metastore import Metastore
 
     return Metastore(url, table)
 
@@ -131,8 +131,8 @@ async def create_table(
     that it shares is made by Hive, and opened with its metastore. Raises `FileExistsError` where there is one
     already, `UsageError` for what no table can be, and the errors of the store.
     """
-    from orcstream.acid.placing import Placing
-    from orcstream.codec.arrow_schema import schema_of
+    from orcstream.acid.write.placing import Placing
+    from orcstream.codec.arrow.schema import schema_of
 
     definition = TableDefinition(
         schema_of(schema), tuple((partitions or {}).items()), tuple(bucket_columns), bucket_count, insert_only
@@ -235,14 +235,14 @@ class OpeningTable(Pending[AcidTable]):
     def _protect(self) -> Protect | None:
         if self._metastore is None or not self._read_lock:
             return None
-        from orcstream.acid.metastore_reading import read_transaction
+        from orcstream.acid.transactions.metastore_reading import read_transaction
 
         return partial(read_transaction, self._metastore)
 
     async def _definition(self, keeper: Transactions) -> TableDefinition:
         if self._metastore is None:
             return await keeper.definition()
-        from orcstream.acid.locations import check_location
+        from orcstream.acid.transactions.locations import check_location
 
         found = await self._metastore.table()
         check_location(self._url, found.location, found.name)

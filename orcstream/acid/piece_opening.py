@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from orcstream.acid.compaction_piece import CompactionPiece, PieceWriter
+from orcstream.acid.compact.piece import CompactionPiece, PieceWriter
 from orcstream.acid.table import AcidTable
-from orcstream.acid.transactions import partition_schema
+from orcstream.acid.transactions.contract import partition_schema
 from orcstream.reader.opening import OpenOptions
-from orcstream.reader.partition_values import PartitionColumns
+from orcstream.table.partition_values import PartitionColumns
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.writer.creating import FileOptions
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orcstream.acid.transactions import Snapshot
+from orcstream.acid.transactions.contract import Snapshot
 from orcstream.errors import Unsupported, located
 from orcstream.io import small_files
-from orcstream.io.append_file import FLUSH_LENGTH, last_length
+from orcstream.io.contract.append_file import FLUSH_LENGTH, last_length
 from orcstream.io.folders import ListedFile, list_folder
-from orcstream.io.tasks import side_by_side
-from orcstream.plan.acid import (
+from orcstream.io.loop.tasks import side_by_side
+from orcstream.plan.acid.names import NO_STATEMENT, AcidDirectory, parse_directory
+from orcstream.plan.acid.snapshot import (
     METADATA_FILE,
     AcidFile,
     Partition,
@@ -25,8 +26,7 @@ from orcstream.plan.acid import (
     plan_snapshot,
     uncertain_bases,
 )
-from orcstream.plan.acid_names import NO_STATEMENT, AcidDirectory, parse_directory
-from orcstream.plan.write_ids import WriteIds
+from orcstream.plan.acid.write_ids import WriteIds
 
 __all__ = ["TableListing", "TableSnapshot", "check_still_there", "list_table"]
 

@@ -10,28 +10,28 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from orcstream.acid.cleaning import Cleaned, clean
-from orcstream.acid.compacting import Compaction, TableCompaction, begin_compaction, compact
-from orcstream.acid.compaction_piece import PieceWriter
-from orcstream.acid.delta_files import DeltaFiles
-from orcstream.acid.overwriting import check_not_overwritten
-from orcstream.acid.streaming import WritingStream
-from orcstream.acid.transactions import TableDefinition, check_encryption
+from orcstream.acid.compact.cleaning import Cleaned, clean
+from orcstream.acid.compact.compacting import Compaction, TableCompaction, begin_compaction, compact
+from orcstream.acid.compact.piece import PieceWriter
+from orcstream.acid.transactions.contract import TableDefinition, check_encryption
 from orcstream.acid.view import TableView
-from orcstream.acid.writing import TableTransaction
+from orcstream.acid.write.delta_files import DeltaFiles
+from orcstream.acid.write.overwriting import check_not_overwritten
+from orcstream.acid.write.streaming import WritingStream
+from orcstream.acid.write.writing import TableTransaction
 from orcstream.errors import UsageError, located
-from orcstream.io.uncancelled import until_over
-from orcstream.plan.acid_compaction import CompactionKind
+from orcstream.io.loop.uncancelled import until_over
+from orcstream.plan.acid.compaction import CompactionKind
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.writer.creating import FileOptions
 
 if TYPE_CHECKING:
-    from orcstream.acid.cleaning import Cleaned
-    from orcstream.acid.compacting import Compaction, TableCompaction
-    from orcstream.acid.delta_files import DeltaFiles
-    from orcstream.acid.streaming import WritingStream
-    from orcstream.acid.writing import TableTransaction
-    from orcstream.plan.acid_compaction import CompactionKind
+    from orcstream.acid.compact.cleaning import Cleaned
+    from orcstream.acid.compact.compacting import Compaction, TableCompaction
+    from orcstream.acid.write.delta_files import DeltaFiles
+    from orcstream.acid.write.streaming import WritingStream
+    from orcstream.acid.write.writing import TableTransaction
+    from orcstream.plan.acid.compaction import CompactionKind
     from orcstream.writer.creating import FileOptions
 
 __all__ = ["AcidTable"]
@@ -56,7 +56,7 @@ class AcidTable(TableView):
         Raises `Unsupported` (``no_transactions``) for a table of which nobody says what is committed, and
         (``hive_compacts``) for `encrypt=` where Hive compacts the table by itself.
         """
-        from orcstream.acid.writing import TableTransaction
+        from orcstream.acid.write.writing import TableTransaction
 
         transactions = self._need_transactions()
         definition = await transactions.definition()
@@ -88,7 +88,7 @@ class AcidTable(TableView):
         Raises `Unsupported` for a store whose files cannot grow (``no_append``), for a table that only takes
         inserts (``insert_only``), both with more than one transaction, and as `transaction` does.
         """
-        from orcstream.acid.streaming import WritingStream
+        from orcstream.acid.write.streaming import WritingStream
         from orcstream.writer.creating import hidden_names
 
         keeper = self._need_transactions()
@@ -108,7 +108,7 @@ class AcidTable(TableView):
     def _files(
         self, definition: TableDefinition, write_ids: range, memory_limit: int, options: FileOptions
     ) -> DeltaFiles:
-        from orcstream.acid.delta_files import DeltaFiles
+        from orcstream.acid.write.delta_files import DeltaFiles
 
         given: FileOptions = {"storage_options": self._opening.storage_options, **options}
         return DeltaFiles(self.place, definition, write_ids, given, memory_limit=memory_limit)

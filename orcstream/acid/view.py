@@ -12,27 +12,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 from orcstream._keywords import takes
-from orcstream.acid.event_file import opening_of
-from orcstream.acid.planning import TablePlanner, TableReadOptions
+from orcstream.acid.read.event_file import opening_of
+from orcstream.acid.read.planning import TablePlanner, TableReadOptions
+from orcstream.acid.read.stream import lanes_of
 from orcstream.acid.snapshot import TableSnapshot, check_still_there, list_table
-from orcstream.acid.stream import lanes_of
-from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions
+from orcstream.acid.transactions.contract import Snapshot, TableDefinition, Transactions
 from orcstream.batch import ReadResult
 from orcstream.errors import Unsupported, UsageError
-from orcstream.plan.acid import AcidFile, Partition
+from orcstream.plan.acid.snapshot import AcidFile, Partition
+from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.plan.placement import RowColumns
-from orcstream.plan.write_ids import WriteIds
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.options import LARGE_BATCHES, ReadOptions, StreamKeywords, TableKeywords
-from orcstream.reader.partition_values import PartitionColumns
-from orcstream.reader.table_columns import with_partitions
-from orcstream.reader.table_life import TableLife
-from orcstream.reader.table_stream import TableStream
-from orcstream.schema import Schema, Type
+from orcstream.schema.schema import Schema, Type
+from orcstream.table.columns import with_partitions
+from orcstream.table.life import TableLife
+from orcstream.table.partition_values import PartitionColumns
+from orcstream.table.stream import TableStream
 
 if TYPE_CHECKING:
-    from orcstream.acid.describing import DirectoryDescription
+    from orcstream.acid.read.describing import DirectoryDescription
 
 __all__ = ["Protect", "TableView"]
 
@@ -188,7 +188,7 @@ class TableView:
 
         To `count` rows and deletes, the tail of each file is read; without, nothing is.
         """
-        from orcstream.acid.describing import describe
+        from orcstream.acid.read.describing import describe
 
         if not count:
             return await describe(self._snapshot, self._open_file, count=False)

@@ -13,16 +13,15 @@ from typing import Any, Self, Unpack
 from orcstream._credentials import strip_credentials
 from orcstream._keywords import takes
 from orcstream.batch import BatchSchema, ReadResult
-from orcstream.codec.column import field_of
+from orcstream.codec.vectors.column import field_of
 from orcstream.datasets.listing import FoundFile
 from orcstream.datasets.open_files import OpenFiles
 from orcstream.datasets.reading import FileUnit, Reading, schema_for
 from orcstream.datasets.splitting import DEFAULT_SPLIT_BYTES, Split
 from orcstream.errors import SourceChanged, UsageError, located
-from orcstream.expr import Expr
 from orcstream.plan.slices import slices
+from orcstream.query.expr import Expr
 from orcstream.reader.file import OrcFile, stripes_of
-from orcstream.reader.lanes import LanesPlan
 from orcstream.reader.options import (
     LARGE_BATCHES,
     CountKeywords,
@@ -31,11 +30,12 @@ from orcstream.reader.options import (
     TableKeywords,
     Where,
 )
-from orcstream.reader.partition_values import PartitionColumns, PartitionRow
-from orcstream.reader.table_columns import AskedColumns, with_partitions
-from orcstream.reader.table_life import TableLife
-from orcstream.reader.table_stream import TableStream
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema.schema import Kind, Schema, Type
+from orcstream.table.columns import AskedColumns, with_partitions
+from orcstream.table.lanes import LanesPlan
+from orcstream.table.life import TableLife
+from orcstream.table.partition_values import PartitionColumns, PartitionRow
+from orcstream.table.stream import TableStream
 
 __all__ = ["DatasetFile", "OrcDataset"]
 

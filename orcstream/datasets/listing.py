@@ -19,11 +19,11 @@ from typing import Any, Final, TypeAlias
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io import globs
-from orcstream.io.folder import ListedFile
+from orcstream.io.contract.folder import ListedFile
 from orcstream.io.folders import list_files
+from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.source import kind_of
-from orcstream.io.tasks import side_by_side
-from orcstream.plan.acid_names import is_table_file
+from orcstream.plan.acid.names import is_table_file
 
 __all__ = ["FoundFile", "Places", "find_files"]
 

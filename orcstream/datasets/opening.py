@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Unpack, cast
 
 from orcstream._keywords import takes
-from orcstream.codec.arrow_schema import schema_of
+from orcstream.codec.arrow.schema import schema_of
 from orcstream.datasets.dataset import OrcDataset, Part
 from orcstream.datasets.listing import FoundFile, Places, find_files
 from orcstream.datasets.open_files import OpenFiles
@@ -19,8 +19,8 @@ from orcstream.errors import SchemaMismatch, UsageError, located
 from orcstream.pending import Pending
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions
-from orcstream.reader.partition_values import PartitionColumns
-from orcstream.schema import Kind, Schema
+from orcstream.schema.schema import Kind, Schema
+from orcstream.table.partition_values import PartitionColumns
 
 __all__ = ["DatasetKeywords", "dataset"]
 

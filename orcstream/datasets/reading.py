@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.column import Vector
-from orcstream.expr import Expr
-from orcstream.io.threads import run_in_thread
+from orcstream.codec.vectors.column import Vector
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.query.expr import Expr
+from orcstream.reader.engine.read_statistics import ReadStatistics
 from orcstream.reader.file import OrcFile, batches_of
-from orcstream.reader.lanes import Deliver
 from orcstream.reader.options import ReadOptions
-from orcstream.reader.partition_values import PartitionRow
-from orcstream.reader.read_statistics import ReadStatistics
 from orcstream.reader.stream import BatchStream
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
+from orcstream.table.lanes import Deliver
+from orcstream.table.partition_values import PartitionRow
 
 __all__ = ["FileUnit", "Reading", "schema_for"]
 

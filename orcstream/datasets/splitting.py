@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 
 __all__ = ["DEFAULT_SPLIT_BYTES", "Split"]
 

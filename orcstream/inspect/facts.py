@@ -12,9 +12,9 @@ from typing import Any
 
 from orcstream.byterange import ByteRange
 from orcstream.inspect.layout import Part
+from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
+from orcstream.reader.engine.read_statistics import ReadStatistics
 from orcstream.reader.explain import Explanation
-from orcstream.reader.observing import DecodeSpan, RequestSpan
-from orcstream.reader.read_statistics import ReadStatistics
 
 __all__ = ["ColumnFacts", "FileFacts", "Question", "Run", "StripeFacts", "plain"]
 

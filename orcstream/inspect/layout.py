@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.layout import stream_ranges
-from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.codec.metadata.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.plan.tail import Tail
 
 __all__ = ["Part", "brought", "file_parts", "stripe_parts"]

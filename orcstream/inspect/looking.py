@@ -17,18 +17,18 @@ from typing import Any, TypeVar, Unpack
 import orcstream
 from orcstream._keywords import shared, takes
 from orcstream._printable import printable
-from orcstream.blocking_facade import takes_as
-from orcstream.blocking_loop import the_loop
-from orcstream.codec.structure import StripeFooter
+from orcstream.blocking.facade import takes_as
+from orcstream.blocking.loop import the_loop
+from orcstream.codec.metadata.structure import StripeFooter
 from orcstream.figures import known_statistics, writer_name
 from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, StripeFacts, plain
 from orcstream.inspect.layout import Part, file_parts, stripe_parts
-from orcstream.io.tasks import side_by_side
-from orcstream.io.threads import run_in_thread
-from orcstream.reader.observing import DecodeSpan, RequestSpan
+from orcstream.io.loop.tasks import side_by_side
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
 from orcstream.reader.opening import StoreKeywords, Url
 from orcstream.reader.options import ANY_TIME, QuestionKeywords
-from orcstream.schema import Kind, Type
+from orcstream.schema.schema import Kind, Type
 
 __all__ = ["Inspection", "inspect", "inspect_blocking"]
 

@@ -15,8 +15,8 @@ from orcstream.inspect.layout import brought
 from orcstream.inspect.markup import Html, joined, tag
 from orcstream.inspect.tables import cell, number, percent, share, table
 from orcstream.inspect.terms import WAVES
+from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
 from orcstream.reader.explain import Explanation
-from orcstream.reader.observing import DecodeSpan, RequestSpan
 
 __all__ = ["question_section", "run_section"]
 

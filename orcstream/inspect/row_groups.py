@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orcstream.codec.compression import Compression
-from orcstream.codec.layout import is_decimal64, positions_of
-from orcstream.codec.metadata_indexes import RowIndex
-from orcstream.codec.structure import ColumnEncoding, StreamInformation, StreamKind, StripeFooter
+from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.layout import is_decimal64, positions_of
+from orcstream.codec.metadata.structure import ColumnEncoding, StreamInformation, StreamKind, StripeFooter
+from orcstream.codec.streams.compression import Compression
 from orcstream.figures import known_statistics
 from orcstream.reader.file import OrcFile
-from orcstream.schema import Type
+from orcstream.schema.schema import Type
 
 __all__ = ["ColumnIndex", "RowGroup", "StripeIndex", "encodings_of", "stripe_index"]
 

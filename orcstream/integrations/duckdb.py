@@ -22,9 +22,9 @@ except ImportError as error:
 
 import orcstream
 from orcstream._keywords import shared, takes
-from orcstream.expr import as_expr
 from orcstream.integrations._arrow_scans import ArrowScan
 from orcstream.integrations._options import ANY_TIME, DatasetKeywords, Places, ThreadKeywords
+from orcstream.query.expr import as_expr
 
 __all__ = ["scan_orc"]
 

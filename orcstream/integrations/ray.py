@@ -23,7 +23,6 @@ except ImportError as error:
 
 import orcstream
 from orcstream._keywords import shared, takes
-from orcstream.expr import as_expr
 from orcstream.integrations._arrow_scans import ArrowScan
 from orcstream.integrations._options import (
     DatasetKeywords,
@@ -33,6 +32,7 @@ from orcstream.integrations._options import (
     ScanKeywords,
     for_splits,
 )
+from orcstream.query.expr import as_expr
 
 __all__ = ["OrcDatasource", "read_orc"]
 

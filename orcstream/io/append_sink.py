@@ -20,13 +20,19 @@ import anyio.lowlevel
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
-from orcstream.io.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH, AppendFile
-from orcstream.io.byte_sink import SinkOptions, already_there
+from orcstream.io.contract.append_file import (
+    FLUSH_LENGTH,
+    GATHERED_BYTES,
+    LENGTH_BYTES,
+    NO_LENGTH,
+    AppendFile,
+)
+from orcstream.io.contract.byte_sink import SinkOptions, already_there
+from orcstream.io.loop.tasks import OneTask
+from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import plain_options
-from orcstream.io.sink_local import in_thread
-from orcstream.io.system import WRITE_ONLY, sync_data, sync_folder, write_at
-from orcstream.io.tasks import OneTask
-from orcstream.io.uncancelled import until_over
+from orcstream.io.stores.local.sink import in_thread
+from orcstream.io.stores.local.system import WRITE_ONLY, sync_data, sync_folder, write_at
 from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
 __all__ = ["AppendSink", "check_appendable", "open_append_sink"]
@@ -267,11 +273,11 @@ async def open_append_sink(
     if kind in ("file", "local"):
         file = _LocalFile(local_path(text), shown)
     elif kind == "memory":
-        from orcstream.io.append_memory import InMemoryFile
+        from orcstream.io.stores.memory.append import InMemoryFile
 
         file = InMemoryFile(text, FLUSH_LENGTH, shown)
     else:
-        from orcstream.io.append_hdfs import open_hdfs_file
+        from orcstream.io.stores.hdfs.append import open_hdfs_file
 
         options = plain_options(storage_options)
         file = await open_hdfs_file(text, FLUSH_LENGTH, options, SinkOptions.of(sink_options), shown)

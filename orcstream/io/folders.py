@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
-from orcstream.io.folder import Folder, FolderListing, ListedFile
-from orcstream.io.folder_local import LocalFolder, check_no_link_leads_out
+from orcstream.io.contract.folder import Folder, FolderListing, ListedFile
+from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import plain_options
-from orcstream.io.sink_local import in_thread
 from orcstream.io.source import kind_of
-from orcstream.io.uncancelled import until_over
+from orcstream.io.stores.local.folder import LocalFolder, check_no_link_leads_out
+from orcstream.io.stores.local.sink import in_thread
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = [
@@ -130,13 +130,13 @@ async def _open_folder(url: str, options: Mapping[str, Any]) -> Folder:
     if kind in ("file", "local"):
         return LocalFolder(url, shown)
     if kind in ("s3", "s3a"):
-        from orcstream.io.folder_s3 import open_s3_folder
+        from orcstream.io.stores.s3.folder import open_s3_folder
 
         return await open_s3_folder(url, options, shown)
     if is_our_hdfs(kind, options):
-        from orcstream.io.folder_hdfs import open_hdfs_folder
+        from orcstream.io.stores.hdfs.folder import open_hdfs_folder
 
         return await open_hdfs_folder(url, options, shown)
-    from orcstream.io.folder_filesystem import open_filesystem_folder
+    from orcstream.io.stores.fsspec.folder import open_filesystem_folder
 
     return await open_filesystem_folder(kind, url, options, shown)

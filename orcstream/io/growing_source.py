@@ -19,9 +19,9 @@ from typing import TypeAlias
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.io.append_file import FLUSH_LENGTH, LENGTH_BYTES, last_length
-from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
-from orcstream.io.retry import RetryPolicy
+from orcstream.io.contract.append_file import FLUSH_LENGTH, LENGTH_BYTES, last_length
+from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
+from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.source import kind_of
 
 __all__ = ["GrowingSource", "flush_length_url"]

@@ -17,10 +17,10 @@ import anyio
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
-from orcstream.io.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
+from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
+from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import plain_options
-from orcstream.io.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
-from orcstream.io.uncancelled import until_over
+from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
@@ -45,7 +45,7 @@ async def open_sink(
     options = SinkOptions.of(sink_options)
     if isinstance(url, io.BytesIO):
         _need_asyncio()
-        from orcstream.io.sink_memory import BufferStore
+        from orcstream.io.stores.memory.sink import BufferStore
 
         return PartSink(BUFFER_URL, BufferStore(url), options, overwrite=overwrite)
     text = _text_of(url)
@@ -157,7 +157,7 @@ async def _with_store(
 
 async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | None) -> Store:
     if prepared.url == BUFFER_URL:
-        from orcstream.io.sink_memory import BufferStore
+        from orcstream.io.stores.memory.sink import BufferStore
 
         return BufferStore()
     return await _open_store(prepared.url, storage_options)
@@ -173,22 +173,22 @@ async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> St
             "nothing can be written there; name the store itself", reason="read_only_store", url=shown
         )
     if kind in ("file", "local"):
-        from orcstream.io.sink_local import LocalStore
+        from orcstream.io.stores.local.sink import LocalStore
 
         return LocalStore(local_path(url), shown)
     if kind == "memory":
-        from orcstream.io.sink_memory import MemoryStore
+        from orcstream.io.stores.memory.sink import MemoryStore
 
         return MemoryStore(url, shown)
     if kind in ("s3", "s3a"):
-        from orcstream.io.sink_s3 import open_s3_store
+        from orcstream.io.stores.s3.sink import open_s3_store
 
         return await open_s3_store(url, options, shown)
     if is_our_hdfs(kind, options):
-        from orcstream.io.sink_hdfs import open_hdfs_store
+        from orcstream.io.stores.hdfs.sink import open_hdfs_store
 
         return await open_hdfs_store(url, options, shown)
-    from orcstream.io.sink_filesystem import open_filesystem_store
+    from orcstream.io.stores.fsspec.sink import open_filesystem_store
 
     try:
         return await open_filesystem_store(kind, url, options, shown)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
-from orcstream.io.folder import retried
+from orcstream.io.contract.folder import retried
+from orcstream.io.contract.retry import retry_commit
 from orcstream.io.folders import make_folder_of
-from orcstream.io.retry import retry_commit
+from orcstream.io.loop.uncancelled import clean_up
 from orcstream.io.source import open_source
-from orcstream.io.uncancelled import clean_up
 
 if TYPE_CHECKING:
-    from orcstream.io.byte_sink import Prepared
+    from orcstream.io.contract.byte_sink import Prepared
 
 __all__ = ["commit", "get", "put"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike, CostModel
 from orcstream.errors import Unsupported, UsageError
-from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.options import IoOptions, plain_options
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
@@ -43,7 +43,7 @@ async def open_source(
     tuned = IoOptions.of(io_options)
     cost = cost_of(url, tuned)
     if isinstance(url, bytes | bytearray | memoryview):
-        from orcstream.io.memory import BytesSource
+        from orcstream.io.stores.memory.source import BytesSource
 
         return BytesSource(url, cost)
     text = _text_of(url)
@@ -51,30 +51,30 @@ async def open_source(
     shown = strip_credentials(text)
     kind = kind_of(text)
     if kind in ("http", "https"):
-        from orcstream.io.http import open_http
+        from orcstream.io.stores.http.source import open_http
 
         return await open_http(text, options, cost, shown, tuned.stall_timeout_s)
     if kind == "chain":
-        from orcstream.io.filesystem import open_chain
+        from orcstream.io.stores.fsspec.source import open_chain
 
         return await open_chain(text, options, cost, shown)
     if kind in ("file", "local"):
-        from orcstream.io.local import open_local
+        from orcstream.io.stores.local.source import open_local
 
         return await open_local(local_path(text), cost, shown)
     if kind == "memory":
-        from orcstream.io.memory import open_memory
+        from orcstream.io.stores.memory.source import open_memory
 
         return open_memory(text, cost, shown)
     if kind in ("s3", "s3a"):
-        from orcstream.io.s3 import open_s3
+        from orcstream.io.stores.s3.source import open_s3
 
         return await open_s3(text, options, cost, shown, tuned.stall_timeout_s)
     if is_our_hdfs(kind, options):
-        from orcstream.io.hdfs_source import open_hdfs_source
+        from orcstream.io.stores.hdfs.source import open_hdfs_source
 
         return await open_hdfs_source(text, options, cost, shown, tuned.stall_timeout_s)
-    from orcstream.io.filesystem import open_filesystem
+    from orcstream.io.stores.fsspec.source import open_filesystem
 
     return await open_filesystem(kind, text, options, cost, shown)
 

@@ -6,7 +6,7 @@ Knows cost models and rough chances. Pure arithmetic; no guess here changes an a
 from __future__ import annotations
 
 from orcstream.byterange import CostModel
-from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
+from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 
 __all__ = ["late_pays", "match_chance"]
 

@@ -5,7 +5,7 @@ The conversions themselves are those of `codec.conversion`.
 
 from __future__ import annotations
 
-from orcstream.schema import FLOATS, INTEGERS, TEXTS, Kind, Type, decimal_shape
+from orcstream.schema.schema import FLOATS, INTEGERS, TEXTS, Kind, Type, decimal_shape
 
 __all__ = ["keeps_values"]
 

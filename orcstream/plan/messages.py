@@ -5,10 +5,10 @@ Must not know where they lie, nor how they were fetched or decrypted.
 
 from __future__ import annotations
 
-from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.limits import AT_ONCE_BYTES, MESSAGE_CAP_BYTES, message_cap
-from orcstream.codec.metadata import parse_stripe_footer
-from orcstream.codec.structure import StripeFooter, StripeInformation
+from orcstream.codec.metadata.limits import AT_ONCE_BYTES, MESSAGE_CAP_BYTES, message_cap
+from orcstream.codec.metadata.parse import parse_stripe_footer
+from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
+from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.errors import FormatError, Unsupported
 from orcstream.plan.tail import Tail
 

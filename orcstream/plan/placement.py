@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orcstream.plan.lossless import keeps_values
-from orcstream.schema import Kind, Schema, Type, numbered
+from orcstream.schema.schema import Kind, Schema, Type, numbered
 
 __all__ = ["PlacedColumns", "RowColumns"]
 

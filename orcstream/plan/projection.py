@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from orcstream._printable import listed
 from orcstream.errors import SchemaMismatch
-from orcstream.schema import Kind, Schema, Type, decimal_shape
+from orcstream.schema.schema import Kind, Schema, Type, decimal_shape
 
 __all__ = ["Projection", "Source", "project"]
 
@@ -125,7 +125,7 @@ def _fits(file_type: Type, read_type: Type) -> bool:
     """Whether values of one scalar type can be read as another."""
     if file_type.kind is read_type.kind:
         return (file_type.crs, file_type.algorithm) == (read_type.crs, read_type.algorithm)
-    from orcstream.codec.conversion import can_convert
+    from orcstream.codec.convert.conversion import can_convert
 
     return can_convert(file_type, read_type)
 

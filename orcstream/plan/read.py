@@ -19,7 +19,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from orcstream.byterange import ByteRange, CostModel, Request, coalesce
-from orcstream.codec.structure import StripeInformation
+from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.plan.messages import check_footer_length
 
 __all__ = [

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.layout import StreamPositions
-from orcstream.codec.metadata_indexes import RowIndex
+from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.layout import StreamPositions
 from orcstream.errors import CorruptStripe
 
 __all__ = [

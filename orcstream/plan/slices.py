@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orcstream.codec.structure import StripeInformation
+from orcstream.codec.metadata.structure import StripeInformation
 
 __all__ = ["Slice", "slices"]
 

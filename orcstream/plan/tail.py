@@ -20,13 +20,19 @@ from hashlib import blake2b
 from typing import overload
 
 from orcstream.byterange import ByteRange, BytesLike
-from orcstream.codec.compression import Compression, decompress_metadata
-from orcstream.codec.limits import AT_ONCE_BYTES, MESSAGE_CAP_BYTES, Room, message_cap, metadata_limit
-from orcstream.codec.metadata import Footer, parse_footer, parse_postscript
-from orcstream.codec.metadata_indexes import StatisticsList, parse_metadata
-from orcstream.codec.structure import Calendar, Postscript
+from orcstream.codec.metadata.indexes import StatisticsList, parse_metadata
+from orcstream.codec.metadata.limits import (
+    AT_ONCE_BYTES,
+    MESSAGE_CAP_BYTES,
+    Room,
+    message_cap,
+    metadata_limit,
+)
+from orcstream.codec.metadata.parse import Footer, parse_footer, parse_postscript
+from orcstream.codec.metadata.structure import Calendar, Postscript
+from orcstream.codec.streams.compression import Compression, decompress_metadata
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError
-from orcstream.schema import Kind, Schema, Type
+from orcstream.schema.schema import Kind, Schema, Type
 
 __all__ = ["METADATA_CAP_BYTES", "Large", "Need", "Tail", "parse_stripe_statistics", "plan_tail"]
 

@@ -12,18 +12,18 @@ from functools import partial
 from typing import TypeVar
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
-from orcstream.codec.column import Vector
+from orcstream.codec.vectors.column import Vector
 from orcstream.errors import located
-from orcstream.io.threads import run_in_thread
+from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.read import control_count, fitting, plan_control, plan_requests
 from orcstream.plan.selection import Span
 from orcstream.plan.tail import Tail
-from orcstream.reader.budget import Shares
+from orcstream.reader.engine.budget import Shares
+from orcstream.reader.engine.fetching import StripeWork, windows_of
+from orcstream.reader.engine.runs import Segment, StripeRun
+from orcstream.reader.engine.stripes import StripeContext
 from orcstream.reader.explain import Explanation, Wave
-from orcstream.reader.fetching import StripeWork, windows_of
-from orcstream.reader.runs import Segment, StripeRun
 from orcstream.reader.stream import ReadingPlan
-from orcstream.reader.stripes import StripeContext
 
 __all__ = ["explain_plan"]
 

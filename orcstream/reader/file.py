@@ -16,17 +16,21 @@ import numpy as np
 from orcstream._keywords import takes
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.compression import Compression
-from orcstream.codec.limits import AT_ONCE_BYTES, Room, metadata_limit
-from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
-from orcstream.codec.structure import StreamKind, StripeFooter, StripeInformation
-from orcstream.column_statistics import ColumnStatistics
+from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
+from orcstream.codec.metadata.limits import AT_ONCE_BYTES, Room, metadata_limit
+from orcstream.codec.metadata.structure import StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.streams.compression import Compression
 from orcstream.errors import ColumnNotFound, UsageError, located
-from orcstream.io.threads import run_in_thread
+from orcstream.file.unlocking import EncryptedColumn, KeyRing, UnlockedFile
+from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.messages import check_footer_length, is_large, parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
+from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
+from orcstream.reader.engine.session import Session
+from orcstream.reader.engine.shaping import take_rows
+from orcstream.reader.engine.stripes import parse_index
+from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.explain import Explanation
 from orcstream.reader.explaining import explain_plan
 from orcstream.reader.following import Following
@@ -41,13 +45,9 @@ from orcstream.reader.options import (
     Where,
 )
 from orcstream.reader.planning import ReadPlanner
-from orcstream.reader.session import Session
-from orcstream.reader.shaping import take_rows
 from orcstream.reader.stream import BatchStream, More, ReadingPlan
-from orcstream.reader.stripes import parse_index
-from orcstream.reader.times import FileTimes
-from orcstream.schema import Schema
-from orcstream.unlocking import EncryptedColumn, KeyRing, UnlockedFile
+from orcstream.schema.column_statistics import ColumnStatistics
+from orcstream.schema.schema import Schema
 
 if TYPE_CHECKING:
     from orcstream.reader.explain import Explanation
@@ -317,8 +317,8 @@ class OrcFile:
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
         """The row indexes of one `stripe` by column id: positions and statistics of its row groups.
 
-        Empty for a file without them; positions are named by `orcstream.codec.layout.positions_of`. Raises
-        `UsageError` for a stripe that is not there, `CorruptStripe`, `SourceError`.
+        Empty for a file without them; `orcstream.codec.metadata.layout.positions_of` names positions.
+        Raises `UsageError` for a stripe that is not there, `CorruptStripe`, `SourceError`.
         """
         information = self._stripe(stripe)
         footer = await self.stripe_footer(stripe)

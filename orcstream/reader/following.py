@@ -10,10 +10,10 @@ import anyio
 
 from orcstream.byterange import RangeBuffer
 from orcstream.errors import SourceChanged, UsageError
+from orcstream.file.tails import read_tail
 from orcstream.io.growing_source import GrowingSource
 from orcstream.plan.tail import Tail
-from orcstream.reader.session import Session
-from orcstream.tails import read_tail
+from orcstream.reader.engine.session import Session
 
 __all__ = ["Following"]
 

@@ -21,14 +21,14 @@ import anyio.lowlevel
 from orcstream._keywords import takes
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
-from orcstream.io.clients import Client, Lease, keep_clients
+from orcstream.io.loop.clients import Client, Lease, keep_clients
+from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.source import cost_of
-from orcstream.io.tasks import Signal
-from orcstream.io.uncancelled import until_over
 from orcstream.plan.tail import Tail
+from orcstream.reader.engine.supervisor import Supervisor, keep_alive
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions, Url
-from orcstream.reader.supervisor import Supervisor, keep_alive
 
 __all__ = ["FileStream", "Urls", "open_each", "open_many"]
 

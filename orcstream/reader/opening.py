@@ -15,20 +15,20 @@ from orcstream._keywords import takes
 from orcstream._printable import logger_of
 from orcstream.byterange import BytesLike, RangeBuffer
 from orcstream.errors import UsageError, located
-from orcstream.io.byte_source import ByteSource
-from orcstream.io.key_provider import KeyProvider, check_provider
+from orcstream.file.tails import known_tail, read_tail
+from orcstream.file.unlocking import KeyRing, UnlockedFile, required_keys
+from orcstream.file.zones import load_zone
+from orcstream.io.contract.byte_source import ByteSource
+from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.keys.provider import KeyProvider, check_provider
 from orcstream.io.options import IoOptions
-from orcstream.io.retry import RetryPolicy
 from orcstream.io.source import cost_of, open_source
 from orcstream.pending import Pending
 from orcstream.plan.tail import Tail
+from orcstream.reader.engine.observing import Observer, Watch, check_observer, watched
+from orcstream.reader.engine.session import Session
+from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.file import OrcFile
-from orcstream.reader.observing import Observer, Watch, check_observer, watched
-from orcstream.reader.session import Session
-from orcstream.reader.times import FileTimes
-from orcstream.tails import known_tail, read_tail
-from orcstream.unlocking import KeyRing, UnlockedFile, required_keys
-from orcstream.zones import load_zone
 
 if TYPE_CHECKING:
     from orcstream.io.growing_source import GrowingSource

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypedDict
 
-from orcstream.codec.column import VectorOptions
-from orcstream.codec.times import UNITS
+from orcstream.codec.vectors.column import VectorOptions
+from orcstream.codec.vectors.times import UNITS
 from orcstream.errors import UsageError
-from orcstream.expr import Expr, Matching, as_expr
-from orcstream.io.system import core_count
-from orcstream.reader.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.schema import Schema
+from orcstream.io.stores.local.system import core_count
+from orcstream.query.expr import Expr, Matching, as_expr
+from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
+from orcstream.schema.schema import Schema
 
 __all__ = [
     "ANY_TIME",
@@ -222,7 +222,7 @@ class ReadOptions:
         """What the file is read as."""
         if self.schema is None or isinstance(self.schema, Schema):
             return self.schema
-        from orcstream.codec.arrow_schema import schema_of
+        from orcstream.codec.arrow.schema import schema_of
 
         return schema_of(self.schema)
 

@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING
 
 from orcstream.batch import BatchSchema
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.column import field_of, nulls_of
-from orcstream.codec.conversion import ConvertOptions
-from orcstream.codec.times import UNITS, beyond_unit
-from orcstream.codec.transform import transform_of
+from orcstream.codec.convert.conversion import ConvertOptions
+from orcstream.codec.convert.transform import transform_of
+from orcstream.codec.vectors.column import field_of, nulls_of
+from orcstream.codec.vectors.times import UNITS, beyond_unit
 from orcstream.errors import UsageError, located
-from orcstream.expr_binding import bind
+from orcstream.file.unlocking import UnlockedFile
 from orcstream.plan.late import late_pays
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
 from orcstream.plan.tail import Tail
-from orcstream.predicate import Predicate, leaves_of
-from orcstream.reader.budget import LEAST_LIMIT, Shares
-from orcstream.reader.fetching import StripeWork
-from orcstream.reader.late import LatePlan
+from orcstream.query.binding import bind
+from orcstream.query.predicate import Predicate, leaves_of
+from orcstream.reader.engine.budget import LEAST_LIMIT, Shares
+from orcstream.reader.engine.fetching import StripeWork
+from orcstream.reader.engine.late import LatePlan
+from orcstream.reader.engine.pipeline import PipelineOptions
+from orcstream.reader.engine.read_statistics import PrunedRows
+from orcstream.reader.engine.session import Session
+from orcstream.reader.engine.shaping import Filter, OutputColumn, Shaper
+from orcstream.reader.engine.stripes import StripeStarter, walk_types
+from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.reader.options import Columns, ReadOptions
-from orcstream.reader.pipeline import PipelineOptions
-from orcstream.reader.read_statistics import PrunedRows
-from orcstream.reader.session import Session
-from orcstream.reader.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.stream import ReadingPlan
-from orcstream.reader.stripes import StripeStarter, walk_types
-from orcstream.reader.times import FileTimes, trust_in
-from orcstream.schema import Kind, Type
-from orcstream.unlocking import UnlockedFile
+from orcstream.schema.schema import Kind, Type
 
 if TYPE_CHECKING:
-    from orcstream.reader.late import LatePlan
-    from orcstream.reader.pruning import Pruner
+    from orcstream.reader.engine.late import LatePlan
+    from orcstream.reader.engine.pruning import Pruner
 
 __all__ = ["ReadPlanner"]
 
@@ -96,8 +96,8 @@ class ReadPlanner:
         pruned = PrunedRows()
         pruner = row_filter = None
         if predicate is not None and asked is not None:
-            from orcstream.codec.filter import RowFilter
-            from orcstream.reader.pruning import Pruner
+            from orcstream.codec.vectors.filter import RowFilter
+            from orcstream.reader.engine.pruning import Pruner
 
             pruner = Pruner(self._tail, predicate, asked.sources, self._times)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
@@ -206,7 +206,7 @@ class ReadPlanner:
             return OutputColumn(missing=lambda count: nulls_of(field, count))
         if not source.converted:
             return OutputColumn(place)
-        from orcstream.zones import find_zone
+        from orcstream.file.zones import find_zone
 
         zone = self._times.zone(None)
         transform = transform_of(source.file_type, source.type, ConvertOptions(vectors, zone, find_zone))
@@ -334,7 +334,7 @@ class ReadPlanner:
         row_filter: Filter,
         options: ReadOptions,
     ) -> LatePlan:
-        from orcstream.reader.late import LatePlan
+        from orcstream.reader.engine.late import LatePlan
 
         stored = [source for source in asked.sources if source.file_type is not None]
         places = {source.name: place for place, source in enumerate(stored)}

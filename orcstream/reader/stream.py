@@ -20,23 +20,23 @@ import anyio.lowlevel
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
-from orcstream.codec._arrow_c import export_schema
+from orcstream.codec.arrow._arrow_c import export_schema
 from orcstream.errors import OrcError, UsageError, out_of_memory
-from orcstream.io.byte_source import ByteSource
-from orcstream.io.scheduler import FetchScheduler, TaskStarter
-from orcstream.io.tasks import OneTask, first_failure
-from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_over
-from orcstream.reader.decoding import Delivery
-from orcstream.reader.fetching import StripeWork
-from orcstream.reader.observing import Watch
-from orcstream.reader.pipeline import Pipeline, PipelineOptions
-from orcstream.reader.read_statistics import PrunedRows, ReadStatistics
-from orcstream.reader.shaping import Shaped, Shaper
-from orcstream.schema import Schema
+from orcstream.io.contract.byte_source import ByteSource
+from orcstream.io.loop.tasks import OneTask, first_failure
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.request.scheduler import FetchScheduler, TaskStarter
+from orcstream.reader.engine.decoding import Delivery
+from orcstream.reader.engine.fetching import StripeWork
+from orcstream.reader.engine.observing import Watch
+from orcstream.reader.engine.pipeline import Pipeline, PipelineOptions
+from orcstream.reader.engine.read_statistics import PrunedRows, ReadStatistics
+from orcstream.reader.engine.shaping import Shaped, Shaper
+from orcstream.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from orcstream.reader.late import LatePlan, LateReading
+    from orcstream.reader.engine.late import LatePlan, LateReading
 
 __all__ = ["BatchStream", "More", "Reading", "ReadingPlan"]
 
@@ -89,7 +89,7 @@ class Reading:
         self._pipeline = Pipeline(plan.pipeline)
         self._late: LateReading | None = None
         if plan.late is not None:
-            from orcstream.reader.late import LateReading
+            from orcstream.reader.engine.late import LateReading
 
             self._late = LateReading(plan.late, self._pipeline, plan.pruned)
         self._group: anyio.abc.TaskGroup | None = None

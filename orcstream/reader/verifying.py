@@ -20,19 +20,19 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from orcstream.batch import Batch
-from orcstream.codec.column import Field
-from orcstream.codec.metadata_indexes import RowIndex, StatisticsList
-from orcstream.codec.statistics import statistics_of
-from orcstream.codec.structure import StripeFooter, StripeInformation
-from orcstream.column_statistics import ColumnStatistics, Trust, merge
+from orcstream.codec.encode.statistics import statistics_of
+from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
+from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
+from orcstream.codec.vectors.column import Field
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
-from orcstream.io.threads import run_in_thread
+from orcstream.file.unlocking import EncryptedColumn
+from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.tail import Tail
+from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.reader.options import ANY_TIME
 from orcstream.reader.stream import BatchStream
-from orcstream.reader.times import FileTimes, trust_in
-from orcstream.schema import Kind, Schema, Type
-from orcstream.unlocking import EncryptedColumn
+from orcstream.schema.column_statistics import ColumnStatistics, Trust, merge
+from orcstream.schema.schema import Kind, Schema, Type
 
 __all__ = ["Fault", "Verification", "verify_file"]
 

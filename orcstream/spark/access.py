@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 from orcstream.errors import UsageError
-from orcstream.io.clients import Client, Lease, keep_clients
-from orcstream.io.key_provider import KeyProvider
+from orcstream.io.keys.provider import KeyProvider
+from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.spark.options import Options
 
 __all__ = ["Access", "run"]
@@ -52,8 +52,8 @@ class Access:
             return None
         if self.keys in _keys:
             return _keys[self.keys]
-        from orcstream.io.keys_memory import InMemoryKeyProvider
-        from orcstream.io.keys_open import open_keys
+        from orcstream.io.keys.memory import InMemoryKeyProvider
+        from orcstream.io.keys.open import open_keys
 
         found = await open_keys(self.keys)
         if not isinstance(found, InMemoryKeyProvider):

@@ -26,28 +26,28 @@ class OrcStreamDataSource(DataSource):
         return "orcstream"
 
     def schema(self) -> StructType:
-        from orcstream.spark.reading import schema_of
-        from orcstream.spark.stream_options import without_stream_options
+        from orcstream.spark.read.reading import schema_of
+        from orcstream.spark.stream.options import without_stream_options
 
         # Spark does not say here whether it is for a batch or a stream.
         return schema_of(without_stream_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from orcstream.spark.reading import reader_of
+        from orcstream.spark.read.reading import reader_of
 
         return reader_of(schema, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from orcstream.spark.writing import writer_of
+        from orcstream.spark.write.writing import writer_of
 
         return writer_of(schema, self.options, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from orcstream.spark.stream_reading import stream_reader_of
+        from orcstream.spark.stream.reading import stream_reader_of
 
         return stream_reader_of(schema, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from orcstream.spark.stream_writing import stream_writer_of
+        from orcstream.spark.stream.writing import stream_writer_of
 
         return stream_writer_of(schema, self.options, overwrite=overwrite)

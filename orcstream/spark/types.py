@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import types as spark
 
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema import Kind, Schema, Type, decimal_shape, numbered
+from orcstream.schema.schema import Kind, Schema, Type, decimal_shape, numbered
 
 __all__ = ["CATALYST_TYPE", "orc_schema", "spark_schema", "spark_type"]
 

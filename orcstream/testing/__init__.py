@@ -7,8 +7,8 @@ of asynchronous `test_` methods that pytest collects, and `run_contract` runs wi
 from __future__ import annotations
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
-from orcstream.io.byte_sink import ByteSink
-from orcstream.io.byte_source import ByteSource, Suffix
+from orcstream.io.contract.byte_sink import ByteSink
+from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.testing.checks import CheckResult, Contract, run_contract
 from orcstream.testing.sink_contract import ByteSinkContract
 from orcstream.testing.source_contract import ByteSourceContract

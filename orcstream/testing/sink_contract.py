@@ -16,7 +16,7 @@ import anyio
 
 from orcstream.byterange import ByteRange
 from orcstream.errors import SinkError, UsageError
-from orcstream.io.byte_sink import ByteSink, Prepared
+from orcstream.io.contract.byte_sink import ByteSink, Prepared
 from orcstream.testing.checks import Contract, data_of, declared, expect, expect_bytes, expect_raised
 from orcstream.testing.stores import SinkStore
 from orcstream.testing.turns import Watch, cancelled_at_each_turn

@@ -13,7 +13,7 @@ import anyio
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError
-from orcstream.io.byte_source import ByteSource
+from orcstream.io.contract.byte_source import ByteSource
 from orcstream.testing.checks import Contract, data_of, declared, expect, expect_bytes, expect_raised
 from orcstream.testing.stores import SourceStore
 from orcstream.testing.turns import Watch, cancelled_at_each_turn

@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from orcstream.io.byte_sink import ByteSink, Leftover, Prepared
-from orcstream.io.byte_source import ByteSource
-from orcstream.io.clients import leased_clients
+from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared
+from orcstream.io.contract.byte_source import ByteSource
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup, commit, discard, open_sink
 from orcstream.io.source import open_source
 

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import TypeAlias, Unpack
 
 from orcstream._keywords import takes
-from orcstream.codec.annotations import without_encryption
-from orcstream.codec.arrow_schema import schema_of
+from orcstream.codec.arrow.schema import schema_of
+from orcstream.codec.crypto.annotations import without_encryption
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
-from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.key_provider import check_provider
+from orcstream.io.contract.byte_sink import SinkOptions
+from orcstream.io.keys.provider import check_provider
 from orcstream.io.sink import open_sink
 from orcstream.pending import Pending
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from orcstream.writer.file_keys import current_keys, draw_keys
 from orcstream.writer.options import CreateOptions, FileOptions, WriteOptions
 from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile

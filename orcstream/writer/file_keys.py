@@ -18,8 +18,8 @@ from orcstream.encryption import (
     LocalKey,
 )
 from orcstream.errors import KeyUnavailable
-from orcstream.io.key_provider import KeyProvider
-from orcstream.io.tasks import side_by_side
+from orcstream.io.keys.provider import KeyProvider
+from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.urls import is_utf8
 
 __all__ = ["current_keys", "draw_keys", "draw_local_keys"]

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from orcstream.codec.ingest import IngestedRows
-from orcstream.io.byte_sink import Prepared
-from orcstream.schema import Schema
+from orcstream.codec.ingest.ingest import IngestedRows
+from orcstream.io.contract.byte_sink import Prepared
+from orcstream.schema.schema import Schema
 from orcstream.writer.creating import Creating
 from orcstream.writer.partitions import Partition
 from orcstream.writer.template import UrlTemplate

@@ -24,20 +24,20 @@ from typing import Any, Literal, Self
 import anyio
 import anyio.lowlevel
 
-from orcstream.codec.discretion import discreetly
-from orcstream.codec.grouping import joined, keeps_little
-from orcstream.codec.ingest import IngestedRows, ReadyRows, UserData
-from orcstream.codec.row_gathering import RowGatherer
-from orcstream.codec.writable import check_writable
+from orcstream.codec.encode.discretion import discreetly
+from orcstream.codec.encode.grouping import joined, keeps_little
+from orcstream.codec.encode.row_gathering import RowGatherer
+from orcstream.codec.encode.writable import check_writable
+from orcstream.codec.ingest.ingest import IngestedRows, ReadyRows, UserData
 from orcstream.errors import SinkError, UsageError
-from orcstream.io.byte_sink import Prepared
-from orcstream.io.clients import Client, Lease, keep_clients
+from orcstream.io.contract.byte_sink import Prepared
+from orcstream.io.contract.retry import retry_commit
 from orcstream.io.folders import make_folder_of
-from orcstream.io.retry import retry_commit
-from orcstream.io.tasks import Signal, first_failure
-from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import clean_up, until_done, until_over
-from orcstream.schema import Schema
+from orcstream.io.loop.clients import Client, Lease, keep_clients
+from orcstream.io.loop.tasks import Signal, first_failure
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import clean_up, until_done, until_over
+from orcstream.schema.schema import Schema
 from orcstream.writer.ingested import IngestedFile, IngestOptions, Item, OpenFile, Part, Pieces
 from orcstream.writer.numbers import FileNumbers
 from orcstream.writer.partitions import Partition, Partitioner

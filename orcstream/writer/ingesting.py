@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Unpack
 
 from orcstream._keywords import unexpected
-from orcstream.codec.arrow_schema import schema_of
+from orcstream.codec.arrow.schema import schema_of
 from orcstream.errors import UsageError
 from orcstream.pending import Pending
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
 from orcstream.writer.creating import Creating, FileOptions, create
 from orcstream.writer.ingested import IngestedFile, IngestOptions

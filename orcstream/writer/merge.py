@@ -22,21 +22,21 @@ from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
-from orcstream.io.byte_sink import Prepared
-from orcstream.io.byte_source import ByteSource, Suffix
-from orcstream.io.clients import keep_clients
-from orcstream.io.key_provider import KeyProvider
+from orcstream.file.tails import read_tail
+from orcstream.file.unlocking import UnlockedFile
+from orcstream.io.contract.byte_sink import Prepared
+from orcstream.io.contract.byte_source import ByteSource, Suffix
+from orcstream.io.contract.retry import RetryPolicy, retry_commit
+from orcstream.io.keys.provider import KeyProvider
+from orcstream.io.loop.clients import keep_clients
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.io.options import IoOptions
-from orcstream.io.retry import RetryPolicy, retry_commit
 from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
 from orcstream.io.source import cost_of, open_source
-from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import clean_up, until_over
-from orcstream.plan.merge import EMPTY, FileMerger, Refusal
-from orcstream.plan.merge_variants import OpenedStatistics
+from orcstream.plan.merge.merge import EMPTY, FileMerger, Refusal
+from orcstream.plan.merge.variants import OpenedStatistics
 from orcstream.plan.tail import MAGIC
-from orcstream.tails import read_tail
-from orcstream.unlocking import UnlockedFile
 from orcstream.writer.creating import Target
 from orcstream.writer.in_order import Slot, in_order
 from orcstream.writer.rekeying import Rekeying, SecretStripes, rekeying_of

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from orcstream.codec.bloom_build import bloom_size, can_have_bloom
-from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.encoder import EncodeOptions, EncryptedRoot
-from orcstream.codec.mask import mask_of, parse_mask
+from orcstream.codec.crypto.masks import mask_of, parse_mask
+from orcstream.codec.encode.bloom_build import bloom_size, can_have_bloom
+from orcstream.codec.encode.encoder import EncodeOptions, EncryptedRoot
+from orcstream.codec.streams.compression import Compression, Compressor
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import UsageError
-from orcstream.io.byte_sink import SinkOptions
+from orcstream.file.zones import find_zone, load_zone, mean_time_zone
+from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider
-from orcstream.io.system import core_count
+from orcstream.io.stores.local.system import core_count
 from orcstream.io.urls import is_utf8
-from orcstream.schema import FileColumn, Kind, Schema, Type, find_column
+from orcstream.schema.schema import FileColumn, Kind, Schema, Type, find_column
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
-from orcstream.zones import find_zone, load_zone, mean_time_zone
 
 __all__ = ["CreateOptions", "FileOptions", "WriteOptions"]
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from orcstream.errors import UsageError
-from orcstream.io.tasks import Signal
-from orcstream.io.uncancelled import end_task
+from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.uncancelled import end_task
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

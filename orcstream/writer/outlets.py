@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import AppendSink
-from orcstream.io.byte_sink import ByteSink, Prepared, SinkOptions
+from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
+from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.sink import commit, discard
-from orcstream.io.uncancelled import until_over
 
 __all__ = ["GrowingFile", "Outlet", "WholeFile"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from orcstream.codec.grouping import Coded, can_group, code, groups_of, only, without_columns
-from orcstream.codec.ingest import IngestedRows
+from orcstream.codec.encode.grouping import Coded, can_group, code, groups_of, only, without_columns
+from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.schema import Kind, Schema
+from orcstream.schema.schema import Kind, Schema
 from orcstream.writer.template import (
     LONGEST_SEGMENT_BYTES,
     NULL_TEXT,

@@ -14,17 +14,17 @@ from typing import Any
 import anyio
 
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.sealing import Rekeyed, plan_rekeying, rekey
-from orcstream.codec.structure import StripeInformation
+from orcstream.codec.crypto.sealing import Rekeyed, plan_rekeying, rekey
+from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import UsageError
-from orcstream.io.key_provider import KeyProvider, check_provider
-from orcstream.io.threads import run_in_thread
-from orcstream.plan.merge_variants import VariantMerger
+from orcstream.file.tails import TailFetcher
+from orcstream.file.unlocking import KeyRing, UnlockedFile
+from orcstream.io.keys.provider import KeyProvider, check_provider
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.plan.merge.variants import VariantMerger
 from orcstream.plan.messages import check_footer_length, parse_footer
 from orcstream.plan.tail import Tail
-from orcstream.tails import TailFetcher
-from orcstream.unlocking import KeyRing, UnlockedFile
 from orcstream.writer.file_keys import draw_keys, draw_local_keys
 
 __all__ = ["Rekeying", "SecretStripes", "rekeying_of"]

@@ -13,7 +13,7 @@ from decimal import Decimal
 from uuid import uuid4
 
 from orcstream.errors import UsageError
-from orcstream.schema import Kind, Type
+from orcstream.schema.schema import Kind, Type
 
 __all__ = ["LONGEST_SEGMENT_BYTES", "NULL_TEXT", "UrlTemplate", "escape", "hive_text_of", "text_of"]
 

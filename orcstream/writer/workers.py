@@ -14,9 +14,9 @@ from typing import TypeVar
 
 import anyio
 
-from orcstream.codec.compression import Compressor
-from orcstream.io.threads import run_in_thread
-from orcstream.io.uncancelled import until_over
+from orcstream.codec.streams.compression import Compressor
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import until_over
 
 __all__ = ["Workers"]
 

@@ -19,19 +19,19 @@ from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from orcstream.codec.annotations import without_encryption
-from orcstream.codec.compression import Compressor
-from orcstream.codec.discretion import discreetly
-from orcstream.codec.encoder import EncodeOptions
-from orcstream.codec.file_encoder import Chunk, FileEncoder, StripeEncoder
-from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.codec.writable import check_writable
+from orcstream.codec.crypto.annotations import without_encryption
+from orcstream.codec.encode.discretion import discreetly
+from orcstream.codec.encode.encoder import EncodeOptions
+from orcstream.codec.encode.file_encoder import Chunk, FileEncoder, StripeEncoder
+from orcstream.codec.encode.writable import check_writable
+from orcstream.codec.ingest.ingest import IngestedRows, UserData
+from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import CommitUnknown, OrcError, UsageError
-from orcstream.io.byte_sink import Prepared
-from orcstream.io.tasks import OneTask
-from orcstream.io.uncancelled import clean_up, until_over
-from orcstream.schema import Schema
+from orcstream.io.contract.byte_sink import Prepared
+from orcstream.io.loop.tasks import OneTask
+from orcstream.io.loop.uncancelled import clean_up, until_over
+from orcstream.schema.schema import Schema
 from orcstream.writer.options import WriteOptions
 from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import Outlet

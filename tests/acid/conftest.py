@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from orcstream.acid import log
+from orcstream.acid.transactions import log
 from tests.support.acid_logs import MEMORY
 from tests.support.disks import unhurried_disk
 from tests.support.hive_tables import HiveTable, kept_tables

@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orcstream
-from orcstream.acid.bucketing import buckets_of_rows
-from orcstream.codec._bucket_hash import hash_decimals, hash_items, hash_texts, hash_timestamps
-from orcstream.codec._filter import Texts
-from orcstream.codec.column import Vector
-from orcstream.codec.ingest import IngestedRows, UserData
+from orcstream.acid.write.bucketing import buckets_of_rows
+from orcstream.codec.hive._bucket_hash import hash_decimals, hash_items, hash_texts, hash_timestamps
+from orcstream.codec.ingest.ingest import IngestedRows, UserData
+from orcstream.codec.vectors._filter import Texts
+from orcstream.codec.vectors.column import Vector
 from orcstream.errors import Unsupported
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.effort import share
 
 MOST = (1 << 32) - 1

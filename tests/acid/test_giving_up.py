@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orcstream import acid
-from orcstream.acid.log import TransactionLog
-from orcstream.acid.log_state import Entry
+from orcstream.acid.transactions.log import TransactionLog
+from orcstream.acid.transactions.log_state import Entry
 from tests.support.acid_tables import SCHEMA, rows_of
 
 ROWS = [{"id": 0, "name": "old"}]

@@ -12,8 +12,8 @@ import pytest
 
 from orcstream import col
 from orcstream.acid import open_table
-from orcstream.acid.constraints import Constraint
 from orcstream.acid.opening import OpeningTable
+from orcstream.acid.transactions.constraints import Constraint
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from tests.support.hive import Hive, HiveError, start_hive
 from tests.support.metastores import opened

@@ -14,12 +14,13 @@ from typing import Any
 import anyio
 import pytest
 
-from orcstream.acid import AcidTable, TableStream, metastore_reading, open_table, opening
+from orcstream.acid import AcidTable, TableStream, open_table, opening
 from orcstream.acid import snapshot as snapshots
-from orcstream.acid.compaction_piece import PieceWriter
-from orcstream.acid.metastore import Metastore
-from orcstream.acid.metastore_client import MetastoreClient, services
-from orcstream.cli import main
+from orcstream.acid.compact.piece import PieceWriter
+from orcstream.acid.transactions import metastore_reading
+from orcstream.acid.transactions.metastore import Metastore
+from orcstream.acid.transactions.metastore_client import MetastoreClient, services
+from orcstream.cli.main import main
 from orcstream.errors import CommitFailed, SourceError, Unsupported
 from orcstream.io.folders import FolderListing, list_folder
 from tests.support.hive import Hive, start_hive

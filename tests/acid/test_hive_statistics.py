@@ -11,7 +11,7 @@ import pytest
 import orcstream
 from orcstream import col
 from orcstream.acid import AcidTable
-from orcstream.acid.metastore import Metastore
+from orcstream.acid.transactions.metastore import Metastore
 from tests.support.effort import ALL
 from tests.support.hive import Hive, start_hive
 from tests.support.metastores import opened

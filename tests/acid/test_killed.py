@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from orcstream import Unsupported, acid, col
-from orcstream.acid import cleaning, compacting, delta_files, log
-from orcstream.acid.log import TransactionLog
+from orcstream.acid.compact import cleaning, compacting
+from orcstream.acid.transactions import log
+from orcstream.acid.transactions.log import TransactionLog
+from orcstream.acid.write import delta_files
 from orcstream.io import append_sink, records, sink
 from tests.support.acid_tables import SCHEMA, rows_of
 from tests.support.effort import STEP

@@ -13,8 +13,8 @@ import anyio.lowlevel
 import pytest
 
 from orcstream.acid import AcidTable, TableStream, create_table, open_table
-from orcstream.acid.log import TransactionLog
-from orcstream.acid.row_ids import KeyBudget
+from orcstream.acid.read.row_ids import KeyBudget
+from orcstream.acid.transactions.log import TransactionLog
 from orcstream.errors import UsageError
 from tests.support.acid import DELETE, INSERT, UPDATE, Event, key_of, put_events
 from tests.support.tables_left import check_cancelled_close, nothing_left, tasks_of_ours
@@ -201,7 +201,7 @@ async def test_a_step_that_is_cancelled_loses_no_row(folder: Path) -> None:
 
 async def test_keys_that_are_on_disk_are_given_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no room for keys at all, and the stream left in the middle."""
-    monkeypatch.setattr("orcstream.acid.stream.KeyBudget", lambda _: KeyBudget(0))
+    monkeypatch.setattr("orcstream.acid.read.stream.KeyBudget", lambda _: KeyBudget(0))
     async with open_table(folder) as table:
         assert await count(table.batches()) == ROWS
         async with table.batches(batch_rows=10) as stream:

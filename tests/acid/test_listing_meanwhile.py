@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from orcstream import acid
-from orcstream.acid import cleaning, snapshot
-from orcstream.acid.compaction_piece import PieceWriter
+from orcstream.acid import snapshot
+from orcstream.acid.compact import cleaning
+from orcstream.acid.compact.piece import PieceWriter
 from orcstream.errors import OrcError, Unsupported
 from orcstream.io.folders import FolderListing, list_folder, remove_files
 from tests.support.acid_tables import rows_of

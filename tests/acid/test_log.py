@@ -14,12 +14,12 @@ import anyio
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from orcstream.acid import log as logs
-from orcstream.acid.log import LOG_FOLDER, TransactionLog, create_log
-from orcstream.acid.transactions import Snapshot, Transactions, Work, kept_alive
+from orcstream.acid.transactions import log as logs
+from orcstream.acid.transactions.contract import Snapshot, Transactions, Work, kept_alive
+from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_log
 from orcstream.errors import CommitFailed, OrcError, UsageError
 from orcstream.io import records
-from orcstream.plan.write_ids import WriteIds
+from orcstream.plan.acid.write_ids import WriteIds
 from tests.support.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.support.effort import share
 from tests.support.s3_proxy import S3_KINDS, run_s3_proxy, start_s3

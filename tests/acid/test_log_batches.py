@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.acid import log as logs
-from orcstream.acid.log import LOG_FOLDER, TransactionLog, create_log
-from orcstream.acid.log_state import Entry, LogState
-from orcstream.acid.transactions import Work
+from orcstream.acid.transactions import log as logs
+from orcstream.acid.transactions.contract import Work
+from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_log
+from orcstream.acid.transactions.log_state import Entry, LogState
 from orcstream.errors import CommitFailed
 from orcstream.io import records
-from orcstream.plan.write_ids import WriteIds
+from orcstream.plan.acid.write_ids import WriteIds
 from tests.support.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.support.effort import share
 

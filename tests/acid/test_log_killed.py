@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orcstream.acid import log as logs
-from orcstream.acid.log import TransactionLog, create_log
-from orcstream.acid.log_state import Entry
-from orcstream.acid.transactions import Work
+from orcstream.acid.transactions import log as logs
+from orcstream.acid.transactions.contract import Work
+from orcstream.acid.transactions.log import TransactionLog, create_log
+from orcstream.acid.transactions.log_state import Entry
 from orcstream.errors import CommitUnknown
 from orcstream.io import records, sink
 from tests.support.acid_logs import MEMORY, TABLE, delta, write

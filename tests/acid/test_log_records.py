@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.acid.log import LOG_FOLDER, TransactionLog, create_log
-from orcstream.acid.log_state import Entry, LogState
-from orcstream.acid.transactions import TableDefinition, Work
+from orcstream.acid.transactions.contract import TableDefinition, Work
+from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_log
+from orcstream.acid.transactions.log_state import Entry, LogState
 from orcstream.errors import FormatError, Unsupported, UsageError
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.acid_logs import TABLE, delta, write
 
 

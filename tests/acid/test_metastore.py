@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 import orcstream
-from orcstream.acid.metastore_calls import HivePartition
-from orcstream.acid.metastore_client import services
-from orcstream.acid.transactions import Snapshot, TableDefinition, Transactions, Work, kept_alive
+from orcstream.acid.transactions.contract import Snapshot, TableDefinition, Transactions, Work, kept_alive
+from orcstream.acid.transactions.metastore_calls import HivePartition
+from orcstream.acid.transactions.metastore_client import services
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
-from orcstream.plan.write_ids import WriteIds
-from orcstream.schema import Schema
+from orcstream.plan.acid.write_ids import WriteIds
+from orcstream.schema.schema import Schema
 from tests.support import bucketed_rows
 from tests.support.acid_history import History, Options
 from tests.support.hive import Hive, start_hive

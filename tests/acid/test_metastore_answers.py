@@ -7,8 +7,8 @@ import asyncio
 import anyio
 import pytest
 
-from orcstream.acid.metastore import Metastore
-from orcstream.acid.metastore_client import MetastoreClient
+from orcstream.acid.transactions.metastore import Metastore
+from orcstream.acid.transactions.metastore_client import MetastoreClient
 from orcstream.errors import SourceError, UsageError
 from tests.support.metastores import opened, server
 

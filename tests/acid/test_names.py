@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.plan.acid_names import (
+from orcstream.plan.acid.names import (
     AcidDirectory,
     DirectoryKind,
     bucket_number,

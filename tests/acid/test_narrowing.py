@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from orcstream import acid, col
-from orcstream.acid import bucket
-from orcstream.acid.event_file import EventFile, KeyBounds
-from orcstream.acid.row_ids import KeyCollector, RowIds
-from orcstream.plan.acid import AcidFile
-from orcstream.plan.acid_names import parse_directory
+from orcstream.acid.read import bucket
+from orcstream.acid.read.event_file import EventFile, KeyBounds
+from orcstream.acid.read.row_ids import KeyCollector, RowIds
+from orcstream.plan.acid.names import parse_directory
+from orcstream.plan.acid.snapshot import AcidFile
 from tests.support.acid_tables import SCHEMA
 
 ROWS = 20_000

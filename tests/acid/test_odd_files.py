@@ -18,7 +18,7 @@ import pytest
 from orcstream import acid, col
 from orcstream.acid import AcidTable, WriteIds, open_table
 from orcstream.errors import FormatError, OrcError, Unsupported
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from tests.support.acid import (
     DELETE,
     INSERT,

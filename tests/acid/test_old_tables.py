@@ -16,11 +16,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orcstream import acid
-from orcstream.acid import WriteIds, open_table, sorting
-from orcstream.acid.log import TransactionLog, create_log
-from orcstream.acid.transactions import TableDefinition, Work
+from orcstream.acid import WriteIds, open_table
+from orcstream.acid.compact import sorting
+from orcstream.acid.transactions.contract import TableDefinition, Work
+from orcstream.acid.transactions.log import TransactionLog, create_log
 from orcstream.errors import Unsupported
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.acid import DELETE, INSERT, NAMES, ROWS, UPDATE, Event, put_events
 from tests.support.acid_history import History, Options
 from tests.support.acid_logs import keep_history

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orcstream.acid import row_ids as module
-from orcstream.acid.row_ids import KeyBudget, KeyCollector, RowIds
-from orcstream.codec._row_keys import are_ascending, find_keys
+from orcstream.acid.read import row_ids as module
+from orcstream.acid.read.row_ids import KeyBudget, KeyCollector, RowIds
+from orcstream.codec.hive._row_keys import are_ascending, find_keys
 from orcstream.errors import SinkError
 from tests.support.effort import share
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from orcstream.acid import AcidDirectory, DirectoryKind, Partition, WriteIds
 from orcstream.errors import Unsupported
-from orcstream.plan.acid import PartitionListing, list_partitions, plan_snapshot, uncertain_bases
-from orcstream.plan.acid_names import delta_name, parse_directory
+from orcstream.plan.acid.names import delta_name, parse_directory
+from orcstream.plan.acid.snapshot import PartitionListing, list_partitions, plan_snapshot, uncertain_bases
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 

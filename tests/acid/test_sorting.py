@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream import Encrypt, OrcFile
-from orcstream.acid import sorting
-from orcstream.acid.row_ids import RowIds
-from orcstream.acid.sorting import EventRows, EventSorter
+from orcstream.acid.compact import sorting
+from orcstream.acid.compact.sorting import EventRows, EventSorter
+from orcstream.acid.read.row_ids import RowIds
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.ingest import UserData
+from orcstream.codec.ingest.ingest import UserData
 from orcstream.errors import SinkError
 from orcstream.io.keys import InMemoryKeyProvider
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.effort import share
 
 SCHEMA = Schema.parse("struct<number:bigint,text:string,items:array<int>>")

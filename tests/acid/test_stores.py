@@ -13,7 +13,7 @@ import pytest
 from orcstream import col
 from orcstream.acid import open_table
 from orcstream.errors import Unsupported
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from tests.support.acid import DELETE, INSERT, Event, key_of, put_events, put_rows
 from tests.support.s3_proxy import S3_KINDS, S3Proxy, s3_proxies
 from tests.support.servers import MotoServer

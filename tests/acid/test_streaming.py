@@ -15,8 +15,8 @@ from anyio.lowlevel import checkpoint
 from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream import Unsupported, acid, col
-from orcstream.acid import delta_files
-from orcstream.acid.log import TransactionLog
+from orcstream.acid.transactions.log import TransactionLog
+from orcstream.acid.write import delta_files
 from orcstream.errors import CommitFailed, SchemaMismatch, SinkError, SourceError, UsageError
 from orcstream.io.append_sink import AppendSink
 from tests.support.acid_tables import SCHEMA, rows_of

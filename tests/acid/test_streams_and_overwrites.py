@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orcstream import CommitFailed, Unsupported, acid, col
-from orcstream.acid import delta_files
-from orcstream.acid.log import TransactionLog
+from orcstream.acid.transactions.log import TransactionLog
+from orcstream.acid.write import delta_files
 from orcstream.io.folders import list_files
 from tests.support.acid_tables import SCHEMA, rows_of
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.acid import thrift_messages as messages
-from orcstream.acid.metastore_client import MetastoreClient, services
+from orcstream.acid.transactions import thrift_messages as messages
+from orcstream.acid.transactions.metastore_client import MetastoreClient, services
 from orcstream.errors import SourceError
 from tests.support.metastores import server
 

@@ -20,9 +20,9 @@ import pytest
 import orcstream
 from orcstream import Encrypt
 from orcstream.errors import KeyUnavailable, RetriesExhausted
-from orcstream.expr import col
-from orcstream.io.clients import leased_clients
-from orcstream.io.memory import BytesSource
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.memory.source import BytesSource
+from orcstream.query.expr import col
 from orcstream.reader import opening
 from orcstream.reader.file import OrcFile
 from orcstream.writer import merge as merging

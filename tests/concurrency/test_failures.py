@@ -18,8 +18,8 @@ from orcstream.errors import (
     SourceError,
     Unsupported,
 )
-from orcstream.reader.decoding import DecodeQueue
-from orcstream.reader.fetching import Fetcher
+from orcstream.reader.engine.decoding import DecodeQueue
+from orcstream.reader.engine.fetching import Fetcher
 from tests.support.faulty import FaultySource
 from tests.support.read_sources import (
     Leftovers,

@@ -17,7 +17,7 @@ import orcstream
 from orcstream import acid, blocking
 from orcstream.reader.many import FileStream
 from orcstream.reader.stream import BatchStream
-from orcstream.reader.table_stream import TableStream
+from orcstream.table.stream import TableStream
 
 ROWS = 5000
 STEP_ROWS = 50

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.io.byte_source import OnBytes
-from orcstream.io.memory import BytesSource
+from orcstream.io.contract.byte_source import OnBytes
+from orcstream.io.stores.memory.source import BytesSource
 from tests.support.effort import share
 from tests.support.read_sources import (
     NEAR,

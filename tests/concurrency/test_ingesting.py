@@ -13,7 +13,7 @@ import pytest
 
 import orcstream
 from orcstream.errors import SinkError
-from orcstream.io import sink_local
+from orcstream.io.stores.local import sink as sink_local
 from orcstream.writer.ingester import Ingester
 from tests.concurrency.test_writing import Stepped
 from tests.support.effort import STEP

@@ -22,10 +22,10 @@ import pytest
 
 import orcstream
 from orcstream.errors import SinkError, UsageError
-from orcstream.io.byte_sink import SinkOptions
+from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.sink import open_sink
-from orcstream.reader.decoding import DecodeQueue
-from orcstream.reader.shaping import Shaper
+from orcstream.reader.engine.decoding import DecodeQueue
+from orcstream.reader.engine.shaping import Shaper
 from orcstream.writer.outflow import Outflow
 from tests.support.read_sources import sample
 

@@ -19,12 +19,12 @@ from pyarrow import orc
 import orcstream
 from orcstream.byterange import ByteRange
 from orcstream.errors import CommitUnknown, RetriesExhausted, ShortRead, SourceChanged, SourceError
-from orcstream.io.byte_sink import ByteSink
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
-from orcstream.io.memory import BytesSource
-from orcstream.io.part_sink import PartSink
+from orcstream.io.contract.byte_sink import ByteSink
+from orcstream.io.contract.byte_source import Transient
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import commit, open_sink
+from orcstream.io.stores.memory.source import BytesSource
 from orcstream.writer import merge as module
 from tests.support.effort import STEP
 from tests.support.faulty import FaultySource
@@ -201,7 +201,7 @@ async def test_cancelled_around_the_commit(
 
 
 async def test_failed_requests_are_sent_again(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orcstream.io.retry.FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("orcstream.io.contract.retry.FIRST_WAIT_S", 0.001)
     faults: list[Any] = [Transient("busy"), None, lambda data: bytes(data)[:-1], Transient("busy")]
     opened: list[FaultySource] = []
 

@@ -16,9 +16,9 @@ import pytest
 
 import orcstream
 from orcstream.errors import NotOrcFile, SourceChanged, UsageError
-from orcstream.io.byte_source import ByteSource
-from orcstream.io.clients import leased_clients
-from orcstream.io.memory import BytesSource
+from orcstream.io.contract.byte_source import ByteSource
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.memory.source import BytesSource
 from orcstream.reader import opening
 from orcstream.reader.file import OrcFile
 from tests.support.read_sources import NEVER, Leftovers, ProbeSource, cost_of, ended_before, sample

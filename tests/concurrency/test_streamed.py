@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel, RangeBuffer
 from orcstream.errors import SourceError
-from orcstream.io import retry
-from orcstream.io.byte_source import ByteSource, OnBytes, Transient
+from orcstream.io.contract import retry
+from orcstream.io.contract.byte_source import ByteSource, OnBytes, Transient
 from orcstream.io.growing_source import GrowingSource
-from orcstream.io.memory import BytesSource
+from orcstream.io.stores.memory.source import BytesSource
 from orcstream.plan import read as plan
-from orcstream.reader.fetching import _Fetch, _Wave
-from orcstream.reader.runs import StreamFeed, StreamPiece
+from orcstream.reader.engine.fetching import _Fetch, _Wave
+from orcstream.reader.engine.runs import StreamFeed, StreamPiece
 from orcstream.reader.stream import BatchStream
 from tests.concurrency.test_flow import LEAST_LIMIT, file_of, table
 from tests.support.effort import share

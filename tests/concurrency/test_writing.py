@@ -24,10 +24,10 @@ import pyarrow as pa
 import pytest
 
 import orcstream
-from orcstream.codec.file_encoder import StripeEncoder
+from orcstream.codec.encode.file_encoder import StripeEncoder
 from orcstream.errors import CommitUnknown, OrcError, SchemaMismatch, UsageError
-from orcstream.io.byte_sink import Prepared
-from orcstream.io.part_sink import PartSink
+from orcstream.io.contract.byte_sink import Prepared
+from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import commit, discard
 from orcstream.writer.outlets import WholeFile
 from tests.support.effort import STEP, share, some

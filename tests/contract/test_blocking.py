@@ -363,7 +363,7 @@ blocking.read(path)
 """,
     "with a task that begins others": """
 import asyncio, threading
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 begun = threading.Event()
 async def begin():
     begun.set()
@@ -381,7 +381,7 @@ begun.wait()
 """,
     "with a group that begins tasks": """
 import anyio, threading
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 begun = threading.Event()
 async def begin():
     async with anyio.create_task_group() as group:

@@ -16,12 +16,12 @@ import anyio
 import pytest
 
 from orcstream.errors import SinkError, Unsupported, UsageError
-from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
-from orcstream.io.part_sink import PartSink
+from orcstream.io.contract.byte_sink import SinkOptions
+from orcstream.io.contract.byte_source import Transient
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import cleanup, commit, open_sink
-from orcstream.io.sink_filesystem import ATOMIC_RENAMES
+from orcstream.io.stores.fsspec.sink import ATOMIC_RENAMES
 from orcstream.testing import ByteSinkContract
 from tests.support.hdfs import USER
 from tests.support.sink_stores import (

@@ -23,8 +23,8 @@ import pytest
 import zstandard
 from pyarrow import orc, parquet
 
-from orcstream.cli import main
-from orcstream.cli_arguments import byte_size
+from orcstream.cli.arguments import byte_size
+from orcstream.cli.main import main
 from orcstream.figures import bytes_text
 from tests.support.trips import trips
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orcstream.cli import main
+from orcstream.cli.main import main
 
 # What no error may show, in texts of which something else, too, makes sense.
 SECRET = "471147"

@@ -13,7 +13,7 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.errors import SourceChanged, UsageError
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from orcstream.testing import SourceStore
 from tests.support.read_sources import Leftovers, cost_of, ended_before, open_over, probe, sample
 from tests.support.recording import RecordingSource

@@ -19,8 +19,8 @@ import pytest
 import orcstream
 from orcstream import col
 from orcstream.errors import Unsupported
-from orcstream.io.clients import leased_clients
-from orcstream.io.sink_filesystem import ATOMIC_RENAMES
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.fsspec.sink import ATOMIC_RENAMES
 from tests.support.hdfs import USER
 from tests.support.sink_stores import SINK_STORES, SinkStore, make_store, rename_at_once
 from tests.support.source_stores import SOURCE_STORES, make_source_store, range_server

@@ -17,8 +17,8 @@ import pytest
 
 import orcstream
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, KeyUnavailable, OrcError, Unsupported
-from orcstream.expr import Expr, col
 from orcstream.io.keys import InMemoryKeyProvider, KeyProvider
+from orcstream.query.expr import Expr, col
 from tests.support import hostile, java_orc, seeds
 from tests.support.effort import pairs, share
 from tests.support.encrypting import SECRETS, CountedKeys, written

@@ -12,9 +12,9 @@ import orcstream
 from orcstream import col
 from orcstream.acid import open_table
 from orcstream.errors import SchemaMismatch, SourceChanged, Unsupported
-from orcstream.expr import Expr
-from orcstream.reader.observing import DecodeSpan, RequestSpan
-from orcstream.reader.read_statistics import ReadStatistics
+from orcstream.query.expr import Expr
+from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
+from orcstream.reader.engine.read_statistics import ReadStatistics
 
 START_NS = 1_600_000_000 * 10**9
 INSTANT = "timestamp with local time zone"

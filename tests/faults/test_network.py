@@ -20,7 +20,7 @@ import pytest
 import orcstream
 from orcstream import col
 from orcstream.errors import RetriesExhausted, SinkError
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import commit, open_sink
 from tests.support.faults import FILE, TABLE, Place, healing, nothing_leased, place_of, rows_of, whole
 from tests.support.toxiproxy import Link

@@ -19,7 +19,7 @@ import pytest
 
 import orcstream
 from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError, SourceChanged, SourceError
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from tests.support.certificates import certificate
 from tests.support.effort import pairs
 from tests.support.faults import FILE, TABLE, healing, nothing_leased, rows_of, whole

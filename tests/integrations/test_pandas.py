@@ -13,7 +13,7 @@ from pyarrow import orc
 
 from orcstream import UsageError, col
 from orcstream.integrations.pandas import read_orc
-from orcstream.plan.acid_names import is_table_file
+from orcstream.plan.acid.names import is_table_file
 from tests.golden.corpus_table import TABLE
 from tests.integrations.samples import as_orc, sample
 from tests.integrations.traffic import LARGE_DATA, PLAN, bytes_asked

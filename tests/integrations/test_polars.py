@@ -21,9 +21,9 @@ from pyarrow import orc
 
 import orcstream
 from orcstream import DecodeSpan, Expr, ReadObserver, RequestSpan, col
-from orcstream.expr import ColumnRef
 from orcstream.integrations._polars_predicates import pushed_down
 from orcstream.integrations.polars import scan_orc
+from orcstream.query.expr import ColumnRef
 from tests.support.effort import share
 
 ROWS = 500

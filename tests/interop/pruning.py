@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 import orcstream
-from orcstream.codec.bloom import BloomIndex
-from orcstream.codec.layout import stream_ranges
-from orcstream.codec.metadata_indexes import RowIndex, StatisticsList, parse_bloom_index
-from orcstream.codec.structure import StreamKind
-from orcstream.column_statistics import Trust, trust_of
+from orcstream.codec.metadata.bloom import BloomIndex
+from orcstream.codec.metadata.indexes import RowIndex, StatisticsList, parse_bloom_index
+from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.codec.metadata.structure import StreamKind
 from orcstream.plan.messages import decompress_message
-from orcstream.plan.prune import Outcome, Questions, group_outcomes, stripe_outcomes
-from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.schema import FileColumn, Kind, Type
+from orcstream.plan.prune.prune import Outcome, Questions, group_outcomes, stripe_outcomes
+from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
+from orcstream.schema.column_statistics import Trust, trust_of
+from orcstream.schema.schema import FileColumn, Kind, Type
 from tests.support.effort import share
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}

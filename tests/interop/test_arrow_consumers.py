@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 
 from orcstream.batch import Batch, BatchSchema, ReadResult, stream_capsule
-from orcstream.codec.column import Vector, VectorOptions, field_of
-from orcstream.schema import Schema
+from orcstream.codec.vectors.column import Vector, VectorOptions, field_of
+from orcstream.schema.schema import Schema
 from tests.support.arrow_vectors import batch_from, batches_from, memory
 
 ROWS = 1000

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import strategies as st
 
 from orcstream import blocking
-from orcstream.codec.layout import positions_of
-from orcstream.codec.structure import EncodingKind
-from orcstream.schema import Kind
+from orcstream.codec.metadata.layout import positions_of
+from orcstream.codec.metadata.structure import EncodingKind
+from orcstream.schema.schema import Kind
 from tests.support import java_orc
 from tests.support.effort import share
 from tests.support.encoding import encode, integers

@@ -9,7 +9,7 @@ import pytest
 
 import orcstream
 from orcstream import col
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.metadata.structure import StreamKind
 from tests.interop import judging
 from tests.support import java_1_6, java_orc, reading, selecting
 from tests.support.encrypted_columns import KEYS, SUBSETS, TOP

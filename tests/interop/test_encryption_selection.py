@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream import col
-from orcstream.column_statistics import ColumnStatistics
+from orcstream.schema.column_statistics import ColumnStatistics
 from tests.interop import test_encryption_reading
 from tests.support import encrypted_columns, java_orc, reading, selecting, strategies
 from tests.support.effort import share, some

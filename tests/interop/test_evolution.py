@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.column import VectorOptions
-from orcstream.codec.conversion import ConvertOptions
+from orcstream.codec.convert.conversion import ConvertOptions
+from orcstream.codec.vectors.column import VectorOptions
 from orcstream.errors import SchemaMismatch
+from orcstream.file.zones import load_zone
 from orcstream.plan.projection import project
-from orcstream.schema import Schema
-from orcstream.zones import load_zone
+from orcstream.schema.schema import Schema
 from tests.support import compare, evolving, java_orc
 from tests.support.conversion_values import DECIMALS, DOUBLES, NUMBERS, TEXTS, TIMES
 from tests.support.effort import share

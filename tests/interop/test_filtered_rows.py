@@ -19,12 +19,12 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.batch import Column
-from orcstream.codec._selection import select_mask
-from orcstream.codec.column import VectorOptions, field_of
-from orcstream.codec.filter import RowFilter
-from orcstream.codec.gather import compact
-from orcstream.expr import Expr, Matching, col
-from orcstream.expr_binding import bind
+from orcstream.codec.vectors._selection import select_mask
+from orcstream.codec.vectors.column import VectorOptions, field_of
+from orcstream.codec.vectors.filter import RowFilter
+from orcstream.codec.vectors.gather import compact
+from orcstream.query.binding import bind
+from orcstream.query.expr import Expr, Matching, col
 from tests.support.effort import pairs
 
 ROWS = 30_000

@@ -13,9 +13,9 @@ import pytest
 
 import orcstream
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.encryption import stream_cipher
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.crypto.streams import stream_cipher
+from orcstream.codec.metadata.structure import StreamKind
+from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.encryption import KeyProviderKind
 from orcstream.io.keys import HadoopKeyProvider
 from orcstream.plan.tail import Tail, plan_tail

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
-from orcstream.codec.mask import parse_mask
+from orcstream.codec.crypto.masks import parse_mask
 from orcstream.encryption import Mask
 from orcstream.errors import UsageError
-from orcstream.zones import load_zone
+from orcstream.file.zones import load_zone
 from tests.support import java_orc, strategies
 from tests.support.masks import comparable, masked
 from tests.support.reference.types import T, Union, parse

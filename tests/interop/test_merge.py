@@ -17,8 +17,8 @@ from pyarrow import orc
 
 import orcstream
 from orcstream import col
-from orcstream.codec.structure import Calendar
-from orcstream.column_statistics import merge as merged_statistics
+from orcstream.codec.metadata.structure import Calendar
+from orcstream.schema.column_statistics import merge as merged_statistics
 from tests.golden.corpus_table import TABLE
 from tests.support import compare, java_orc, peers, strategies
 from tests.support.effort import share, some
@@ -166,7 +166,7 @@ def changed(path: Path, **footer: Any) -> Path:
 
 def with_postscript(path: Path, **fields: Any) -> Path:
     """The file with another writer or format version; neither is longer than a byte here."""
-    from orcstream.codec.metadata_out import serialize_postscript
+    from orcstream.codec.metadata.write import serialize_postscript
 
     data = written(path).read_bytes()
     postscript = tail_of(path).postscript
@@ -180,7 +180,7 @@ def renamed(path: Path, names: tuple[str, ...]) -> Path:
 
 
 def attributed(path: Path, *attributes: tuple[str, str]) -> Path:
-    from orcstream.schema import Schema
+    from orcstream.schema.schema import Schema
 
     schema = tail_of(written(path)).footer.schema
     first = replace(schema.root.children[0], attributes=attributes)

@@ -19,8 +19,8 @@ import orcstream
 from orcstream import acid, blocking, col
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.integrations.opentelemetry import tracing
-from orcstream.io.byte_source import OnBytes, Transient
-from orcstream.io.memory import BytesSource
+from orcstream.io.contract.byte_source import OnBytes, Transient
+from orcstream.io.stores.memory.source import BytesSource
 from tests.support.read_sources import NEAR, opened
 from tests.support.recording import WrappedSource
 from tests.support.trips import trips

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 import orcstream
-from orcstream.codec.bloom import hashes_of
-from orcstream.codec.metadata_indexes import StatisticsList
-from orcstream.codec.metadata_out import serialize_statistics
-from orcstream.column_statistics import ColumnStatistics, trust_of
+from orcstream.codec.metadata.bloom import hashes_of
+from orcstream.codec.metadata.indexes import StatisticsList
+from orcstream.codec.metadata.write import serialize_statistics
 from orcstream.errors import OrcError
-from orcstream.plan.prune import Outcome
-from orcstream.predicate import Negation, Op
-from orcstream.schema import FileColumn
+from orcstream.plan.prune.prune import Outcome
+from orcstream.query.predicate import Negation, Op
+from orcstream.schema.column_statistics import ColumnStatistics, trust_of
+from orcstream.schema.schema import FileColumn
 from tests.interop import pruning, test_pyarrow_written
 from tests.support import arrow, corpus, java_orc, peers, rebuilding, strategies
 from tests.support.effort import share
@@ -421,7 +421,7 @@ def test_literals_are_not_hashed_for_every_stripe(tmp_path: Path) -> None:
     where = orcstream.col("a").isin(literals) | orcstream.col("b").isin(literals)
     where |= orcstream.col("c").isin(literals)
     with (
-        unittest.mock.patch("orcstream.plan.proof.hashes_of", wraps=hashes_of) as hashing,
+        unittest.mock.patch("orcstream.plan.prune.proof.hashes_of", wraps=hashes_of) as hashing,
         orcstream.blocking.open(path) as file,
     ):
         assert len(file.stripes) > stripes // 2

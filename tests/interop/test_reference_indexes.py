@@ -16,9 +16,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.layout import positions_of
-from orcstream.codec.structure import EncodingKind
-from orcstream.schema import Kind
+from orcstream.codec.metadata.layout import positions_of
+from orcstream.codec.metadata.structure import EncodingKind
+from orcstream.schema.schema import Kind
 from tests.support import compare, java_orc, peers, strategies
 from tests.support.effort import share
 from tests.support.reference import blooms, compression, positions, statistics, wire

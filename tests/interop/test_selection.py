@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from orcstream.codec.numeric import PlainDecoder
+from orcstream.codec.decode.numeric import PlainDecoder
 from tests.golden import test_corpus
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_pyorc_written

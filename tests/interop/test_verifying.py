@@ -15,8 +15,8 @@ import hypothesis
 import pytest
 
 import orcstream
-from orcstream import cli
-from orcstream.codec.statistics import statistics_of
+from orcstream.cli import main as cli
+from orcstream.codec.encode.statistics import statistics_of
 from orcstream.reader import verifying
 from orcstream.reader.verifying import Verification
 from tests.golden.corpus_table import TABLE

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import strategies as st
 
 import orcstream
-from orcstream.codec.bloom_build import BLOOM_ENCODING, BloomBuilder, can_have_bloom
-from orcstream.codec.cells import Cells, cells_of
-from orcstream.codec.column import Vector
-from orcstream.codec.metadata_out import WRITER, WRITER_VERSION
-from orcstream.codec.statistics import statistics_of_cells
-from orcstream.codec.structure import StreamKind
-from orcstream.column_statistics import ColumnStatistics, merge
-from orcstream.schema import Kind
+from orcstream.codec.encode.bloom_build import BLOOM_ENCODING, BloomBuilder, can_have_bloom
+from orcstream.codec.encode.statistics import statistics_of_cells
+from orcstream.codec.metadata.structure import StreamKind
+from orcstream.codec.metadata.write import WRITER, WRITER_VERSION
+from orcstream.codec.vectors.cells import Cells, cells_of
+from orcstream.codec.vectors.column import Vector
+from orcstream.schema.column_statistics import ColumnStatistics, merge
+from orcstream.schema.schema import Kind
 from tests.support import compare, java_orc, strategies
 from tests.support.effort import share
 from tests.support.rebuilding import BLOOMS, Parts, Stripe, rebuilt

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import strategies as st
 
 import orcstream
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.metadata.structure import StreamKind
 from tests.interop import pruning
 from tests.support import compare, java_orc, peers, strategies, writing
 from tests.support.effort import pairs, share

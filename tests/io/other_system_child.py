@@ -123,7 +123,7 @@ async def use(folder: Path) -> None:
 
 async def put_aside() -> None:
     """Keys and events that do not fit into memory."""
-    from orcstream.acid import sorting
+    from orcstream.acid.compact import sorting
     from tests.acid import test_row_ids, test_sorting
 
     with pytest.MonkeyPatch.context() as patch:

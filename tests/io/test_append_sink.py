@@ -20,12 +20,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.errors import SinkError, SourceError, Unsupported, UsageError
 from orcstream.io import append_sink
-from orcstream.io.append_file import GATHERED_BYTES, last_length
-from orcstream.io.append_hdfs import HdfsFile
 from orcstream.io.append_sink import open_append_sink
-from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.clients import Lease
-from orcstream.io.hdfs_opening import OpenedHdfs
+from orcstream.io.contract.append_file import GATHERED_BYTES, last_length
+from orcstream.io.contract.byte_sink import SinkOptions
+from orcstream.io.loop.clients import Lease
+from orcstream.io.stores.hdfs.append import HdfsFile
+from orcstream.io.stores.hdfs.opening import OpenedHdfs
 
 DATA = os.urandom(3 * GATHERED_BYTES + 7)
 # Longer than any test waits that does not fail.

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, orc, parquet
 
-from orcstream.cli import main
+from orcstream.cli.main import main
 from tests.meta.tree import ROOT
 from tests.support.effort import some
 from tests.support.servers import MotoServer, moto_server
@@ -174,7 +174,7 @@ def test_no_progress_elsewhere(tmp_path: Path) -> None:
 PEAK = """
 import sys
 from pathlib import Path
-from orcstream.cli import main
+from orcstream.cli.main import main
 def status(name):
     (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(name))
     return int(line.split()[1]) << 10

@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from orcstream.io.clients import Lease, canonical_options, lease_client, leased_clients
+from orcstream.io.loop.clients import Lease, canonical_options, lease_client, leased_clients
 
 
 class FakeClient:

@@ -13,8 +13,8 @@ import pytest
 import orcstream
 from orcstream import Encrypt
 from orcstream.errors import KeyUnavailable
-from orcstream.expr import col
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
+from orcstream.query.expr import col
 from tests.support.encrypting import CountedKeys
 from tests.support.s3_proxy import S3_KINDS, S3Proxy, s3_proxies
 from tests.support.servers import MotoServer

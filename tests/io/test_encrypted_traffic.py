@@ -16,8 +16,8 @@ import pytest
 
 from orcstream import Encrypt
 from orcstream.byterange import ByteRange, CostModel
-from orcstream.codec.layout import stream_ranges
-from orcstream.expr import col
+from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.query.expr import col
 from orcstream.reader.file import OrcFile
 from tests.io.test_traffic import describe, record
 from tests.support import seeds

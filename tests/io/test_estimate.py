@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from orcstream.byterange import MIB, ByteRange, BytesLike, CostModel
 from orcstream.errors import SourceError, UsageError
-from orcstream.io.byte_source import OnBytes
-from orcstream.io.estimate import BOUND, LEAST_SAMPLES, CostEstimate, SlowRequests
-from orcstream.io.memory import BytesSource
+from orcstream.io.contract.byte_source import OnBytes
+from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.options import IoOptions
-from orcstream.io.retry import RetryPolicy
-from orcstream.io.scheduler import FetchScheduler
+from orcstream.io.request.estimate import BOUND, LEAST_SAMPLES, CostEstimate, SlowRequests
+from orcstream.io.request.scheduler import FetchScheduler
+from orcstream.io.stores.memory.source import BytesSource
 from tests.support.recording import WrappedSource
 
 PRESET = CostModel.object_store()

@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import orcstream
 from orcstream.errors import FormatError, SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.unlocking import UnlockedFile
+from orcstream.file.unlocking import UnlockedFile
 from tests.support import java_orc
 from tests.support.filesystems import FILES, LoopFileSystem, ThreadFileSystem
 

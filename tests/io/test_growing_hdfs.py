@@ -12,8 +12,8 @@ import pytest
 
 import orcstream
 from orcstream.errors import SinkError
-from orcstream.io.clients import leased_clients
-from orcstream.io.webhdfs import WebHdfs
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
 from tests.support.hdfs import HdfsServer, hdfs_server
 

@@ -10,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.errors import UsageError
-from orcstream.io.clients import leased_clients
-from orcstream.io.hadoop_configuration import HadoopConfiguration, configuration_folder, properties_of
-from orcstream.io.hadoop_tokens import HadoopToken, read_tokens, token_for
-from orcstream.io.hdfs import place_of
-from orcstream.io.webhdfs_connection import lease_webhdfs
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.hdfs.calls import place_of
+from orcstream.io.stores.hdfs.hadoop_configuration import (
+    HadoopConfiguration,
+    configuration_folder,
+    properties_of,
+)
+from orcstream.io.stores.hdfs.hadoop_tokens import HadoopToken, read_tokens, token_for
+from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
 from tests.support.hdfs import write_configuration
 
 HA = {

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream.byterange import BytesLike
 from orcstream.errors import SinkError, SourceError
-from orcstream.io import retry
-from orcstream.io.byte_sink import ByteSink
-from orcstream.io.hdfs_native import HdfsNative
+from orcstream.io.contract import retry
+from orcstream.io.contract.byte_sink import ByteSink
 from orcstream.io.sink import open_sink
 from orcstream.io.source import open_source
-from orcstream.io.webhdfs_nodes import AVOIDED_S, MOST_AVOIDED, AvoidedNodes, transfer_address
+from orcstream.io.stores.hdfs.native import HdfsNative
+from orcstream.io.stores.hdfs.webhdfs_nodes import AVOIDED_S, MOST_AVOIDED, AvoidedNodes, transfer_address
 from tests.support.hdfs import USER, FaultyHdfs, HdfsServer, faulty_hdfs, hdfs_server, native_hdfs
 
 __all__ = ["faulty_hdfs", "hdfs_server", "native_hdfs"]  # fixtures

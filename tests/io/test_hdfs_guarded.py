@@ -10,12 +10,12 @@ import pytest
 import orcstream
 from orcstream.byterange import ByteRange
 from orcstream.errors import UsageError
-from orcstream.io.byte_sink import SinkOptions
-from orcstream.io.clients import leased_clients
+from orcstream.io.contract.byte_sink import SinkOptions
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup
 from orcstream.io.source import open_source
-from orcstream.io.webhdfs import WebHdfs
-from orcstream.io.webhdfs_connection import lease_webhdfs
+from orcstream.io.stores.hdfs.webhdfs import WebHdfs
+from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
 from tests.support.hdfs import USER, GuardedHdfs, guarded_hdfs, write_configuration
 
 __all__ = ["guarded_hdfs"]  # fixture

@@ -22,14 +22,14 @@ import orcstream
 from orcstream import col
 from orcstream.byterange import ByteRange
 from orcstream.errors import RetriesExhausted, ShortRead, SinkError, SourceError, Unsupported, UsageError
-from orcstream.io import hdfs_native as module
-from orcstream.io.byte_sink import temporary_name
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
-from orcstream.io.hdfs import HdfsRefusal, StandBy, place_of
-from orcstream.io.hdfs_native import HdfsNative, NativeConnection, lease_hdfs_native
+from orcstream.io.contract.byte_sink import temporary_name
+from orcstream.io.contract.byte_source import Transient
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup, commit, open_sink
 from orcstream.io.source import open_source
+from orcstream.io.stores.hdfs import native as module
+from orcstream.io.stores.hdfs.calls import HdfsRefusal, StandBy, place_of
+from orcstream.io.stores.hdfs.native import HdfsNative, NativeConnection, lease_hdfs_native
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
 from tests.support.clocks import until
 from tests.support.hdfs import HdfsServer, hdfs_server, native_hdfs

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
-from orcstream.io.http import HttpSource
+from orcstream.io.contract.byte_source import Transient
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.source import open_source
+from orcstream.io.stores.http.source import HttpSource
 from tests.support.effort import share
 from tests.support.servers import RangeServer, range_server, run_range_server
 

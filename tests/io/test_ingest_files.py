@@ -19,8 +19,8 @@ import pytest
 
 import orcstream
 from orcstream.errors import SchemaMismatch, SinkError, Unsupported, UsageError
-from orcstream.io import sink_local
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.local import sink as sink_local
 from tests.support.clocks import moved_clock, until
 from tests.support.servers import MotoServer, moto_server
 

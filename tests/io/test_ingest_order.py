@@ -13,7 +13,7 @@ import pytest
 
 import orcstream
 from orcstream.errors import SchemaMismatch, SinkError
-from orcstream.io import sink_local
+from orcstream.io.stores.local import sink as sink_local
 from tests.io.test_ingest_files import PARTITIONED, numbers
 
 

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import KeyUnavailable, RetriesExhausted, SourceError, UsageError
-from orcstream.io.clients import leased_clients
 from orcstream.io.keys import AwsKeyProvider, GcpKeyProvider
+from orcstream.io.loop.clients import leased_clients
 from tests.support.azure_vault import Credential
 from tests.support.google_kms import RING
 from tests.support.key_stores import AwsStore, AzureStore, GcpStore, key_store

@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import KeyUnavailable, RetriesExhausted, SourceError, Unsupported, UsageError
-from orcstream.io.clients import leased_clients
-from orcstream.io.hadoop_rest import Reply
 from orcstream.io.keys import HadoopKeyProvider, InMemoryKeyProvider
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.hdfs.hadoop_rest import Reply
 from tests.support.certificates import certificate
 from tests.support.hadoop_kms import FakeKms, fake_kms
 from tests.support.kms import start_kms

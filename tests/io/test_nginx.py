@@ -17,7 +17,7 @@ from pyarrow import orc
 import orcstream
 from orcstream import col
 from orcstream.errors import SourceChanged, SourceError, Unsupported
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from tests.support.nginx import AWKWARD, Nginx, nginx_server
 
 __all__ = ["nginx_server"]  # a fixture

@@ -6,14 +6,14 @@ import aiohttp
 import pytest
 import yarl
 
-from orcstream.io.byte_sink import Prepared
-from orcstream.io.folder import ListedFile
-from orcstream.io.hadoop_tokens import HadoopToken
-from orcstream.io.hdfs import place_of
-from orcstream.io.presign import SignedPattern
-from orcstream.io.s3 import _Signature
-from orcstream.io.sink_local import LocalFile
-from orcstream.io.webhdfs_connection import HdfsConnection
+from orcstream.io.contract.byte_sink import Prepared
+from orcstream.io.contract.folder import ListedFile
+from orcstream.io.stores.hdfs.calls import place_of
+from orcstream.io.stores.hdfs.hadoop_tokens import HadoopToken
+from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection
+from orcstream.io.stores.local.sink import LocalFile
+from orcstream.io.stores.s3.presign import SignedPattern
+from orcstream.io.stores.s3.source import _Signature
 
 URL = "webhdfs://user:secret@host:9870/a"
 PATTERN = SignedPattern(

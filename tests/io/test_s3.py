@@ -16,11 +16,11 @@ import pytest
 import orcstream
 from orcstream.byterange import ByteRange
 from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
+from orcstream.io.contract.byte_source import Transient
 from orcstream.io.folders import list_files
-from orcstream.io.s3 import RENEWED_AFTER_S, S3Source, lease_s3
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.source import open_source
+from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source, lease_s3
 from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
 
 __all__ = ["moto_server", "range_server"]  # fixtures

@@ -17,9 +17,9 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream.cli import main
+from orcstream.cli.main import main
 from orcstream.errors import UsageError
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from orcstream.writer import merge
 from tests.support.certificates import certificate
 from tests.support.s3_proxy import S3_KINDS, Asked, S3Proxy, run_s3_proxy, start_s3

@@ -10,11 +10,11 @@ import pytest
 
 from orcstream.byterange import ByteRange, CostModel
 from orcstream.errors import RetriesExhausted, ShortRead, SourceChanged, SourceError, UsageError
-from orcstream.io.byte_source import ByteSource, Transient
-from orcstream.io.memory import BytesSource
+from orcstream.io.contract.byte_source import ByteSource, Transient
+from orcstream.io.contract.retry import RetryPolicy, is_transient
 from orcstream.io.options import IoOptions
-from orcstream.io.retry import RetryPolicy, is_transient
-from orcstream.io.scheduler import FetchReport, FetchScheduler, FetchTicket
+from orcstream.io.request.scheduler import FetchReport, FetchScheduler, FetchTicket
+from orcstream.io.stores.memory.source import BytesSource
 from tests.support.faulty import Fault, FaultySource, GatedSource, LatencySource
 from tests.support.recording import RecordingSource
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orcstream.errors import CommitFailed, CommitUnknown
-from orcstream.io.sink_filesystem import ATOMIC_RENAMES
+from orcstream.io.stores.fsspec.sink import ATOMIC_RENAMES
 from tests.support.sink_stores import FILES, RenamingFileSystem, SinkStore, make_store, rename_at_once
 
 RENAMING = "tests.support.sink_stores.RenamingFileSystem"

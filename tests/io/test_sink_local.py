@@ -23,7 +23,7 @@ from orcstream.errors import CommitFailed, CommitUnknown, SinkError, UsageError
 from orcstream.io import sink as sinks
 from orcstream.io.folders import list_files
 from orcstream.io.sink import commit, discard, open_sink
-from orcstream.io.sink_local import LocalFile
+from orcstream.io.stores.local.sink import LocalFile
 
 # What a write and its commit call; reading calls do no harm.
 CALLS = [

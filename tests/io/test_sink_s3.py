@@ -15,13 +15,13 @@ import pytest
 from aiobotocore.awsrequest import AioAWSResponse
 
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError, UsageError
-from orcstream.io.byte_sink import ByteSink, Prepared, SinkOptions
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
-from orcstream.io.part_sink import GROWS_AFTER_PARTS, PartSink
-from orcstream.io.s3 import lease_s3
+from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
+from orcstream.io.contract.byte_source import Transient
+from orcstream.io.loop.clients import leased_clients
+from orcstream.io.request.part_sink import GROWS_AFTER_PARTS, PartSink
 from orcstream.io.sink import cleanup, open_sink
-from orcstream.io.sink_s3 import PART_CAP, TOKEN, _Body, open_s3_store
+from orcstream.io.stores.s3.sink import PART_CAP, TOKEN, _Body, open_s3_store
+from orcstream.io.stores.s3.source import lease_s3
 from tests.support.effort import some
 from tests.support.s3_proxy import Asked, Fault, Refusal, S3Proxy, s3_proxies
 from tests.support.servers import MotoServer, RangeServer, range_server

@@ -18,8 +18,8 @@ from pyarrow import orc
 
 import orcstream
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError
-from orcstream.io.byte_sink import ByteSink, Prepared, is_temporary_of
-from orcstream.io.clients import leased_clients
+from orcstream.io.contract.byte_sink import ByteSink, Prepared, is_temporary_of
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup, commit, discard, open_sink
 from tests.support.effort import STEP, pairs, some
 from tests.support.hdfs import HdfsServer

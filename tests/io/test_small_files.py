@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError
-from orcstream.io import folder, sink, sink_local, small_files
+from orcstream.io import sink, small_files
+from orcstream.io.contract import folder
 from orcstream.io.options import IoOptions
+from orcstream.io.stores.local import sink as sink_local
 
 
 def left(folder: Path) -> list[str]:

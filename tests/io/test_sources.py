@@ -16,13 +16,13 @@ import pytest
 
 from orcstream.byterange import ByteRange, CostModel
 from orcstream.errors import SourceChanged, SourceError, Unsupported, UsageError
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
-from orcstream.io.filesystem import FilesystemSource, translate_error
-from orcstream.io.local import LocalSource
-from orcstream.io.memory import BytesSource, MemoryFileSource
+from orcstream.io.contract.byte_source import Transient
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.options import IoOptions
 from orcstream.io.source import open_source
+from orcstream.io.stores.fsspec.source import FilesystemSource, translate_error
+from orcstream.io.stores.local.source import LocalSource
+from orcstream.io.stores.memory.source import BytesSource, MemoryFileSource
 from orcstream.io.urls import local_path, protocol_of
 from tests.support.filesystems import FILES, LoopFileSystem
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from orcstream.byterange import ByteRange, CostModel
-from orcstream.codec.layout import stream_ranges
-from orcstream.io.memory import BytesSource
+from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.io.stores.memory.source import BytesSource
 from orcstream.reader.file import OrcFile
 from tests.support.read_sources import ProbeSource, cost_of, opened, sample
 from tests.support.recording import RecordingSource

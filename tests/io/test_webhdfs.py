@@ -30,15 +30,16 @@ from orcstream.errors import (
     Unsupported,
     UsageError,
 )
-from orcstream.io import filesystem, sink_filesystem
-from orcstream.io.byte_source import Transient
-from orcstream.io.clients import leased_clients
+from orcstream.io.contract.byte_source import Transient
 from orcstream.io.folders import list_files
-from orcstream.io.hdfs import FileStatus, HdfsRefusal, StandBy, place_of
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import open_sink
 from orcstream.io.source import cost_of, open_source
-from orcstream.io.webhdfs import WebHdfs
-from orcstream.io.webhdfs_connection import lease_webhdfs
+from orcstream.io.stores.fsspec import sink as sink_filesystem
+from orcstream.io.stores.fsspec import source as filesystem
+from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal, StandBy, place_of
+from orcstream.io.stores.hdfs.webhdfs import WebHdfs
+from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
 from tests.support.certificates import certificate
 from tests.support.hdfs import HdfsServer
 from tests.support.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server

@@ -18,11 +18,11 @@ SOURCES = [
 ]
 
 # Shields stop the cancellations of anyio alone, and are in this one place beside a task of its own.
-MAY_SHIELD = {"io/uncancelled.py"}
+MAY_SHIELD = {"io/loop/uncancelled.py"}
 # The first waits in spite of it and raises it afterwards; the others do so on threads, where there is none.
-MAY_SWALLOW = {"io/uncancelled.py", "blocking_loop.py", "writer/workers.py"}
+MAY_SWALLOW = {"io/loop/uncancelled.py", "blocking/loop.py", "writer/workers.py"}
 # The second owns the event loop and all that runs on it.
-MAY_CANCEL_TASKS = {"io/uncancelled.py", "blocking_loop.py"}
+MAY_CANCEL_TASKS = {"io/loop/uncancelled.py", "blocking/loop.py"}
 
 # What `asyncio` has for waiting with a limit, in groups, or shielded: `anyio` and `io.uncancelled` do that.
 NOT_FROM_ASYNCIO = {"wait_for", "timeout", "timeout_at", "gather", "shield", "TaskGroup"}

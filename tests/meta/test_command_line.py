@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from orcstream.cli import main, make_parser
-from orcstream.cli_completion import SHELLS
+from orcstream.cli.commands.completion import SHELLS
+from orcstream.cli.main import main, make_parser
 from scripts.command_line import COMPLETIONS, PAGE, commands, completions, page, tables
 from tests.support.needs import CACHE, not_here
 

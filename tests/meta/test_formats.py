@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import orcstream
-from orcstream.codec.bloom_build import can_have_bloom
-from orcstream.codec.compression import Compression
-from orcstream.codec.structure import Calendar, EncodingKind, StreamKind
+from orcstream.codec.encode.bloom_build import can_have_bloom
+from orcstream.codec.metadata.structure import Calendar, EncodingKind, StreamKind
+from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, KeyProviderKind
-from orcstream.plan.proof import _STATISTICS
-from orcstream.schema import Kind
+from orcstream.plan.prune.proof import _STATISTICS
+from orcstream.schema.schema import Kind
 from tests.meta.tree import ROOT
 
 PAGE = (ROOT / "docs" / "formats.md").read_text()

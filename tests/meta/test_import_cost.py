@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import types as spark
 
 import orcstream
-from orcstream.spark.reading import reader_of
+from orcstream.spark.read.reading import reader_of
 
 LIMIT_S = 0.060
 ROUNDS = 7
@@ -84,8 +84,8 @@ def test_local_files_leave_the_heavy_libraries_alone(tmp_path: Path) -> None:
 
 
 def test_the_command_line_says_what_it_takes_without_what_carries_it_out() -> None:
-    loaded = _loaded("import orcstream.cli; orcstream.cli.make_parser().format_help()")
-    assert "orcstream.cli_acid" in loaded
+    loaded = _loaded("import orcstream.cli.main; orcstream.cli.main.make_parser().format_help()")
+    assert "orcstream.cli.commands.acid" in loaded
     working = {
         f"orcstream.{name}" for name in ("acid", "codec", "datasets", "inspect", "reader", "writer", "spark")
     }
@@ -101,7 +101,7 @@ def path(tmp_path: Path) -> str:
 
 def test_a_read_loads_few_modules(path: str) -> None:
     ours = _ours(f"orcstream.blocking.read({path!r})")
-    assert "orcstream.reader.decoding" in ours
+    assert "orcstream.reader.engine.decoding" in ours
     assert len(ours) <= MOST_OF_A_READ, ours
 
 
@@ -117,8 +117,12 @@ async def read():
     async with orcstream.acid.open_table({str(tmp_path)!r}) as table:
         return await table.read()
 assert anyio.run(read).num_rows == 1""")
-    assert "orcstream.acid.stream" in ours
-    assert not {"orcstream.acid.writing", "orcstream.acid.compacting", "orcstream.acid.metastore"} & set(ours)
+    assert "orcstream.acid.read.stream" in ours
+    assert not {
+        "orcstream.acid.write.writing",
+        "orcstream.acid.compact.compacting",
+        "orcstream.acid.transactions.metastore",
+    } & set(ours)
     assert len(ours) <= MOST_OF_AN_ACID_READ, ours
 
 
@@ -131,5 +135,5 @@ def test_a_task_of_spark_loads_few_modules(path: str) -> None:
     ours = _ours(f"""import pickle
 reader, partition = pickle.loads({task!r})
 assert sum(batch.num_rows for batch in reader.read(partition)) == 1""")
-    assert "orcstream.spark.pieces" in ours
+    assert "orcstream.spark.read.pieces" in ours
     assert len(ours) <= MOST_OF_A_TASK_OF_SPARK, ours

@@ -15,238 +15,166 @@ import pytest
 
 from tests.meta.tree import PACKAGE, ROOT, imports_of, module_name, source_files
 
-# From the bottom up. Imports go to layers further down only; units of one layer never import each other.
-LAYERS = (
-    ("_credentials", "_keywords", "_printable"),
-    ("errors", "_buffer", "_cipher", "encryption", "pending"),
-    ("byterange",),
-    ("schema", "column_statistics", "_proto"),
-    ("predicate", "figures"),
-    ("expr", "codec"),
-    ("plan", "io"),
-    ("batch", "tails", "unlocking", "zones"),
-    ("reader", "writer"),
-    ("acid", "datasets"),
-    ("blocking",),
-    ("orcstream",),
-    ("spark", "testing", "inspect", "integrations"),
-    ("cli",),
-    ("__main__",),
+# Each line is a unit and what it uses of the others, from the bottom up: imports go to layers further up in
+# this table only, and units of one layer, between two empty lines, never import each other. A unit is a
+# package without the packages in it; `orcstream` is the package's __init__, its public names.
+TABLE = """
+_buffer:
+_cipher:
+_credentials:
+_keywords:
+_printable:
+_proto:
+codec:
+encryption:
+pending:
+
+errors: _credentials _printable
+
+acid.temporary: errors
+byterange: errors
+codec.streams: _buffer codec errors
+io.loop: errors
+io.urls: _credentials errors
+plan.acid: errors
+schema: _printable errors
+spark.options: errors
+
+figures: schema
+io.options: byterange errors
+query: errors schema
+spark.types: errors schema
+
+codec.vectors: _buffer codec codec.streams errors query schema
+io.contract: _credentials _printable byterange errors io.loop io.options
+
+batch_values: codec.vectors errors
+codec.arrow: _buffer codec.vectors errors schema
+codec.convert: _buffer codec.vectors errors schema
+codec.hive: _buffer codec codec.vectors
+codec.metadata: _buffer _proto byterange codec codec.streams codec.vectors encryption errors schema
+io.request: _credentials byterange errors io.contract io.loop
+io.stores.http: _buffer byterange errors io.contract io.loop io.options
+io.stores.local: _buffer byterange errors io.contract io.loop io.urls
+io.stores.memory: byterange errors io.contract
+
+batch: batch_values codec.arrow codec.vectors errors schema
+codec.ingest: _buffer codec codec.arrow codec.convert codec.vectors errors schema
+io.stores: errors io.contract io.loop io.request
+plan: _printable byterange codec.convert codec.metadata codec.streams errors query schema
+plan.prune: codec.metadata query schema
+
+codec.crypto: _buffer _cipher byterange codec codec.convert codec.ingest codec.metadata codec.streams
+    codec.vectors encryption errors schema
+io.stores.fsspec: _credentials byterange errors io.contract io.loop io.stores
+io.stores.hdfs: _credentials byterange errors io.contract io.loop io.request io.stores io.urls
+
+codec.decode: _buffer byterange codec.crypto codec.metadata codec.streams codec.vectors errors schema
+codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams
+    codec.vectors encryption errors schema
+io.keys: _cipher _credentials _printable encryption errors io.contract io.loop io.options io.request
+    io.stores.hdfs io.urls
+io.stores.s3: _credentials byterange errors io.contract io.loop io.options io.request io.stores.fsspec
+    io.stores.http io.urls
+plan.merge: byterange codec.crypto codec.metadata codec.streams encryption errors plan schema
+
+file: byterange codec.crypto codec.metadata codec.streams codec.vectors encryption errors io.contract
+    io.keys io.loop plan schema
+io: _credentials byterange errors io.contract io.keys io.loop io.options io.request io.stores.fsspec
+    io.stores.hdfs io.stores.http io.stores.local io.stores.memory io.stores.s3 io.urls
+
+acid.transactions: _credentials _printable codec.ingest codec.vectors errors io io.contract io.loop io.urls
+    plan plan.acid schema
+reader.engine: _buffer _printable batch byterange codec.convert codec.crypto codec.decode codec.metadata
+    codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
+spark.compact: _credentials errors io io.urls
+testing: byterange errors io io.contract io.loop
+writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
+    codec.streams encryption errors file io io.contract io.keys io.loop io.options io.stores.local io.urls
+    pending plan plan.merge schema
+
+acid.snapshot: acid.transactions errors io io.contract io.loop plan.acid
+reader: _credentials _keywords _printable batch byterange codec.arrow codec.convert codec.encode
+    codec.metadata codec.streams codec.vectors errors file io io.contract io.keys io.loop io.options
+    io.request io.stores.local pending plan query reader.engine schema
+
+table: _buffer batch codec.ingest codec.vectors errors io.loop io.request query reader reader.engine schema
+
+acid.read: acid.snapshot acid.temporary batch codec.hive codec.vectors errors io.loop io.stores.local plan
+    plan.acid query reader reader.engine schema table
+datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.contract io.loop pending plan
+    plan.acid query reader reader.engine schema table
+
+acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors plan plan.acid reader schema
+    table
+blocking: _keywords batch codec.metadata codec.streams datasets errors file io io.contract io.loop plan
+    reader reader.engine schema table writer
+
+acid.write: acid.read acid.transactions acid.view batch codec.encode codec.hive codec.ingest codec.vectors
+    errors io io.contract io.loop pending plan.acid reader schema writer
+spark.access: blocking errors io.keys io.loop spark.options
+
+acid.compact: acid.read acid.snapshot acid.temporary acid.transactions acid.view acid.write batch
+    codec.encode codec.hive codec.ingest codec.vectors errors io io.contract io.loop plan.acid reader
+    reader.engine schema writer
+
+acid: _credentials _keywords acid.compact acid.read acid.snapshot acid.transactions acid.view acid.write
+    codec.arrow errors io io.contract io.loop pending plan plan.acid reader schema table writer
+
+orcstream: acid batch blocking datasets encryption errors file io io.contract io.options plan query reader
+    reader.engine schema table writer
+
+cli: _printable io.loop orcstream schema
+inspect: _keywords _printable blocking byterange codec.metadata codec.streams figures io.loop orcstream plan
+    reader reader.engine schema
+integrations: _keywords datasets errors orcstream query reader schema
+spark.read: _credentials _printable acid.read blocking errors io io.loop io.stores.local io.urls orcstream
+    plan plan.acid query reader schema spark.access spark.compact spark.options spark.types table
+spark.sweeping: _credentials _printable errors orcstream
+
+spark.write: _credentials acid.transactions errors io io.contract io.keys io.loop io.stores.hdfs
+    io.stores.s3 io.urls orcstream plan.acid schema spark.access spark.options spark.read spark.sweeping
+    spark.types
+
+spark.stream: _credentials _printable errors io io.loop io.urls orcstream spark.access spark.compact
+    spark.options spark.read spark.sweeping spark.write
+
+spark: spark.read spark.stream spark.write
+
+spark.jobs: _credentials acid errors io io.loop io.urls orcstream plan.acid schema spark spark.access
+    spark.compact spark.options spark.read spark.stream spark.write
+
+cli.commands: _credentials _printable acid cli figures inspect io io.keys io.loop orcstream schema
+    spark.jobs
+
+cli.convert: _credentials cli cli.commands figures io.keys io.stores.fsspec io.urls orcstream schema
+
+cli.main: _credentials _printable cli cli.commands cli.convert figures orcstream
+
+__main__: cli.main
+"""
+
+# Modules of a package that stand lower than its other modules.
+UNITS_OF_THEIR_OWN = (
+    "acid.snapshot",
+    "acid.temporary",
+    "acid.view",
+    "cli.main",
+    "io.options",
+    "io.urls",
+    "spark.access",
+    "spark.options",
+    "spark.sweeping",
+    "spark.types",
 )
-
-# What each unit uses of the others. `orcstream` is the package's __init__: its public names.
-MAY_IMPORT: dict[str, set[str]] = {
-    "_credentials": set(),
-    "_printable": set(),
-    "errors": {"_credentials", "_printable"},
-    "_buffer": set(),
-    "_cipher": set(),
-    "encryption": set(),
-    "pending": set(),
-    "_keywords": set(),
-    "byterange": {"errors"},
-    "schema": {"_printable", "errors"},
-    "column_statistics": set(),
-    "_proto": set(),
-    "predicate": {"schema"},
-    "figures": {"column_statistics"},
-    "expr": {"errors", "schema", "predicate"},
-    "codec": {
-        "errors",
-        "_buffer",
-        "_cipher",
-        "encryption",
-        "byterange",
-        "schema",
-        "predicate",
-        "column_statistics",
-        "_proto",
-    },
-    "plan": {
-        "_printable",
-        "errors",
-        "encryption",
-        "byterange",
-        "schema",
-        "codec",
-        "column_statistics",
-        "predicate",
-    },
-    "io": {"_credentials", "_printable", "errors", "_buffer", "_cipher", "encryption", "byterange"},
-    "batch": {"errors", "schema", "codec"},
-    "tails": {"byterange", "plan", "io"},
-    "unlocking": {"encryption", "errors", "byterange", "schema", "codec", "plan", "io"},
-    "zones": {"errors", "codec"},
-    "reader": {
-        "_keywords",
-        "_credentials",
-        "_printable",
-        "pending",
-        "_buffer",
-        "unlocking",
-        "errors",
-        "byterange",
-        "schema",
-        "column_statistics",
-        "codec",
-        "plan",
-        "io",
-        "batch",
-        "expr",
-        "predicate",
-        "tails",
-        "zones",
-    },
-    "writer": {
-        "_keywords",
-        "_credentials",
-        "pending",
-        "encryption",
-        "unlocking",
-        "errors",
-        "byterange",
-        "schema",
-        "codec",
-        "plan",
-        "io",
-        "tails",
-        "zones",
-    },
-    "acid": {
-        "_keywords",
-        "_credentials",
-        "_printable",
-        "pending",
-        "errors",
-        "schema",
-        "codec",
-        "plan",
-        "io",
-        "batch",
-        "expr",
-        "reader",
-        "writer",
-    },
-    "datasets": {
-        "_keywords",
-        "_credentials",
-        "pending",
-        "errors",
-        "schema",
-        "codec",
-        "plan",
-        "io",
-        "batch",
-        "expr",
-        "reader",
-    },
-    "blocking": {
-        "_keywords",
-        "datasets",
-        "errors",
-        "unlocking",
-        "schema",
-        "codec",
-        "plan",
-        "io",
-        "batch",
-        "reader",
-        "writer",
-    },
-    "orcstream": {
-        "acid",
-        "datasets",
-        "expr",
-        "errors",
-        "encryption",
-        "unlocking",
-        "schema",
-        "plan",
-        "io",
-        "batch",
-        "reader",
-        "writer",
-        "blocking",
-    },
-    "cli": {"_credentials", "_printable", "acid", "figures", "inspect", "schema", "io", "spark", "orcstream"},
-    # It shows what files consist of, and so knows the values that say it.
-    "inspect": {
-        "_keywords",
-        "_printable",
-        "blocking",
-        "byterange",
-        "codec",
-        "figures",
-        "io",
-        "orcstream",
-        "plan",
-        "reader",
-        "schema",
-    },
-    "testing": {"errors", "byterange", "io"},
-    # They take keywords that are declared where they are used.
-    "integrations": {"_keywords", "datasets", "errors", "expr", "orcstream", "reader", "schema"},
-    "spark": {
-        "_credentials",
-        "_printable",
-        "acid",
-        "errors",
-        "expr",
-        "reader",
-        "schema",
-        "column_statistics",
-        "plan",
-        "io",
-        "blocking",
-        "orcstream",
-    },
-    "__main__": {"cli"},
-}
-
-# Modules that are part of a unit without being named like it.
-PART_OF = {
-    "batch_values": "batch",
-    "blocking_facade": "blocking",
-    "blocking_loop": "blocking",
-    "blocking_tables": "blocking",
-    "blocking_writing": "blocking",
-    "cli_acid": "cli",
-    "cli_arguments": "cli",
-    "cli_arrow": "cli",
-    "cli_cat": "cli",
-    "cli_completion": "cli",
-    "cli_convert": "cli",
-    "cli_discretion": "cli",
-    "cli_file": "cli",
-    "cli_input": "cli",
-    "cli_inspect": "cli",
-    "cli_job": "cli",
-    "cli_keys": "cli",
-    "cli_output": "cli",
-    "cli_parser": "cli",
-    "cli_progress": "cli",
-    "cli_verify": "cli",
-    "cli_rows": "cli",
-    "cli_text": "cli",
-    "cli_values": "cli",
-    "expr_binding": "expr",
-    "expr_text": "expr",
-    "schema_text": "schema",
-    "schema_types": "schema",
-}
 
 # Modules that only these may import: what reads messages, and what writes them.
 ONLY_FOR = {
-    "orcstream._proto": {
-        f"orcstream.codec.{name}" for name in ("metadata", "metadata_indexes", "metadata_out")
-    }
+    "orcstream._proto": {f"orcstream.codec.metadata.{name}" for name in ("parse", "indexes", "write")}
 }
 
 # Pure layers: no waiting, no threads, no clock, no randomness, no files, no network.
-PURE = (
-    *("_buffer", "_credentials", "byterange", "codec", "column_statistics", "errors", "expr", "plan"),
-    *("predicate", "schema"),
-)
+PURE = (*("_buffer", "_credentials", "byterange", "codec", "errors", "plan", "query", "schema"),)
 IMPURE_MODULES = (
     "aiohttp",
     "anyio",
@@ -280,19 +208,39 @@ IMPURE_SYNTAX = (
 # The package never needs pyarrow: Arrow goes out through the PyCapsule protocol. One command uses it if it is
 # there, and Spark and other libraries take nothing else.
 NEVER_MODULES = ("pyarrow",)
-USE_IT_WHERE_IT_IS = {"orcstream.cli_arrow"}
+USE_IT_WHERE_IT_IS = {"orcstream.cli.convert.arrow"}
 MAY_NEED_IT = ("orcstream.spark.", "orcstream.integrations.")
-
-
-def _unit(module: str) -> str:
-    parts = module.split(".")
-    if len(parts) == 1:
-        return "orcstream"
-    return PART_OF.get(parts[1], parts[1])
 
 
 SOURCES = source_files("orcstream") + sorted((PACKAGE / "_proto").glob("*.py"))
 MODULES = frozenset(module_name(path) for path in SOURCES)
+PACKAGES = frozenset(module_name(path.parent / "__init__.py") for path in SOURCES)
+
+
+def _layers() -> list[dict[str, set[str]]]:
+    layers = []
+    for paragraph in TABLE.strip().replace("\n    ", " ").split("\n\n"):
+        units = (line.partition(":") for line in paragraph.splitlines())
+        layers.append({unit: set(used.split()) for unit, _, used in units})
+    return layers
+
+
+LAYERS = _layers()
+MAY_IMPORT = {unit: used for layer in LAYERS for unit, used in layer.items()}
+
+
+def _unit(module: str) -> str:
+    """The package of a module, without `orcstream`; the module itself at the top, or if it stands alone."""
+    if module == "orcstream":
+        return module
+    name = module.removeprefix("orcstream.")
+    if module in PACKAGES or name in UNITS_OF_THEIR_OWN:
+        return name
+    return name.rpartition(".")[0] or name
+
+
+def _is_in(module: str, package: str) -> bool:
+    return f"{module}.".startswith(f"orcstream.{package}.")
 
 
 def _internal(path: Path) -> Iterator[tuple[str, int]]:
@@ -337,9 +285,9 @@ def test_the_table_is_in_order() -> None:
 
 def test_every_module_belongs_to_a_unit() -> None:
     units = {_unit(module) for module in MODULES}
-    assert units - set(MAY_IMPORT) == set(), "a new unit needs a place in LAYERS and MAY_IMPORT"
+    assert units - set(MAY_IMPORT) == set(), "a new unit needs a place in TABLE"
     assert set(MAY_IMPORT) - units == set(), "units that are no more"
-    assert set(PART_OF) <= {module.split(".")[1] for module in MODULES if "." in module}
+    assert {f"orcstream.{unit}" for unit in UNITS_OF_THEIR_OWN} <= MODULES
 
 
 def test_imports_follow_the_table() -> None:
@@ -377,7 +325,7 @@ def test_private_modules_have_no_other_user(package: str) -> None:
 
 @pytest.mark.parametrize("unit", PURE)
 def test_pure_layers_are_pure(unit: str) -> None:
-    paths = [path for path in SOURCES if _unit(module_name(path)) == unit]
+    paths = [path for path in SOURCES if _is_in(module_name(path), unit)]
     assert paths
     troubles = {module_name(p): found for p in paths if (found := _impurities(p.read_text(), p.suffix))}
     assert not troubles
@@ -409,6 +357,6 @@ def test_nothing_needs_pyarrow() -> None:
 
 def test_reader_has_no_async_generator() -> None:
     assert _async_generators("async def f():\n    yield 1") == [2]
-    paths = [path for path in SOURCES if _unit(module_name(path)) == "reader" and path.suffix == ".py"]
+    paths = [path for path in SOURCES if _is_in(module_name(path), "reader") and path.suffix == ".py"]
     assert paths
     assert not {module_name(p): lines for p in paths if (lines := _async_generators(p.read_text()))}

@@ -8,20 +8,21 @@ import re
 from collections.abc import Iterator
 
 import orcstream
-from orcstream.io import hdfs_native, webhdfs_connection
+from orcstream.io.stores.hdfs import native as hdfs_native
+from orcstream.io.stores.hdfs import webhdfs_connection
 from tests.meta.tree import PACKAGE, ROOT, source_files
 
 PAGE = (ROOT / "docs" / "observability.md").read_text()
 # Where other tools' variables are looked at; each is on the page.
 LOOKS_AT_THE_ENVIRONMENT = {
-    "acid/metastore_client.py": {"HADOOP_USER_NAME"},
-    "io/hadoop_configuration.py": {"HADOOP_CONF_DIR", "HADOOP_HOME"},
-    "io/hdfs_native.py": set(hdfs_native.ENVIRONMENT),
-    "io/webhdfs_connection.py": set(webhdfs_connection.ENVIRONMENT),
-    "spark/write_options.py": {"TZ"},
-    "io/s3.py": {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"},
+    "acid/transactions/metastore_client.py": {"HADOOP_USER_NAME"},
+    "io/stores/hdfs/hadoop_configuration.py": {"HADOOP_CONF_DIR", "HADOOP_HOME"},
+    "io/stores/hdfs/native.py": set(hdfs_native.ENVIRONMENT),
+    "io/stores/hdfs/webhdfs_connection.py": set(webhdfs_connection.ENVIRONMENT),
+    "spark/write/options.py": {"TZ"},
+    "io/stores/s3/source.py": {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"},
     # Says to Spark which Python runs.
-    "cli_job.py": set(),
+    "cli/commands/job.py": set(),
 }
 
 
@@ -48,7 +49,7 @@ def test_no_environment_variable_is_read_that_the_page_does_not_list() -> None:
             if words & {"environ", "getenv", "expandvars", "get_environ_proxies", "trust_env=True"}:
                 found.add(str(path.relative_to(PACKAGE)))
     # What is handed the environment looks at it, too.
-    assert found | {"io/hadoop_configuration.py"} == set(LOOKS_AT_THE_ENVIRONMENT)
+    assert found | {"io/stores/hdfs/hadoop_configuration.py"} == set(LOOKS_AT_THE_ENVIRONMENT)
     listed = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", _part("The environment")))
     assert listed == set().union(*LOOKS_AT_THE_ENVIRONMENT.values())
 

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.codec import _convert, _format, _parse, _texts
-from orcstream.codec.conversion import ConvertOptions
-from orcstream.codec.transform import transform_of
-from orcstream.schema import Schema
+from orcstream.codec.convert import _convert, _format, _parse
+from orcstream.codec.convert.conversion import ConvertOptions
+from orcstream.codec.convert.transform import transform_of
+from orcstream.codec.vectors import _texts
+from orcstream.schema.schema import Schema
 from tests.support.arrow_vectors import vector_from
 
 EXACT = Context(prec=80, rounding=ROUND_HALF_UP)

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orcstream.blocking
-from orcstream import cli_rows
-from orcstream.cli_arrow import arrow_csv_rows, arrow_json_rows, reads_json
-from orcstream.cli_discretion import Discretion
-from orcstream.cli_input import Input, open_input
-from orcstream.cli_rows import CsvOptions, Rows, csv_rows, json_rows
+from orcstream.cli.convert import rows as cli_rows
+from orcstream.cli.convert.arrow import arrow_csv_rows, arrow_json_rows, reads_json
+from orcstream.cli.convert.discretion import Discretion
+from orcstream.cli.convert.input import Input, open_input
+from orcstream.cli.convert.rows import CsvOptions, Rows, csv_rows, json_rows
 from orcstream.errors import FormatError, OrcError, SchemaMismatch, UsageError
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 
 LONGEST = 1 << 20
 

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec._vector import offsets_of
-from orcstream.codec.column import VectorOptions, vector_bytes
-from orcstream.codec.decoder import ColumnDecoder, Turn
-from orcstream.codec.structure import EncodingKind, StreamKind
+from orcstream.codec.decode.decoder import ColumnDecoder, Turn
+from orcstream.codec.metadata.structure import EncodingKind, StreamKind
+from orcstream.codec.vectors._vector import offsets_of
+from orcstream.codec.vectors.column import VectorOptions, vector_bytes
 from orcstream.errors import CorruptStream, FormatError, OrcError, Unsupported
 from tests.support import compare, strategies
 from tests.support.effort import share
@@ -561,7 +561,7 @@ from orcstream.errors import OrcError, Unsupported
 from tests.property.test_decoders import dictionary_of, encoded, lengths_of
 from tests.support.reference import rle_v2
 from tests.support.reference.types import parse
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.metadata.structure import StreamKind
 
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + (96 << 20), resource.RLIM_INFINITY))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from orcstream import _cipher
 from orcstream._cipher import Keystream, aes_ctr
-from orcstream.codec._stream import InputStream
-from orcstream.codec.compression import Compression, Decompressor
-from orcstream.codec.encryption import MAX_STRIPE_ID, StreamCipher, stream_cipher
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.crypto.streams import MAX_STRIPE_ID, StreamCipher, stream_cipher
+from orcstream.codec.metadata.structure import StreamKind
+from orcstream.codec.streams._stream import InputStream
+from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.errors import CorruptStream
 from tests.support import chunks
 from tests.support.effort import share

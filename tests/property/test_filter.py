@@ -23,11 +23,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.codec.column import Vector
-from orcstream.codec.filter import RowFilter
-from orcstream.expr import All, Any_, Condition, Expr, Matching, Not, col
-from orcstream.expr_binding import bind
-from orcstream.schema import Schema
+from orcstream.codec.vectors.column import Vector
+from orcstream.codec.vectors.filter import RowFilter
+from orcstream.query.binding import bind
+from orcstream.query.expr import All, Any_, Condition, Expr, Matching, Not, col
+from orcstream.schema.schema import Schema
 from tests.support.arrow_vectors import memory, orc_text, patient, vector_from
 
 UTC = datetime.UTC

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from orcstream.batch import Column
 from orcstream.batch_values import to_pylist
-from orcstream.codec._selection import Selection, select_mask, select_positions, select_span
-from orcstream.codec.column import Field, Vector
-from orcstream.codec.gather import compact
+from orcstream.codec.vectors._selection import Selection, select_mask, select_positions, select_span
+from orcstream.codec.vectors.column import Field, Vector
+from orcstream.codec.vectors.gather import compact
 from orcstream.errors import Unsupported
 from tests.support.arrow_vectors import LEAVES, arrays, field_from, memory, patient, vector_from
 

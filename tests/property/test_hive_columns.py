@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orcstream import col
-from orcstream.acid.log import TransactionLog, create_log
 from orcstream.acid.snapshot import list_table
 from orcstream.acid.table import AcidTable
-from orcstream.acid.transactions import TableDefinition, Work
+from orcstream.acid.transactions.contract import TableDefinition, Work
+from orcstream.acid.transactions.log import TransactionLog, create_log
 from orcstream.errors import Unsupported
 from orcstream.reader.opening import OpenOptions
-from orcstream.reader.partition_values import PartitionColumns
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
+from orcstream.table.partition_values import PartitionColumns
 from tests.support.effort import share
 
 NAMES = ("a", "b", "c", "d", "e", "f")

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.column import Field, Vector
-from orcstream.codec.ingest import UserData
+from orcstream.codec.ingest.ingest import UserData
+from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import SchemaMismatch
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.arrow_vectors import patient
 
 _TEXT = st.text("aß€😀 ", max_size=14)

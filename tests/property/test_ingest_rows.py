@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orcstream
-from orcstream.codec.encoder import EncodeOptions
-from orcstream.codec.grouping import code, groups_of, joined, without_columns
-from orcstream.codec.ingest import IngestedRows, UserData
-from orcstream.codec.row_gathering import RowGatherer
+from orcstream.codec.encode.encoder import EncodeOptions
+from orcstream.codec.encode.grouping import code, groups_of, joined, without_columns
+from orcstream.codec.encode.row_gathering import RowGatherer
+from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import SchemaMismatch
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from orcstream.writer.template import text_of
 from tests.support.effort import share
 

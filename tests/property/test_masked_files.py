@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream import Encrypt
-from orcstream.codec.column import Field, Vector
-from orcstream.codec.mask import Masking
+from orcstream.codec.crypto.masks import Masking
+from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
 from tests.support import strategies
 from tests.support.effort import share

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orcstream.codec import _mask
-from orcstream.codec.ingest import UserData
-from orcstream.codec.mask import mask_of, mask_text, parse_mask
-from orcstream.codec.redaction import _classes
+from orcstream.codec.crypto import _mask
+from orcstream.codec.crypto.masks import mask_of, mask_text, parse_mask
+from orcstream.codec.crypto.redaction import _classes
+from orcstream.codec.ingest.ingest import UserData
 from orcstream.encryption import Mask
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support import kernels, strategies
 from tests.support.masks import buffers_of, column_of, masked
 from tests.support.reference.types import T, parse

@@ -13,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.bloom import BloomFilter, BloomIndex
-from orcstream.codec.compression import Compression, Compressor, decompress_metadata
-from orcstream.codec.limits import Room
-from orcstream.codec.metadata import Footer, parse_footer, parse_postscript, parse_stripe_footer
-from orcstream.codec.metadata_indexes import (
+from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex
+from orcstream.codec.metadata.indexes import (
     RowIndex,
     StatisticsList,
     parse_bloom_index,
@@ -25,21 +22,9 @@ from orcstream.codec.metadata_indexes import (
     parse_row_index,
     parse_statistics,
 )
-from orcstream.codec.metadata_out import (
-    WRITER,
-    WRITER_VERSION,
-    frame_metadata,
-    serialize_bloom_index,
-    serialize_footer,
-    serialize_metadata,
-    serialize_postscript,
-    serialize_row_index,
-    serialize_statistics,
-    serialize_stripe_footer,
-    statistics_list,
-    tail_bytes,
-)
-from orcstream.codec.structure import (
+from orcstream.codec.metadata.limits import Room
+from orcstream.codec.metadata.parse import Footer, parse_footer, parse_postscript, parse_stripe_footer
+from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
     DataMask,
@@ -53,10 +38,25 @@ from orcstream.codec.structure import (
     StripeInformation,
     StripeVariant,
 )
-from orcstream.column_statistics import BoundingBox, ColumnStatistics, trust_of
+from orcstream.codec.metadata.write import (
+    WRITER,
+    WRITER_VERSION,
+    frame_metadata,
+    serialize_bloom_index,
+    serialize_footer,
+    serialize_metadata,
+    serialize_postscript,
+    serialize_row_index,
+    serialize_statistics,
+    serialize_stripe_footer,
+    statistics_list,
+    tail_bytes,
+)
+from orcstream.codec.streams.compression import Compression, Compressor, decompress_metadata
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
-from orcstream.schema import FileColumn, Schema
+from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, trust_of
+from orcstream.schema.schema import FileColumn, Schema
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 COUNTS = st.none() | st.integers(0, 2**63 - 1)

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from orcstream import UnionValue, blocking, col
-from orcstream.expr import All, Any_, Expr, Not
+from orcstream.query.expr import All, Any_, Expr, Not
 from orcstream.reader import planning
-from orcstream.reader.pruning import Pruner
-from orcstream.schema import Schema
+from orcstream.reader.engine.pruning import Pruner
+from orcstream.schema.schema import Schema
 from tests.property.test_filter import conditions, tables
 from tests.support.arrow_vectors import orc_text, patient
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orcstream.codec.statistics import statistics_of
-from orcstream.column_statistics import ColumnStatistics, merge
+from orcstream.codec.encode.statistics import statistics_of
+from orcstream.schema.column_statistics import ColumnStatistics, merge
 from tests.support.arrow_vectors import LEAVES, arrays, field_from, patient, sliced_arrays, vector_from
 
 

@@ -15,9 +15,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec._stream import InputStream
-from orcstream.codec._values import BoolValues, IntValues
-from orcstream.codec.compression import Compression, Decompressor
+from orcstream.codec.streams._stream import InputStream
+from orcstream.codec.streams._values import BoolValues, IntValues
+from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.errors import CorruptStream
 from tests.support import chunks
 from tests.support.effort import share

@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec._wire import count_parts, count_row_index, find_field, read_row_index
-from orcstream.codec.limits import Room, check_footer_parts, check_stripe_footer_parts, metadata_limit
+from orcstream.codec.metadata._wire import count_parts, count_row_index, find_field, read_row_index
+from orcstream.codec.metadata.limits import (
+    Room,
+    check_footer_parts,
+    check_stripe_footer_parts,
+    metadata_limit,
+)
 from orcstream.errors import CorruptStripe, Unsupported
 from tests.support.reference import wire
 from tests.support.reference.varint import write_varint

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec._encode_temporal import (
+from orcstream.codec.encode._encode_temporal import (
     encode_days,
     encode_timestamps,
     hybrid_days,
@@ -20,9 +20,9 @@ from orcstream.codec._encode_temporal import (
     unwritable_days,
     unwritable_timestamps,
 )
-from orcstream.codec._encode_texts import DictionaryBuilder, lengths_of
-from orcstream.codec._filter import Texts
-from orcstream.zones import load_zone
+from orcstream.codec.encode._encode_texts import DictionaryBuilder, lengths_of
+from orcstream.codec.vectors._filter import Texts
+from orcstream.file.zones import load_zone
 from tests.support.reference.values import day_from_hybrid, decode_nanos, decode_timestamp
 
 EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock

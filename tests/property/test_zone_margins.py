@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orcstream import blocking, col
-from orcstream.codec.times import UTC
-from orcstream.codec.zone_shift import farthest_shift
-from orcstream.column_statistics import trust_of
-from orcstream.zones import load_zone
+from orcstream.codec.convert.zone_shift import farthest_shift
+from orcstream.codec.vectors.times import UTC
+from orcstream.file.zones import load_zone
+from orcstream.schema.column_statistics import trust_of
 
 NAMES = resources.files("tzdata").joinpath("zones").read_text(encoding="ascii").split()
 EXTREME = ["Pacific/Apia", "Antarctica/Casey", "Pacific/Pago_Pago", "America/Inuvik", "GMT+23:59", "-23:59"]

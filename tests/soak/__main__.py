@@ -31,7 +31,7 @@ from pyarrow import orc
 import orcstream
 from orcstream import col
 from orcstream.errors import RetriesExhausted, SinkError
-from orcstream.io.clients import leased_clients
+from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup
 from tests.support.s3_proxy import Asked, Refusal, S3Proxy, run_s3_proxy, start_versitygw
 from tests.support.sink_stores import BUCKET, SinkStore, s3_store

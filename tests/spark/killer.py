@@ -9,7 +9,7 @@ import pytest
 
 import orcstream
 from orcstream.io import records, sink, small_files
-from orcstream.spark import written
+from orcstream.spark.write import written
 
 __all__ = ["Killed", "Killer"]
 

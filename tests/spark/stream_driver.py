@@ -20,13 +20,14 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 import orcstream
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 from orcstream.io import records, sink, small_files
-from orcstream.spark import stream_log, written
 from orcstream.spark.options import Options
-from orcstream.spark.stream_reading import stream_reader_of
-from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
-from orcstream.spark.write_options import write_plan
+from orcstream.spark.stream import log as stream_log
+from orcstream.spark.stream.reading import stream_reader_of
+from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
+from orcstream.spark.write import written
+from orcstream.spark.write.options import write_plan
 
 __all__ = [
     "DEATH",

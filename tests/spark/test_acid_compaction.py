@@ -16,10 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orcstream import acid, col
-from orcstream.acid import compacting
-from orcstream.acid.log import TransactionLog
-from orcstream.acid.transactions import kept_alive
-from orcstream.cli import main
+from orcstream.acid.compact import compacting
+from orcstream.acid.transactions.contract import kept_alive
+from orcstream.acid.transactions.log import TransactionLog
+from orcstream.cli.main import main
 from orcstream.encryption import Encrypt
 from orcstream.errors import CommitFailed, KeyUnavailable, UsageError
 from orcstream.io.keys import open_keys
@@ -259,7 +259,7 @@ def test_a_job_that_takes_long_gives_signs_of_life(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
-    monkeypatch.setattr("orcstream.acid.log._LOOK_AGAIN_S", 0)
+    monkeypatch.setattr("orcstream.acid.transactions.log._LOOK_AGAIN_S", 0)
     source = make(tmp_path / "source", partitions=False)
     before = rows_of(source)
     killer = Killer(monkeypatch)

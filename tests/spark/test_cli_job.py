@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import orcstream
-from orcstream import cli_job
-from orcstream.cli import main
-from orcstream.cli_output import report
+from orcstream.cli.commands import job as cli_job
+from orcstream.cli.main import main
+from orcstream.cli.output import report
 from orcstream.spark import jobs
 from tests.spark.test_jobs import data_files, ids, lines
 
@@ -99,7 +99,7 @@ def test_without_spark(tmp_path: Path) -> None:
     program = """
 import sys
 sys.modules["pyspark"] = None
-from orcstream.cli import main
+from orcstream.cli.main import main
 sys.exit(main(["job", "verify", sys.argv[1]]))
 """
     done = subprocess.run(

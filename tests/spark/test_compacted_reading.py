@@ -14,18 +14,20 @@ from typing import Any
 
 import pytest
 
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 from orcstream.errors import FormatError, UsageError
 from orcstream.io import folders, records
-from orcstream.spark import commit_log, merge_records, merged_files
 from orcstream.spark.access import Access
-from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER
-from orcstream.spark.files import FileChoice, find_files
+from orcstream.spark.compact import merge_records
+from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.jobs import compaction_journal
 from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
-from orcstream.spark.merged_files import Merges
-from orcstream.spark.reading import reader_of
-from orcstream.spark.target import Folder
+from orcstream.spark.read import merged_files
+from orcstream.spark.read.files import FileChoice, find_files
+from orcstream.spark.read.merged_files import Merges
+from orcstream.spark.read.reading import reader_of
+from orcstream.spark.stream import commit_log
+from orcstream.spark.write.target import Folder
 from tests.spark.stream_driver import (
     DEATH,
     SCHEMA,

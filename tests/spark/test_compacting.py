@@ -16,14 +16,14 @@ import pyarrow.orc
 import pytest
 
 import orcstream
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 from orcstream.io import globs
 from orcstream.io.keys import open_keys
-from orcstream.spark import written
 from orcstream.spark.access import Access
-from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER
+from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
-from orcstream.spark.target import Folder
+from orcstream.spark.write import written
+from orcstream.spark.write.target import Folder
 from tests.spark.killer import Killed, Killer
 from tests.support.effort import STEP
 from tests.support.servers import MotoServer, moto_server
@@ -258,7 +258,7 @@ def compacted_elsewhere(folder: Path) -> None:
 
     program = f"""
 from orcstream.spark.jobs.compaction import *
-from orcstream.spark.target import Folder
+from orcstream.spark.write.target import Folder
 def here(label, units, work):
     return [work(unit) for unit in units]
 compact_with(here, Folder({str(folder)!r}), Compaction(how="copy"))

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 from orcstream.errors import FormatError, UsageError
-from orcstream.io.byte_sink import Prepared, temporary_name
-from orcstream.io.sink_local import LocalFile
+from orcstream.io.contract.byte_sink import Prepared, temporary_name
+from orcstream.io.stores.local.sink import LocalFile
 from orcstream.spark.access import Access
-from orcstream.spark.commit_log import CommitLog, claimed_paths
-from orcstream.spark.commit_records import JOBS_FOLDER, LOG_FOLDER
+from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.jobs.compaction import Compaction, compact_with
-from orcstream.spark.prepared_json import prepared_to_json
-from orcstream.spark.reading import reader_of
-from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
-from orcstream.spark.target import Folder
+from orcstream.spark.read.reading import reader_of
+from orcstream.spark.stream.commit_log import CommitLog, claimed_paths
+from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
+from orcstream.spark.write.prepared_json import prepared_to_json
+from orcstream.spark.write.target import Folder
 from tests.spark.stream_driver import add
 from tests.spark.test_stream_commits import QUERY, SCHEMA, plan_of, prepared
 

@@ -13,10 +13,10 @@ import pytest
 import orcstream
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.spark.access import Access
-from orcstream.spark.files import FoundFile, FoundFiles
 from orcstream.spark.jobs import looking
 from orcstream.spark.jobs.verification import verify_with
-from orcstream.spark.target import Folder
+from orcstream.spark.read.files import FoundFile, FoundFiles
+from orcstream.spark.write.target import Folder
 
 U = TypeVar("U")
 R = TypeVar("R")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import orcstream
 from orcstream import acid
-from orcstream.acid import log
+from orcstream.acid.transactions import log
 from orcstream.spark import jobs
 from orcstream.spark.access import run
 from tests.spark.test_jobs import data_files, ids, lines

@@ -16,14 +16,16 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 from orcstream.errors import OrcError
-from orcstream.spark import commit_log, jobs, merged_files
-from orcstream.spark.commit_records import JOBS_FOLDER
-from orcstream.spark.files import FileChoice, find_files
+from orcstream.spark import jobs
+from orcstream.spark.compact.commit_records import JOBS_FOLDER
 from orcstream.spark.jobs import compaction_journal
-from orcstream.spark.pieces import PieceReader
-from orcstream.spark.reading import reader_of
+from orcstream.spark.read import merged_files
+from orcstream.spark.read.files import FileChoice, find_files
+from orcstream.spark.read.pieces import PieceReader
+from orcstream.spark.read.reading import reader_of
+from orcstream.spark.stream import commit_log
 from tests.spark.stream_driver import SCHEMA, Killer, Query, Writer, add, folder, ids_of, killer
 from tests.spark.test_compacted_reading import batch_ids, compacted, dies, files_in
 from tests.support.effort import ALL

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from orcstream.errors import FormatError
-from orcstream.io.byte_sink import Prepared, State, temporary_name
-from orcstream.io.sink_filesystem import StoredFile
-from orcstream.io.sink_hdfs import HdfsFile
-from orcstream.io.sink_local import LocalFile
-from orcstream.io.sink_s3 import S3Part, S3Upload
-from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
+from orcstream.io.contract.byte_sink import Prepared, State, temporary_name
+from orcstream.io.stores.fsspec.sink import StoredFile
+from orcstream.io.stores.hdfs.sink import HdfsFile
+from orcstream.io.stores.local.sink import LocalFile
+from orcstream.io.stores.s3.sink import S3Part, S3Upload
+from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_json
 
 TEMPORARY = f"/t/{temporary_name('a.orc')}"
 STATES: list[tuple[str, State]] = [

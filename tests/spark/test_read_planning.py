@@ -37,10 +37,10 @@ from orcstream.errors import (
     UsageError,
 )
 from orcstream.io.keys import InMemoryKeyProvider
-from orcstream.schema import Schema
-from orcstream.spark.partitions import inferred_type
-from orcstream.spark.planning import Piece, packed
-from orcstream.spark.reading import LoadOptions, read_plan, reader_of, schema_of
+from orcstream.schema.schema import Schema
+from orcstream.spark.read.partitions import inferred_type
+from orcstream.spark.read.planning import Piece, packed
+from orcstream.spark.read.reading import LoadOptions, read_plan, reader_of, schema_of
 from orcstream.spark.types import spark_schema
 from tests.support.servers import start_moto
 

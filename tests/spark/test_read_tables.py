@@ -12,10 +12,10 @@ from pyspark.sql.types import DataType, DecimalType, FloatType, IntegerType, Str
 
 import orcstream
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.spark.files import FileChoice, find_files
 from orcstream.spark.options import Options
-from orcstream.spark.partitions import typed_value
-from orcstream.spark.reading import schema_of
+from orcstream.spark.read.files import FileChoice, find_files
+from orcstream.spark.read.partitions import typed_value
+from orcstream.spark.read.reading import schema_of
 from tests.spark.native import same_rows
 
 NULL = "__HIVE_DEFAULT_PARTITION__"

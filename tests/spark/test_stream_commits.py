@@ -18,15 +18,17 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import orcstream
-from orcstream.blocking_loop import the_loop
+from orcstream.blocking.loop import the_loop
 from orcstream.io import folders, globs, records
-from orcstream.spark import commit_log, stream_compaction, written
-from orcstream.spark.commit_log import CommitLog
-from orcstream.spark.files import FileChoice
-from orcstream.spark.merged_files import find_counted
 from orcstream.spark.options import Options
-from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
-from orcstream.spark.write_options import write_plan
+from orcstream.spark.read.files import FileChoice
+from orcstream.spark.read.merged_files import find_counted
+from orcstream.spark.stream import commit_log
+from orcstream.spark.stream import compaction as stream_compaction
+from orcstream.spark.stream.commit_log import CommitLog
+from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
+from orcstream.spark.write import written
+from orcstream.spark.write.options import write_plan
 from tests.spark.killer import Killed, Killer
 from tests.support.effort import STEP
 from tests.support.servers import MotoServer, moto_server

@@ -18,8 +18,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 import orcstream
 from orcstream.errors import FormatError, OrcError, SourceChanged, UsageError
 from orcstream.io import small_files
-from orcstream.spark.seen_files import SeenFiles, name_key, version_key
-from orcstream.spark.stream_reading import stream_reader_of
+from orcstream.spark.stream.reading import stream_reader_of
+from orcstream.spark.stream.seen_files import SeenFiles, name_key, version_key
 from tests.spark.stream_driver import (
     DEATH,
     LOG,

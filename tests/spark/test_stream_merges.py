@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orcstream.errors import UsageError
-from orcstream.spark.stream_reading import stream_reader_of
+from orcstream.spark.stream.reading import stream_reader_of
 from tests.spark.stream_driver import (
     DEATH,
     SCHEMA,

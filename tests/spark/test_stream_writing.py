@@ -58,7 +58,7 @@ class Dying(OrcStreamDataSource):
         return "dying"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from orcstream.spark.stream_writing import OrcStreamWriter, stream_writer_of
+        from orcstream.spark.stream.writing import OrcStreamWriter, stream_writer_of
 
         at, marker = self.options["dies"], Path(self.options["marker"])
         given = {name: value for name, value in self.options.items() if name not in ("dies", "marker")}
@@ -83,8 +83,8 @@ class Dying(OrcStreamDataSource):
 
 def die_at(name: str) -> None:
     """The process of the commit ends with this call, before it."""
-    from orcstream.spark import written
-    from orcstream.spark.commit_log import CommitLog
+    from orcstream.spark.stream.commit_log import CommitLog
+    from orcstream.spark.write import written
 
     home: Any = CommitLog if name in ("begin", "end") else written
 

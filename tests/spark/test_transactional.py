@@ -15,18 +15,18 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 import orcstream
 from orcstream import acid
 from orcstream.errors import UsageError
-from orcstream.plan.acid_names import is_table_file, parse_directory
-from orcstream.spark import written
+from orcstream.plan.acid.names import is_table_file, parse_directory
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.compaction import Compaction, compact_with
 from orcstream.spark.jobs.looking import found_pieces
 from orcstream.spark.options import Options
-from orcstream.spark.reading import reader_of, schema_of
-from orcstream.spark.stream_reading import stream_reader_of
-from orcstream.spark.stream_writing import stream_writer_of
-from orcstream.spark.target import Folder
-from orcstream.spark.write_options import write_plan
-from orcstream.spark.writing import writer_of
+from orcstream.spark.read.reading import reader_of, schema_of
+from orcstream.spark.stream.reading import stream_reader_of
+from orcstream.spark.stream.writing import stream_writer_of
+from orcstream.spark.write import written
+from orcstream.spark.write.options import write_plan
+from orcstream.spark.write.target import Folder
+from orcstream.spark.write.writing import writer_of
 from tests.support.hive_tables import TABLES, HiveTable, kept_tables
 
 SCHEMA = StructType([StructField("a", IntegerType())])

@@ -19,9 +19,9 @@ from pyspark.sql.types import StructField, StructType
 
 import orcstream
 from orcstream.errors import ColumnNotFound, OrcError, SchemaMismatch, UsageError
-from orcstream.spark.reading import reader_of, schema_of
-from orcstream.spark.stream_reading import stream_reader_of
-from orcstream.spark.where import Where
+from orcstream.spark.read.reading import reader_of, schema_of
+from orcstream.spark.read.where import Where
+from orcstream.spark.stream.reading import stream_reader_of
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.date(2024, 2, 29)

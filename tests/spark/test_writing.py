@@ -19,13 +19,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 import orcstream
 from orcstream import Prepared
 from orcstream.errors import UsageError
-from orcstream.io.sink_filesystem import StoredFile
-from orcstream.spark import written
+from orcstream.io.stores.fsspec.sink import StoredFile
 from orcstream.spark.options import Options
-from orcstream.spark.storing import as_stored
-from orcstream.spark.write_options import write_plan
-from orcstream.spark.writing import TaskFiles, replaced_paths, writer_of
-from orcstream.spark.written import WrittenFile
+from orcstream.spark.write import written
+from orcstream.spark.write.options import write_plan
+from orcstream.spark.write.storing import as_stored
+from orcstream.spark.write.writing import TaskFiles, replaced_paths, writer_of
+from orcstream.spark.write.written import WrittenFile
 from tests.spark.conftest import ZONE
 from tests.support.servers import MotoServer, moto_server
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from orcstream.acid.log import TransactionLog, create_log
-from orcstream.acid.transactions import TableDefinition, Work
+from orcstream.acid.transactions.contract import TableDefinition, Work
+from orcstream.acid.transactions.log import TransactionLog, create_log
 from orcstream.io import records
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.acid import ROWS
 from tests.support.acid_history import History
 

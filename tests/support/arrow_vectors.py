@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.column import Field, Vector, VectorOptions, field_of
-from orcstream.schema import Schema
+from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
+from orcstream.schema.schema import Schema
 
 _WORDS = {
     pa.bool_(): "boolean",

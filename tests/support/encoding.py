@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orcstream.codec._encode_rle_v1 import BoolEncoder, ByteEncoder, IntEncoderV1
-from orcstream.codec._encode_rle_v2 import IntEncoder
-from orcstream.codec._encode_values import Encoder, RawEncoder, Varint128Encoder
-from orcstream.codec._out_stream import OutStream
-from orcstream.codec.compression import Compression, Compressor
+from orcstream.codec.streams._encode_rle_v1 import BoolEncoder, ByteEncoder, IntEncoderV1
+from orcstream.codec.streams._encode_rle_v2 import IntEncoder
+from orcstream.codec.streams._encode_values import Encoder, RawEncoder, Varint128Encoder
+from orcstream.codec.streams._out_stream import OutStream
+from orcstream.codec.streams.compression import Compression, Compressor
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 EDGES = (0, 1, -1, 127, 128, -128, 255, 1 << 31, 1 << 32, 1 << 55, 1 << 56, HIGH - 1, HIGH, LOW, LOW + 1)

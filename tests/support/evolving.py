@@ -12,11 +12,11 @@ import pyarrow as pa
 
 import orcstream
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
-from orcstream.codec.conversion import ConvertOptions
-from orcstream.codec.transform import transform_of
+from orcstream.codec.convert.conversion import ConvertOptions
+from orcstream.codec.convert.transform import transform_of
+from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.plan.projection import project
-from orcstream.schema import Schema, Type
+from orcstream.schema.schema import Schema, Type
 from tests.support import compare
 from tests.support.reference.types import T
 

@@ -20,8 +20,8 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream.io import retry
-from orcstream.io.clients import leased_clients
+from orcstream.io.contract import retry
+from orcstream.io.loop.clients import leased_clients
 from tests.support.hdfs import HdfsServer, start_hdfs
 from tests.support.hdfs_proxy import run_hdfs_proxy
 from tests.support.s3_proxy import S3_KINDS, start_s3

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import anyio
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
+from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
 from tests.support.recording import WrappedSource
 
 __all__ = ["FaultySource", "GatedSource", "LatencySource"]

@@ -18,8 +18,8 @@ import anyio
 
 import orcstream
 from orcstream.errors import FormatError, KeyUnavailable, OrcError, Unsupported
-from orcstream.expr import Expr
 from orcstream.io.keys import KeyProvider
+from orcstream.query.expr import Expr
 
 ALLOWED = (FormatError, Unsupported, KeyUnavailable)
 

@@ -15,8 +15,12 @@ from typing_extensions import Buffer as ReadableBuffer
 
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange
-from orcstream.codec._stream import InputStream
-from orcstream.codec._values import (
+from orcstream.codec.crypto.forms import PlacedStream, StripeForm
+from orcstream.codec.decode.decoder import ColumnDecoder, Turn
+from orcstream.codec.decode.stripe import StripeOptions, build_columns
+from orcstream.codec.metadata.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
+from orcstream.codec.streams._stream import InputStream
+from orcstream.codec.streams._values import (
     BoolValues,
     ByteValues,
     IntValues,
@@ -24,14 +28,10 @@ from orcstream.codec._values import (
     Values,
     Varint128Values,
 )
-from orcstream.codec.column import Vector, VectorOptions
-from orcstream.codec.compression import Compression, Decompressor
-from orcstream.codec.decoder import ColumnDecoder, Turn
-from orcstream.codec.forms import PlacedStream, StripeForm
-from orcstream.codec.stripe import StripeOptions, build_columns
-from orcstream.codec.structure import ColumnEncoding, EncodingKind, StreamInformation, StreamKind
-from orcstream.codec.times import UTC, Clock
-from orcstream.schema import FileColumn, Schema
+from orcstream.codec.streams.compression import Compression, Decompressor
+from orcstream.codec.vectors.column import Vector, VectorOptions
+from orcstream.codec.vectors.times import UTC, Clock
+from orcstream.schema.schema import FileColumn, Schema
 from tests.support import chunks
 from tests.support.reference import values as values_reference
 from tests.support.reference.builder import Stream

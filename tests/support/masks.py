@@ -6,12 +6,12 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from orcstream.codec.column import Field, Vector
-from orcstream.codec.ingest import UserData
-from orcstream.codec.mask import mask_of, parse_mask
-from orcstream.codec.times import UTC, ZoneRules
+from orcstream.codec.crypto.masks import mask_of, parse_mask
+from orcstream.codec.ingest.ingest import UserData
+from orcstream.codec.vectors.column import Field, Vector
+from orcstream.codec.vectors.times import UTC, ZoneRules
 from orcstream.encryption import Mask
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support import arrow, kernels
 from tests.support.reference.types import T, Union
 

@@ -11,8 +11,8 @@ import anyio
 import pyarrow as pa
 
 import orcstream
-from orcstream.column_statistics import ColumnStatistics
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
+from orcstream.schema.column_statistics import ColumnStatistics
 from tests.support import reading
 
 __all__ = ["assert_java_agrees", "assert_merged", "merged", "stripe_statistics", "tail_of"]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from orcstream.acid.metastore import Metastore
+from orcstream.acid.transactions.metastore import Metastore
 
 __all__ = ["opened", "server"]
 

@@ -21,11 +21,11 @@ import pytest
 
 import orcstream
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
-from orcstream.io.memory import BytesSource
+from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
+from orcstream.io.stores.memory.source import BytesSource
 from orcstream.reader import opening
-from orcstream.reader.budget import MemoryBudget
-from orcstream.reader.decoding import DecodeQueue
+from orcstream.reader.engine.budget import MemoryBudget
+from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.file import OrcFile
 from tests.support.recording import WrappedSource
 from tests.support.reference.builder import FileBuilder, Options

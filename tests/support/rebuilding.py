@@ -8,20 +8,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from orcstream.codec.bloom import BloomIndex
-from orcstream.codec.compression import Compression, Compressor, decompress_metadata
-from orcstream.codec.layout import stream_ranges
-from orcstream.codec.limits import MESSAGE_CAP_BYTES
-from orcstream.codec.metadata import parse_stripe_footer
-from orcstream.codec.metadata_indexes import RowIndex, parse_bloom_index, parse_row_index
-from orcstream.codec.metadata_out import (
+from orcstream.codec.metadata.bloom import BloomIndex
+from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index, parse_row_index
+from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.codec.metadata.limits import MESSAGE_CAP_BYTES
+from orcstream.codec.metadata.parse import parse_stripe_footer
+from orcstream.codec.metadata.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.metadata.write import (
     frame_metadata,
     serialize_bloom_index,
     serialize_row_index,
     serialize_stripe_footer,
     tail_bytes,
 )
-from orcstream.codec.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.streams.compression import Compression, Compressor, decompress_metadata
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
 
 BLOOMS = (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.io.byte_source import ByteSource, OnBytes, Suffix
+from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
 
 __all__ = ["RecordingSource", "WrappedSource"]
 

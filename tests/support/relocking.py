@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.compression import Compression, Compressor
-from orcstream.codec.encryption import stream_cipher
-from orcstream.codec.metadata_out import frame_metadata
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.crypto.streams import stream_cipher
+from orcstream.codec.metadata.structure import StreamKind
+from orcstream.codec.metadata.write import frame_metadata
+from orcstream.codec.streams.compression import Compression, Compressor
 from tests.support.hostile import mutate
 from tests.support.reference import encryption
 from tests.support.reference.encryption import ENCRYPTED_DATA, ENCRYPTED_INDEX, Locked, Stream

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pytest
 
-from orcstream.io import retry
+from orcstream.io.contract import retry
 from tests.support.effort import ALL
 from tests.support.http_server import Handler, serving
 from tests.support.needs import CACHE, not_here

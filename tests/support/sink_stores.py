@@ -19,7 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from orcstream import testing
-from orcstream.io.byte_sink import ByteSink, Prepared
+from orcstream.io.contract.byte_sink import ByteSink, Prepared
 from orcstream.io.sink import commit, discard, open_sink
 from tests.support.effort import DENSE_TURNS
 from tests.support.hdfs import start_hdfs

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from orcstream.io.clients import lease_client, leased_clients
+from orcstream.io.loop.clients import lease_client, leased_clients
 
 __all__ = ["check_cancelled_close", "nothing_left", "tasks_of_ours"]
 

@@ -8,7 +8,7 @@ if __name__ == "__main__":
     sys.modules["pyarrow"] = None  # type: ignore[assignment]  # the import fails then
 
     from orcstream.__main__ import end
-    from orcstream.cli import main
+    from orcstream.cli.main import main
 
     status = main()
     assert not any(name.startswith("pyarrow.") for name in sys.modules)

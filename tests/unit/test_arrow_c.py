@@ -22,10 +22,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.codec._arrow_c import count_nulls, export_array, export_schema, export_stream
-from orcstream.codec.column import Field, Vector, VectorOptions, field_of
+from orcstream.codec.arrow._arrow_c import count_nulls, export_array, export_schema, export_stream
+from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import Unsupported
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.arrow_structs import CArray, CSchema, opened
 from tests.support.arrow_vectors import arrays, field_from, memory, patient, sliced_arrays, vector_from
 

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orcstream.codec._arrow_c import export_schema, export_stream
-from orcstream.codec._arrow_import import ArrowStream, import_array
-from orcstream.codec.column import Field, Vector, VectorOptions, field_of
-from orcstream.codec.ingest import UserData
+from orcstream.codec.arrow._arrow_c import export_schema, export_stream
+from orcstream.codec.arrow._arrow_import import ArrowStream, import_array
+from orcstream.codec.ingest.ingest import UserData
+from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, SourceError, UsageError
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.arrow_structs import CArray
 from tests.support.arrow_vectors import memory
 

@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.batch import BatchSchema
-from orcstream.codec._arrow_c import export_schema
-from orcstream.codec._arrow_import import import_schema
-from orcstream.codec.arrow_schema import schema_of
-from orcstream.codec.column import VectorOptions, field_of
+from orcstream.codec.arrow._arrow_c import export_schema
+from orcstream.codec.arrow._arrow_import import import_schema
+from orcstream.codec.arrow.schema import schema_of
+from orcstream.codec.vectors.column import VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from orcstream.schema import MAX_DEPTH, Kind, Schema, Type
+from orcstream.schema.schema import MAX_DEPTH, Kind, Schema, Type
 from tests.support.arrow_structs import CSchema, opened
 from tests.support.strategies import EVERYTHING, schemas
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.batch import Batch, BatchSchema, ReadResult, UnionValue, stream_capsule
-from orcstream.codec.column import Field, Vector, VectorOptions, field_of
+from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
-from orcstream.schema import Schema
+from orcstream.schema.schema import Schema
 from tests.support.arrow_vectors import (
     LEAVES,
     arrays,

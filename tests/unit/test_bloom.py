@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec._bloom import contains_any, hash_bytes, hash_longs
-from orcstream.codec.bloom import MAX_HASHES, BloomFilter, hashes_of
-from orcstream.codec.metadata_indexes import parse_bloom_index
+from orcstream.codec.metadata._bloom import contains_any, hash_bytes, hash_longs
+from orcstream.codec.metadata.bloom import MAX_HASHES, BloomFilter, hashes_of
+from orcstream.codec.metadata.indexes import parse_bloom_index
 from orcstream.errors import CorruptStripe
-from orcstream.schema import Kind, Type
+from orcstream.schema.schema import Kind, Type
 
 # apache/orc c++/test/TestBloomFilter.cc testLongHash, the same as in TestBloomFilter.java.
 LONG_HASHES = {

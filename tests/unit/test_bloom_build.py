@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orcstream.codec._bloom import add_hashes, contains_any, hash_texts
-from orcstream.codec._filter import Texts
-from orcstream.codec.bloom import BloomFilter, hashes_of
-from orcstream.codec.bloom_build import BloomBuilder, bloom_size, can_have_bloom
-from orcstream.codec.cells import cells_of
-from orcstream.codec.column import VectorOptions, field_of
-from orcstream.schema import Kind, Schema, Type
+from orcstream.codec.encode.bloom_build import BloomBuilder, bloom_size, can_have_bloom
+from orcstream.codec.metadata._bloom import add_hashes, contains_any, hash_texts
+from orcstream.codec.metadata.bloom import BloomFilter, hashes_of
+from orcstream.codec.vectors._filter import Texts
+from orcstream.codec.vectors.cells import cells_of
+from orcstream.codec.vectors.column import VectorOptions, field_of
+from orcstream.schema.schema import Kind, Schema, Type
 from tests.support import java_orc
 from tests.support.arrow_vectors import vector_from
 

@@ -12,8 +12,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.codec._encode_texts import DictionaryBuilder
-from orcstream.codec._filter import Texts, TextSet
+from orcstream.codec.encode._encode_texts import DictionaryBuilder
+from orcstream.codec.vectors._filter import Texts, TextSet
 
 _Words = NDArray[np.uint64]
 COUNT = 30_000

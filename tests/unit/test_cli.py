@@ -22,9 +22,9 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream.cli import main
-from orcstream.cli_text import csv_format, json_format
-from orcstream.schema import Schema
+from orcstream.cli.main import main
+from orcstream.cli.text import csv_format, json_format
+from orcstream.schema.schema import Schema
 from tests.support.trips import trips
 
 NASTY_TEXTS = [

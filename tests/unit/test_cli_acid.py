@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from orcstream import acid, cli_progress, col
-from orcstream.cli import main
+from orcstream import acid, col
+from orcstream.cli import progress as cli_progress
+from orcstream.cli.main import main
 from tests.support.acid_tables import SCHEMA, rows_of
 from tests.unit.test_cli_merge import Terminal
 

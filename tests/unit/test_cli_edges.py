@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orcstream import blocking
-from orcstream.cli import main
+from orcstream.cli.main import main
 from tests.meta.tree import ROOT
 
 ORDER = "a\x1b[31m\u202eb\x9b"

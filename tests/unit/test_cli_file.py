@@ -12,8 +12,10 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream import blocking, cli_cat, cli_progress
-from orcstream.cli import main
+from orcstream import blocking
+from orcstream.cli import progress as cli_progress
+from orcstream.cli.commands import cat as cli_cat
+from orcstream.cli.main import main
 from tests.unit.test_cli_merge import Terminal
 
 ROWS = 3_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orcstream import Encrypt, blocking
-from orcstream.cli import main
+from orcstream.cli.main import main
 from orcstream.io.keys import InMemoryKeyProvider
 
 SECRETS = {"pii": bytes(16), "top": bytes(range(32))}

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from orcstream import cli_progress
-from orcstream.cli import main
+from orcstream.cli import progress as cli_progress
+from orcstream.cli.main import main
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import lzallright
 import pytest
 import zstandard
 
-from orcstream.codec import compression
-from orcstream.codec._inflate import Inflater
-from orcstream.codec._stream import InputStream
-from orcstream.codec.compression import Compression, Decompressor, decompress_metadata
+from orcstream.codec.streams import compression
+from orcstream.codec.streams._inflate import Inflater
+from orcstream.codec.streams._stream import InputStream
+from orcstream.codec.streams.compression import Compression, Decompressor, decompress_metadata
 from orcstream.errors import CorruptStream, Unsupported
 from tests.support import chunks
 from tests.support.reference import compression as reference

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from orcstream import Encrypt
-from orcstream.codec import encoders, encryption, sealing, variants
-from orcstream.codec.encoder import EncodedColumn, EncodedStream
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.crypto import sealing
+from orcstream.codec.crypto import streams as encryption
+from orcstream.codec.encode import encoders, variants
+from orcstream.codec.encode.encoder import EncodedColumn, EncodedStream
+from orcstream.codec.metadata.structure import StreamKind
 from tests.support import compare, writing
 from tests.support.effort import pairs
 from tests.support.encrypting import SECRETS, written

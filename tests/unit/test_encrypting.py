@@ -17,9 +17,9 @@ import pytest
 
 import orcstream
 from orcstream import Encrypt, Mask
-from orcstream.codec import encryption as codec_encryption
-from orcstream.codec import file_encoder, variants
-from orcstream.codec.file_encoder import FileEncoder, StripeEncoder
+from orcstream.codec.crypto import streams as codec_encryption
+from orcstream.codec.encode import file_encoder, variants
+from orcstream.codec.encode.file_encoder import FileEncoder, StripeEncoder
 from orcstream.encryption import NO_KEYS, EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageError
 from orcstream.io.keys import InMemoryKeyProvider

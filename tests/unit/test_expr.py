@@ -16,10 +16,10 @@ import pandas as pd
 import pytest
 
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
-from orcstream.expr import ColumnRef, Expr, Matching, as_expr, col, from_filters
-from orcstream.expr_binding import bind
-from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.schema import Schema, Type
+from orcstream.query.binding import bind
+from orcstream.query.expr import ColumnRef, Expr, Matching, as_expr, col, from_filters
+from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
+from orcstream.schema.schema import Schema, Type
 
 UTC = datetime.UTC
 ROOT = Schema.parse(

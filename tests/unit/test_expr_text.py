@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orcstream.errors import UsageError
-from orcstream.expr import All, Any_, Condition, Expr, Not, as_expr, col
+from orcstream.query.expr import All, Any_, Condition, Expr, Not, as_expr, col
 
 EAST = datetime.timezone(datetime.timedelta(hours=5, minutes=30))
 

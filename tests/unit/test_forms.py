@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orcstream.codec.checks import check_variants
-from orcstream.codec.forms import FileForm
-from orcstream.codec.metadata_indexes import RowIndex
-from orcstream.codec.sealing import plan_rekeying
-from orcstream.codec.structure import (
+from orcstream.codec.crypto.forms import FileForm
+from orcstream.codec.crypto.sealing import plan_rekeying
+from orcstream.codec.metadata.checks import check_variants
+from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.structure import (
     ColumnEncoding,
     EncodingKind,
     Encryption,
@@ -25,7 +25,7 @@ from orcstream.codec.structure import (
 )
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import CorruptTail, Unsupported
-from orcstream.schema import FileColumn, Schema
+from orcstream.schema.schema import FileColumn, Schema
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:int,d:int>>")
 KEYS = tuple(EncryptionKey(name, 0, EncryptionAlgorithm.AES_CTR_128) for name in ("k0", "k1"))

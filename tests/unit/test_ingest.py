@@ -24,11 +24,11 @@ import pytest
 import orcstream
 from orcstream import blocking
 from orcstream.batch import Batch, BatchSchema, UnionValue
-from orcstream.codec._arrow_c import export_array
-from orcstream.codec.column import Field, Vector, VectorOptions, field_of
-from orcstream.codec.ingest import IngestedRows, UserData
+from orcstream.codec.arrow._arrow_c import export_array
+from orcstream.codec.ingest.ingest import IngestedRows, UserData
+from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from orcstream.schema import MAX_DEPTH, Schema
+from orcstream.schema.schema import MAX_DEPTH, Schema
 from tests.support.arrow_vectors import memory
 
 UTC = datetime.UTC
@@ -608,7 +608,7 @@ def test_no_data(data: object) -> None:
 
 
 def test_batches_are_split_where_vectors_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orcstream.codec.fitting_values.MAX_VECTOR_BYTES", 10)
+    monkeypatch.setattr("orcstream.codec.ingest.fitting_values.MAX_VECTOR_BYTES", 10)
     data = pa.table({"x": pa.array(["abcd"] * 8, pa.large_string()), "o": pa.array(range(8))})
     found = list(UserData(data).vectors(Schema.parse("struct<x:string,o:bigint>")))
     assert [rows.row_count for rows in found] == [2, 2, 2, 2]

@@ -18,8 +18,8 @@ from pyarrow import orc
 import orcstream
 from orcstream import Encrypt, col
 from orcstream.byterange import ByteRange
-from orcstream.cli import main
-from orcstream.cli_inspect import INSPECT_HELP
+from orcstream.cli.commands.inspect import INSPECT_HELP
+from orcstream.cli.main import main
 from orcstream.inspect import inspect, inspect_blocking
 from orcstream.inspect.layout import Part
 from orcstream.io.keys import InMemoryKeyProvider

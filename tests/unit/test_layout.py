@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.compression import Compression
-from orcstream.codec.layout import positions_of, stream_ranges
-from orcstream.codec.metadata import parse_stripe_footer
-from orcstream.codec.metadata_indexes import parse_row_index
-from orcstream.codec.structure import (
+from orcstream.codec.metadata.indexes import parse_row_index
+from orcstream.codec.metadata.layout import positions_of, stream_ranges
+from orcstream.codec.metadata.parse import parse_stripe_footer
+from orcstream.codec.metadata.structure import (
     ColumnEncoding,
     EncodingKind,
     StreamInformation,
@@ -21,8 +20,9 @@ from orcstream.codec.structure import (
     StripeInformation,
     StripeVariant,
 )
+from orcstream.codec.streams.compression import Compression
 from orcstream.errors import CorruptStripe
-from orcstream.schema import FileColumn, Kind
+from orcstream.schema.schema import FileColumn, Kind
 from tests.unit.test_metadata import BAD_STRIPE_FOOTER, real_files, section, stripe_footer_bytes
 
 # An entry too many, and positions without PRESENT: ORC Java 1.6 wrote the index of the encrypted data into

@@ -8,12 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from orcstream.codec.mask import data_mask, mask_of, parse_mask
-from orcstream.codec.structure import DataMask
+from orcstream.codec.crypto.masks import data_mask, mask_of, parse_mask
+from orcstream.codec.metadata.structure import DataMask
 from orcstream.encryption import Mask
 from orcstream.errors import UsageError
-from orcstream.schema import FileColumn, Schema
-from orcstream.zones import load_zone
+from orcstream.file.zones import load_zone
+from orcstream.schema.schema import FileColumn, Schema
 from tests.support.masks import column_of, masked
 from tests.support.reference.types import T, parse
 

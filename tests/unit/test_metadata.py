@@ -20,11 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.compression import decompress_metadata
-from orcstream.codec.limits import MESSAGE_CAP_BYTES, Room
-from orcstream.codec.metadata import parse_stripe_footer
-from orcstream.codec.metadata_indexes import parse_metadata, parse_row_index, parse_statistics
-from orcstream.codec.structure import (
+from orcstream.codec.metadata.indexes import parse_metadata, parse_row_index, parse_statistics
+from orcstream.codec.metadata.limits import MESSAGE_CAP_BYTES, Room
+from orcstream.codec.metadata.parse import parse_stripe_footer
+from orcstream.codec.metadata.structure import (
     EncodingKind,
     Encryption,
     EncryptionVariant,
@@ -32,11 +31,12 @@ from orcstream.codec.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.column_statistics import BoundingBox, ColumnStatistics
+from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.encryption import KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, Unsupported
 from orcstream.plan.tail import Tail, plan_tail
-from orcstream.schema import FileColumn, Schema
+from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics
+from orcstream.schema.schema import FileColumn, Schema
 from tests.support.corpus import manifest
 
 CUDF_STRUCT = {"18446744073709551615": "DIRECT"}

@@ -9,10 +9,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec._encode_rle_v2 import IntEncoder
-from orcstream.codec._out_stream import OutStream
-from orcstream.codec._stream import InputStream
-from orcstream.codec.compression import Compression, Compressor, Decompressor
+from orcstream.codec.streams._encode_rle_v2 import IntEncoder
+from orcstream.codec.streams._out_stream import OutStream
+from orcstream.codec.streams._stream import InputStream
+from orcstream.codec.streams.compression import Compression, Compressor, Decompressor
 from orcstream.errors import UsageError
 from tests.support.encoding import packed
 from tests.support.reference import compression as reference

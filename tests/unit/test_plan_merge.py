@@ -20,11 +20,11 @@ from pyarrow import orc
 import orcstream
 from orcstream import blocking
 from orcstream.byterange import ByteRange
-from orcstream.codec.metadata_indexes import StatisticsList
+from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.errors import Unsupported, UsageError
-from orcstream.plan import merge as plan
-from orcstream.plan.merge import FileMerger
-from orcstream.plan.merge_variants import OpenedStatistics
+from orcstream.plan.merge import merge as plan
+from orcstream.plan.merge.merge import FileMerger
+from orcstream.plan.merge.variants import OpenedStatistics
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
 from tests.support.read_sources import SAMPLE, sample, sample_rows
 from tests.support.reference import statistics, wire

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.byterange import ByteRange, CostModel, Request
-from orcstream.codec.structure import StripeInformation
+from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.plan.read import (
     CONTROL_STRIPES,
     Piece,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.layout import positions_of
-from orcstream.codec.metadata_indexes import parse_row_index
-from orcstream.codec.structure import EncodingKind, StreamKind
+from orcstream.codec.metadata.indexes import parse_row_index
+from orcstream.codec.metadata.layout import positions_of
+from orcstream.codec.metadata.structure import EncodingKind, StreamKind
 from orcstream.errors import CorruptStripe
 from orcstream.plan.selection import ColumnIndex, RowGroups, Span, StreamSlice, joined, plan_spans
-from orcstream.schema import Kind
+from orcstream.schema.schema import Kind
 from tests.support.reference import wire
 
 BLOCK = 100_000

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream._printable import listed, logger_of, printable, printable_lines
 from orcstream.errors import OrcError, UsageError
-from orcstream.io.byte_source import not_permitted
-from orcstream.schema import Schema
+from orcstream.io.contract.byte_source import not_permitted
+from orcstream.schema.schema import Schema
 
 ORDERS = "\x1b]0;owned\x07\x1b[31m\u202e\x9b31m\r"
 ORDER = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

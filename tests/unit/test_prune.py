@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.bloom import BloomFilter, BloomIndex, hashes_of
-from orcstream.codec.metadata_indexes import RowIndex, StatisticsList, parse_row_index
-from orcstream.column_statistics import ALL_NULL, ColumnStatistics, Trust, trust_of
-from orcstream.plan.outcome import combined
-from orcstream.plan.proof import Question
-from orcstream.plan.prune import (
+from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex, hashes_of
+from orcstream.codec.metadata.indexes import RowIndex, StatisticsList, parse_row_index
+from orcstream.plan.prune.outcome import combined
+from orcstream.plan.prune.proof import Question
+from orcstream.plan.prune.prune import (
     ABSENT,
     ColumnOf,
     Outcome,
@@ -26,8 +25,9 @@ from orcstream.plan.prune import (
     group_outcomes,
     stripe_outcomes,
 )
-from orcstream.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.schema import FileColumn, Kind, Type
+from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
+from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, Trust, trust_of
+from orcstream.schema.schema import FileColumn, Kind, Type
 
 T, F, N = Outcome.TRUE, Outcome.FALSE, Outcome.NULL
 EITHER, ANY = T | F, T | F | N
@@ -505,7 +505,7 @@ def test_many_literals_are_not_hashed_for_every_group() -> None:
     literals = tuple(range(0, 1_000_000, 100))
     asked = leaf(Kind.LONG, Op.IN, *literals)
     filters = BloomIndex(tuple(BloomFilter(bytes(8), 3) for _ in range(1000)), utf8=True)
-    with unittest.mock.patch("orcstream.plan.proof.hashes_of", wraps=hashes_of) as hashing:
+    with unittest.mock.patch("orcstream.plan.prune.proof.hashes_of", wraps=hashes_of) as hashing:
         found = may_match(
             group_outcomes(asked, lambda _: COLUMN, {}, {COLUMN: filters}, [ROWS] * 1000, JAVA, Questions())
         )

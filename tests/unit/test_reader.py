@@ -14,20 +14,21 @@ import pytest
 import orcstream
 from orcstream._buffer import retained_bytes
 from orcstream.byterange import ByteRange, CostModel
-from orcstream.codec.column import VectorOptions
-from orcstream.codec.compression import Compression
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.metadata.structure import StreamKind
+from orcstream.codec.streams.compression import Compression
+from orcstream.codec.vectors.column import VectorOptions
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
-from orcstream.reader import planning, session
-from orcstream.reader.budget import Lease, MemoryBudget, Shares
-from orcstream.reader.decoding import DecodeQueue
+from orcstream.file.unlocking import KeyRing, UnlockedFile
+from orcstream.reader import planning
+from orcstream.reader.engine import session
+from orcstream.reader.engine.budget import Lease, MemoryBudget, Shares
+from orcstream.reader.engine.decoding import DecodeQueue
+from orcstream.reader.engine.fetching import StripeWork, windows_of
+from orcstream.reader.engine.pruning import Pruner
+from orcstream.reader.engine.runs import ColumnRun, RowSizes, StreamPiece, StripeRun
+from orcstream.reader.engine.stripes import StripeStarter
+from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.explain import Explanation, Wave
-from orcstream.reader.fetching import StripeWork, windows_of
-from orcstream.reader.pruning import Pruner
-from orcstream.reader.runs import ColumnRun, RowSizes, StreamPiece, StripeRun
-from orcstream.reader.stripes import StripeStarter
-from orcstream.reader.times import FileTimes
-from orcstream.unlocking import KeyRing, UnlockedFile
 from tests.support.read_sources import sample
 from tests.support.reference import rle_v2
 from tests.support.reference.builder import FileBuilder, Options, Stream

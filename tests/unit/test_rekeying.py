@@ -13,12 +13,12 @@ import pytest
 import orcstream
 from orcstream import Encrypt
 from orcstream.byterange import ByteRange
-from orcstream.codec.encryption import stream_cipher
-from orcstream.codec.sealing import Rekeyed, rekey
-from orcstream.codec.structure import StreamKind
+from orcstream.codec.crypto.sealing import Rekeyed, rekey
+from orcstream.codec.crypto.streams import stream_cipher
+from orcstream.codec.metadata.structure import StreamKind
 from orcstream.encryption import EncryptionKey, LocalKey
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
-from orcstream.plan import merge_variants
+from orcstream.plan.merge import variants as merge_variants
 from orcstream.plan.tail import Tail
 from orcstream.writer import merge as merging
 from tests.support.encrypting import CountedKeys, written

@@ -13,9 +13,9 @@ import pytest
 
 import orcstream
 from orcstream.errors import RetriesExhausted, SourceError, UsageError
-from orcstream.io.byte_source import Transient
+from orcstream.io.contract.byte_source import Transient
+from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.keys import InMemoryKeyProvider
-from orcstream.io.retry import RetryPolicy
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orcstream.codec._filter import Texts
-from orcstream.codec._statistics import decimal_bounds, float_bounds, integer_bounds, text_bounds
-from orcstream.codec.column import Vector, VectorOptions, field_of
-from orcstream.codec.statistics import statistics_of, statistics_of_nothing
-from orcstream.column_statistics import ALL_NULL, BoundingBox, ColumnStatistics, merge
-from orcstream.schema import FileColumn, Schema
+from orcstream.codec.encode._statistics import decimal_bounds, float_bounds, integer_bounds, text_bounds
+from orcstream.codec.encode.statistics import statistics_of, statistics_of_nothing
+from orcstream.codec.vectors._filter import Texts
+from orcstream.codec.vectors.column import Vector, VectorOptions, field_of
+from orcstream.schema.column_statistics import ALL_NULL, BoundingBox, ColumnStatistics, merge
+from orcstream.schema.schema import FileColumn, Schema
 from tests.support.arrow_vectors import field_from, vector_from
 
 

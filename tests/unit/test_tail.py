@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from orcstream._proto import orc_proto as pb
 from orcstream.byterange import ByteRange
-from orcstream.codec.compression import Compression
-from orcstream.codec.metadata import MAX_BLOCK_SIZE
+from orcstream.codec.metadata.parse import MAX_BLOCK_SIZE
+from orcstream.codec.streams.compression import Compression
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported
 from orcstream.plan.tail import Need, Tail, parse_stripe_statistics, plan_tail
-from orcstream.schema import MAX_DEPTH, Schema
+from orcstream.schema.schema import MAX_DEPTH, Schema
 from tests.support.corpus import manifest
 
 

@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from orcstream.errors import UsageError
-from orcstream.io.tasks import OneTask, Signal, first_failure, side_by_side
-from orcstream.io.uncancelled import clean_up, end_task, until_over
+from orcstream.io.loop.tasks import OneTask, Signal, first_failure, side_by_side
+from orcstream.io.loop.uncancelled import clean_up, end_task, until_over
 
 
 async def turns(count: int = 3) -> None:

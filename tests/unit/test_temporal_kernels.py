@@ -14,9 +14,9 @@ import pytest
 from hypothesis import strategies as st
 
 from orcstream._buffer import Buffer
-from orcstream.codec._temporal import dates, decimals, timestamps, widen
-from orcstream.codec.times import UNITS, UTC, ZoneRules
-from orcstream.zones import load_zone
+from orcstream.codec.decode._temporal import dates, decimals, timestamps, widen
+from orcstream.codec.vectors.times import UNITS, UTC, ZoneRules
+from orcstream.file.zones import load_zone
 from tests.support.kernels import buffer_of, int64_buffer, packaged_zones
 from tests.support.reference import values as reference
 

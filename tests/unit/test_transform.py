@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from orcstream.batch import Column
-from orcstream.codec.column import Vector, VectorOptions, field_of, nulls_of
-from orcstream.codec.conversion import ConvertOptions
-from orcstream.codec.transform import transform_of
+from orcstream.codec.convert.conversion import ConvertOptions
+from orcstream.codec.convert.transform import transform_of
+from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.errors import Unsupported
-from orcstream.schema import Schema, Type
-from orcstream.zones import load_zone
+from orcstream.file.zones import load_zone
+from orcstream.schema.schema import Schema, Type
 from tests.support.arrow_vectors import vector_from
 from tests.support.effort import pairs
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from orcstream.column_statistics import StatisticsKind, trust_of
+from orcstream.schema.column_statistics import StatisticsKind, trust_of
 
 KINDS: tuple[StatisticsKind, ...] = get_args(StatisticsKind)
 BOUNDED = {"integer", "double", "string", "boolean", "decimal", "date", "timestamp"}

@@ -13,13 +13,18 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import orcstream
-from orcstream.codec.compression import Compression
-from orcstream.codec.metadata import Footer
-from orcstream.codec.metadata_indexes import StatisticsList
-from orcstream.codec.metadata_out import statistics_list, tail_bytes
-from orcstream.codec.structure import Calendar, DataMask, Encryption, EncryptionVariant, StripeInformation
-from orcstream.codec.wire import join_field
-from orcstream.column_statistics import ColumnStatistics
+from orcstream.codec.metadata.indexes import StatisticsList
+from orcstream.codec.metadata.parse import Footer
+from orcstream.codec.metadata.structure import (
+    Calendar,
+    DataMask,
+    Encryption,
+    EncryptionVariant,
+    StripeInformation,
+)
+from orcstream.codec.metadata.wire import join_field
+from orcstream.codec.metadata.write import statistics_list, tail_bytes
+from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import (
     ColumnNotFound,
@@ -31,7 +36,8 @@ from orcstream.errors import (
     UsageError,
 )
 from orcstream.io.keys import InMemoryKeyProvider
-from orcstream.schema import FileColumn, Schema
+from orcstream.schema.column_statistics import ColumnStatistics
+from orcstream.schema.schema import FileColumn, Schema
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:int,d:int>>")
 PII = EncryptionKey("pii", 2, EncryptionAlgorithm.AES_CTR_128)

@@ -21,7 +21,7 @@ import pytest
 import orcstream
 import orcstream.blocking
 from orcstream.byterange import BytesLike
-from orcstream.codec.file_encoder import FileEncoder, StripeEncoder
+from orcstream.codec.encode.file_encoder import FileEncoder, StripeEncoder
 from orcstream.errors import SchemaMismatch, UsageError
 from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import WholeFile

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from orcstream.codec.times import UTC, ZoneRules
+from orcstream.codec.vectors.times import UTC, ZoneRules
 from orcstream.errors import Unsupported
-from orcstream.zones import find_zone, load_zone, mean_time_zone
+from orcstream.file.zones import find_zone, load_zone, mean_time_zone
 from tests.support.kernels import packaged_zones
 
 __all__ = ["packaged_zones"]

@@ -16,10 +16,8 @@ from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.folders import ListedFile, list_files
 from orcstream.io.urls import is_inner_path
-from orcstream.plan.acid_names import is_table_file
-from orcstream.spark import written
+from orcstream.plan.acid.names import is_table_file
 from orcstream.spark.access import run
-from orcstream.spark.commit_log import claimed_paths
 from orcstream.spark.jobs.compacting import GroupWork, How, Looked, look_at, settle
 from orcstream.spark.jobs.compaction_journal import (
     CompactionJournal,
@@ -29,8 +27,10 @@ from orcstream.spark.jobs.compaction_journal import (
     new_token,
 )
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
-from orcstream.spark.merged_files import Merges
-from orcstream.spark.target import Folder, Target
+from orcstream.spark.read.merged_files import Merges
+from orcstream.spark.stream.commit_log import claimed_paths
+from orcstream.spark.write import written
+from orcstream.spark.write.target import Folder, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,11 +23,11 @@ from typing import Any, Self
 
 from orcstream.io.folders import check_links
 from orcstream.io.records import Records
-from orcstream.spark import commit_records
-from orcstream.spark.commit_records import JOBS_FOLDER, record_of, row_count_of, said_in
-from orcstream.spark.prepared_json import prepared_from_json, prepared_to_json
-from orcstream.spark.target import Target, records_of
-from orcstream.spark.written import WrittenFile
+from orcstream.spark.compact import commit_records
+from orcstream.spark.compact.commit_records import JOBS_FOLDER, record_of, row_count_of, said_in
+from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_json
+from orcstream.spark.write.target import Target, records_of
+from orcstream.spark.write.written import WrittenFile
 
 __all__ = [
     "CompactionJournal",

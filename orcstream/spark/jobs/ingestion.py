@@ -22,7 +22,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.urls import protocol_of
 from orcstream.spark.access import run
-from orcstream.spark.commit_records import JOBS_FOLDER
+from orcstream.spark.compact.commit_records import JOBS_FOLDER
 from orcstream.spark.jobs.distributing import Progress, is_connect
 from orcstream.spark.options import Options
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from orcstream.spark.write_options import WritePlan
+    from orcstream.spark.write.options import WritePlan
 
 __all__ = ["FORMATS", "IngestResult", "ingest"]
 
@@ -221,8 +221,8 @@ class _Sink:
 
     def write(self, df: DataFrame, query: str, batch: int) -> None:
         """Write a batch unless it is there; may be called again with the same rows."""
-        from orcstream.spark.stream_writing import BatchFiles, StreamPlan, commit_batch
-        from orcstream.spark.write_options import write_plan
+        from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
+        from orcstream.spark.write.options import write_plan
 
         given = Options(self._given)
         plan = write_plan(df.schema, given)
@@ -242,7 +242,7 @@ class _Sink:
 
 
 async def _is_done(plan: WritePlan, query: str, batch: int) -> bool:
-    from orcstream.spark.commit_log import CommitLog
+    from orcstream.spark.stream.commit_log import CommitLog
 
     return batch <= (await CommitLog.open(plan, query)).last_done
 
@@ -252,7 +252,7 @@ def _write_task(plan: WritePlan, stem: str, batches: Iterable[pa.RecordBatch]) -
     import pyarrow as pa
     from pyspark import TaskContext
 
-    from orcstream.spark import written
+    from orcstream.spark.write import written
 
     task = TaskContext.get()
     assert task is not None

@@ -18,10 +18,10 @@ from typing import Any, Final
 from orcstream import open_many
 from orcstream.errors import FormatError, OrcError, Unsupported
 from orcstream.spark.access import Access, run
-from orcstream.spark.files import FileChoice
 from orcstream.spark.jobs.distributing import Distribute
-from orcstream.spark.merged_files import find_counted
-from orcstream.spark.target import Folder, records_of
+from orcstream.spark.read.files import FileChoice
+from orcstream.spark.read.merged_files import find_counted
+from orcstream.spark.write.target import Folder, records_of
 
 __all__ = ["Piece", "found_pieces", "looked_at"]
 

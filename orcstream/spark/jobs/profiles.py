@@ -14,7 +14,7 @@ from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 from orcstream.spark.jobs.looking import found_pieces, looked_at
 from orcstream.spark.jobs.profiling import ColumnProfile, merged_columns, profile_piece
 from orcstream.spark.jobs.tables import check_report, distinct_counts, write_table
-from orcstream.spark.target import Folder
+from orcstream.spark.write.target import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

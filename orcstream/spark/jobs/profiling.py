@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import orcstream
 from orcstream import OrcFile
-from orcstream.column_statistics import ColumnStatistics
 from orcstream.errors import SourceChanged
-from orcstream.schema import Kind, Type
+from orcstream.schema.column_statistics import ColumnStatistics
+from orcstream.schema.schema import Kind, Type
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.looking import Piece
 

@@ -18,7 +18,7 @@ from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 from orcstream.spark.jobs.looking import Piece, found_pieces, looked_at
 from orcstream.spark.jobs.tables import check_report, write_table
-from orcstream.spark.target import Folder
+from orcstream.spark.write.target import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,1 @@
+"""Compacting and cleaning a transactional table."""

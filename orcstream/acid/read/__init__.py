@@ -1,0 +1,1 @@
+"""Reading a transactional table: from files of events to rows."""

@@ -1,0 +1,42 @@
+"""The six columns of a file of events."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from orcstream.schema.schema import Kind, Schema
+
+__all__ = ["EventColumns", "event_columns", "event_type"]
+
+_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+
+
+class EventColumns(NamedTuple):
+    """The names of the six columns in one file: compactions by query write them in lower case."""
+
+    operation: str
+    original_write_id: str
+    bucket: str
+    row_id: str
+    current_write_id: str
+    row: str
+
+
+HIVES_NAMES = EventColumns("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+
+
+def event_columns(schema: Schema) -> EventColumns | None:
+    """Those of a file of events; None of any other."""
+    root = schema.root
+    names = [name.lower() for name in root.field_names]
+    if names != [name.lower() for name in HIVES_NAMES]:
+        return None
+    if tuple(child.kind for child in root.children) != _KINDS:
+        return None
+    return EventColumns(*root.field_names)
+
+
+def event_type(row: Schema, names: EventColumns = HIVES_NAMES) -> str:
+    """The text of the schema of events of such rows."""
+    kinds = ("int", "bigint", "int", "bigint", "bigint", str(row))
+    return "struct<" + ",".join(f"{name}:{kind}" for name, kind in zip(names, kinds, strict=True)) + ">"

@@ -1,0 +1,1 @@
+"""Who says what is committed: a table's own log, or Hive's metastore."""

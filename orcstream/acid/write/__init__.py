@@ -1,0 +1,1 @@
+"""Writing a transactional table: statements, streams, files of events."""

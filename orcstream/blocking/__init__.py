@@ -1,0 +1,279 @@
+"""The same names without `await`, for scripts and notebooks.
+
+    with orcstream.blocking.open("t.orc") as file:
+        for batch in file.batches(columns=["id"]):
+            ...
+
+Calls are made on an event loop on a thread of its own (`blocking_loop`). So this works where a loop is
+running already, as in a notebook, and from any thread. Must not know how anything is read. What writes is in
+`blocking_writing`, what reads many files as one in `blocking_tables`: each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from orcstream._keywords import shared, takes
+from orcstream.batch import Batch, BatchSchema, ReadResult
+from orcstream.blocking.facade import Facade, made, method_as, takes_as
+from orcstream.blocking.loop import the_loop
+from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
+from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
+from orcstream.codec.streams.compression import Compression
+from orcstream.file.unlocking import EncryptedColumn
+from orcstream.plan.tail import Tail
+from orcstream.reader import file as reader_file
+from orcstream.reader import many as reader_many
+from orcstream.reader import opening as reader_opening
+from orcstream.reader import stream as reader_stream
+from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.reader.file import FileStatistics
+from orcstream.reader.many import Urls
+from orcstream.reader.opening import FileKeywords, Url
+from orcstream.reader.options import ReadKeywords, Where
+from orcstream.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from orcstream.blocking.tables import OrcDataset, TableStream, dataset
+    from orcstream.blocking.writing import (
+        Ingester,
+        OrcWriter,
+        cleanup,
+        commit,
+        create,
+        discard,
+        ingest,
+        merge,
+        write,
+    )
+    from orcstream.reader.explain import Explanation
+    from orcstream.reader.verifying import Verification
+
+__all__ = [
+    "BatchStream",
+    "FileStream",
+    "Ingester",
+    "OrcDataset",
+    "OrcFile",
+    "OrcWriter",
+    "TableStream",
+    "cleanup",
+    "commit",
+    "create",
+    "dataset",
+    "discard",
+    "ingest",
+    "merge",
+    "open",
+    "open_many",
+    "read",
+    "write",
+]
+
+_WRITING = ("Ingester", "OrcWriter", "cleanup", "commit", "create", "discard", "ingest", "merge", "write")
+_HOMES = {
+    **dict.fromkeys(_WRITING, "orcstream.blocking.writing"),
+    **dict.fromkeys(("OrcDataset", "TableStream", "dataset"), "orcstream.blocking.tables"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
+class OrcFile(Facade):
+    """`orcstream.OrcFile` without `await`; from any thread."""
+
+    _inner: reader_file.OrcFile
+
+    @property
+    def url(self) -> str:
+        """`OrcFile.url`."""
+        return self._inner.url
+
+    @property
+    def tail(self) -> Tail:
+        """`OrcFile.tail`."""
+        return self._inner.tail
+
+    @property
+    def schema(self) -> Schema:
+        """`OrcFile.schema`."""
+        return self._inner.schema
+
+    @property
+    def row_count(self) -> int:
+        """`OrcFile.row_count`."""
+        return self._inner.row_count
+
+    @property
+    def stripes(self) -> tuple[StripeInformation, ...]:
+        """`OrcFile.stripes`."""
+        return self._inner.stripes
+
+    @property
+    def compression(self) -> Compression:
+        """`OrcFile.compression`."""
+        return self._inner.compression
+
+    @property
+    def user_metadata(self) -> Mapping[str, bytes]:
+        """`OrcFile.user_metadata`."""
+        return self._inner.user_metadata
+
+    @property
+    def statistics(self) -> FileStatistics:
+        """`OrcFile.statistics`."""
+        return self._inner.statistics
+
+    @property
+    def encrypted_columns(self) -> tuple[EncryptedColumn, ...]:
+        """`OrcFile.encrypted_columns`."""
+        return self._inner.encrypted_columns
+
+    @property
+    def is_complete(self) -> bool:
+        """`OrcFile.is_complete`."""
+        return self._inner.is_complete
+
+    @method_as(reader_file.OrcFile.batches)
+    def batches(self, **options: Any) -> BatchStream:
+        """`OrcFile.batches`: a stream to iterate with `for`."""
+        return BatchStream(self._run(lambda: made(lambda: self._inner.batches(**options))), self._loop)
+
+    @method_as(reader_file.OrcFile.read)
+    def read(self, **options: Any) -> ReadResult:
+        """`OrcFile.read`."""
+        return self._run(lambda: self._inner.read(**options))
+
+    @method_as(reader_file.OrcFile.take)
+    def take(self, rows: Sequence[int], **options: Any) -> ReadResult:
+        """`OrcFile.take`."""
+        return self._run(lambda: self._inner.take(rows, **options))
+
+    @method_as(reader_file.OrcFile.explain)
+    def explain(self, **options: Any) -> Explanation:
+        """`OrcFile.explain`."""
+        return self._run(lambda: self._inner.explain(**options))
+
+    @method_as(reader_file.OrcFile.verify)
+    def verify(self, **options: Any) -> Verification:
+        """`OrcFile.verify`."""
+        return self._run(lambda: self._inner.verify(**options))
+
+    def refresh(self) -> int:
+        """`OrcFile.refresh`."""
+        return self._run(self._inner.refresh)
+
+    def stripe_footer(self, stripe: int) -> StripeFooter:
+        """`OrcFile.stripe_footer`."""
+        return self._run(lambda: self._inner.stripe_footer(stripe))
+
+    def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
+        """`OrcFile.row_index`."""
+        return self._run(lambda: self._inner.row_index(stripe))
+
+    def stripe_statistics(self) -> tuple[StatisticsList, ...]:
+        """`OrcFile.stripe_statistics`."""
+        return self._run(self._inner.stripe_statistics)
+
+    @method_as(reader_file.OrcFile.matching_stripes)
+    def matching_stripes(self, where: Where, **options: Any) -> tuple[int, ...]:
+        """`OrcFile.matching_stripes`."""
+        return self._run(lambda: self._inner.matching_stripes(where, **options))
+
+    def _facade_of(self, found: Any) -> Any:
+        return BatchStream(found, self._loop) if isinstance(found, reader_stream.BatchStream) else found
+
+
+class BatchStream(Facade, Iterator[Batch]):
+    """`orcstream.BatchStream` without `await`: ``for batch in stream``."""
+
+    _inner: reader_stream.BatchStream
+
+    @property
+    def schema(self) -> Schema:
+        """`BatchStream.schema`."""
+        return self._inner.schema
+
+    @property
+    def batch_schema(self) -> BatchSchema:
+        """`BatchStream.batch_schema`."""
+        return self._inner.batch_schema
+
+    @property
+    def stats(self) -> ReadStatistics:
+        """`BatchStream.stats`."""
+        return self._inner.stats
+
+    @property
+    def masked_columns(self) -> tuple[str, ...]:
+        """`BatchStream.masked_columns`."""
+        return self._inner.masked_columns
+
+    def seek(self, row: int) -> None:
+        """`BatchStream.seek`."""
+        self._run(lambda: self._inner.seek(row))
+
+    def __next__(self) -> Batch:
+        batch = self._run(lambda: anext(self._inner, None))
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def __arrow_c_schema__(self) -> object:
+        return self._inner.__arrow_c_schema__()
+
+
+class FileStream(Facade, Iterator[OrcFile]):
+    """`orcstream.FileStream` without `await`: ``for file in files``."""
+
+    _inner: reader_many.FileStream
+
+    def __next__(self) -> OrcFile:
+        file = self._run(lambda: anext(self._inner, None))
+        if file is None:
+            raise StopIteration
+        return OrcFile(file, self._loop)
+
+
+@takes_as(reader_opening.open)
+def open(url: Url, **options: Any) -> OrcFile:  # noqa: A001 - the name users expect
+    """`orcstream.open`: close the file, or use it as ``with ... as file``."""
+    loop = the_loop()
+    return OrcFile(loop.run(lambda: reader_opening.open(url, **options)), loop)
+
+
+class _AtOnce(FileKeywords, ReadKeywords, total=False):
+    pass
+
+
+@takes(_AtOnce, reader_opening.open, reader_file.OrcFile.read)
+def read(url: Url, **options: Unpack[_AtOnce]) -> ReadResult:
+    """`orcstream.open`, `OrcFile.read`, close."""
+
+    async def work() -> ReadResult:
+        async with reader_opening.open(url, **shared(options, FileKeywords)) as file:
+            return await file.read(**shared(options, ReadKeywords))
+
+    return the_loop().run(work)
+
+
+@takes_as(reader_many.open_many)
+def open_many(urls: Urls, **options: Any) -> FileStream:
+    """`orcstream.open_many`: ``for file in files``, best inside ``with ... as files``.
+
+    `urls` is iterated, and `on_error` called, on the loop's thread: neither may call this module.
+    """
+    loop = the_loop()
+    files = loop.run(lambda: made(lambda: reader_many.open_many(urls, **options)))
+    return FileStream(files, loop)

@@ -1,0 +1,97 @@
+"""The command line's `verify`: whether files can be read, and whether what they say of themselves is true.
+
+Knows how findings look as text and as JSON. Must not know how they are made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+import orcstream
+from orcstream._credentials import strip_credentials
+from orcstream.cli.arguments import add_memory_limit, given_url
+from orcstream.cli.commands.keys import add_keys, opened, opened_keys
+from orcstream.cli.output import add_json, report
+from orcstream.cli.progress import Progress
+from orcstream.figures import counted
+
+__all__ = ["VERIFY_HELP", "add_verify_options", "verify"]
+
+VERIFY_HELP = """Every stripe is decoded, and the statistics of row groups, stripes and file are compared with
+its values. The status is 1 where a file cannot be read or a claim is wrong that readers believe; what its
+writer is known to get wrong is shown with --all. Bloom filters are not looked at."""
+_MEMORY_LIMIT = 256 << 20
+# So many findings are shown of a file; the others are counted.
+_SHOWN = 20
+
+
+def add_verify_options(command: argparse.ArgumentParser) -> None:
+    """What `verify` takes besides storage options."""
+    command.add_argument(
+        "urls", type=given_url, metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows"
+    )
+    command.add_argument("--all", action="store_true", help="what does no harm, too, and every finding")
+    add_memory_limit(command, _MEMORY_LIMIT, "what decoding may take")
+    add_keys(command)
+    add_json(command)
+
+
+async def verify(options: argparse.Namespace) -> int:
+    """The exit status: 0 where all files are sound. Raises why files cannot be read, if that is all."""
+    found: list[dict[str, Any]] = []
+    unknown: list[Exception] = []
+    async with opened_keys(options.keys) as keys, Progress() as progress:
+        for url in options.urls:
+            try:
+                found.append(await _verified(options, url, keys, progress))
+            except (orcstream.OrcError, OSError) as error:
+                text = error.message if isinstance(error, orcstream.OrcError) else str(error)
+                found.append({"url": strip_credentials(url), "sound": False, "error": text})
+                unknown.append(error)
+    is_sound = all(one["sound"] for one in found)
+    lines = (line for one in found for line in _lines(one, show_all=options.all))
+    report(options, {"sound": is_sound, "files": found}, lines)
+    if unknown and len(unknown) == sum(not one["sound"] for one in found):
+        raise unknown[0]  # of the store, or of how this was called
+    return 0 if is_sound else 1
+
+
+async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: Progress) -> dict[str, Any]:
+    shown = strip_credentials(url)
+    try:
+        async with opened(options, url, keys) as file:
+
+            def on_rows(count: int) -> None:
+                progress.text = lambda: f"{file.url}: {count:,} of {file.row_count:,} rows"
+
+            found = await file.verify(on_rows=on_rows, memory_limit=options.memory_limit)
+    except (orcstream.FormatError, orcstream.Unsupported) as error:
+        return {"url": error.url or shown, "sound": False, "error": error.message}
+    except FileNotFoundError as error:
+        return {"url": shown, "sound": False, "error": str(error)}
+    facts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    faults = [{**dataclasses.asdict(fault), "text": str(fault)} for fault in found.faults]
+    return {**facts, "sound": found.is_sound, "faults": faults}
+
+
+def _lines(found: dict[str, Any], *, show_all: bool) -> list[str]:
+    if "error" in found:
+        return [f"{found['url']}: cannot be read: {found['error']}"]
+    faults = [one for one in found["faults"] if show_all or not one["is_known"]]
+    looked_at = ", ".join(
+        counted(found[f"{name}_count"], words)
+        for name, words in (
+            ("row", "row"),
+            ("stripe", "stripe"),
+            ("row_group", "row group"),
+            ("claim", "claim"),
+        )
+    )
+    lines = [f"{found['url']}: {'sound' if found['sound'] else 'not sound'}: {looked_at}"]
+    shown = faults if show_all else faults[:_SHOWN]
+    lines += [f"  {one['text']}" for one in shown]
+    if len(faults) > len(shown):
+        lines.append(f"  and {len(faults) - len(shown):,} more; --all shows them")
+    return lines

@@ -1,0 +1,1 @@
+"""The command `orcstream convert`, and the formats that it reads."""

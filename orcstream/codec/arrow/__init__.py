@@ -1,0 +1,1 @@
+"""Arrow's schemas and its C data interface, out and in."""

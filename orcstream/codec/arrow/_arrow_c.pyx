@@ -1,0 +1,494 @@
+"""Exports column vectors through the Arrow C data interface, in PyCapsules, without copying.
+
+Knows the three structs of the interface (https://arrow.apache.org/docs/format/CDataInterface.html and
+CStreamInterface.html), who frees what, and how many bytes each format needs. Must not know ORC types,
+encodings or I/O: it reads the attributes of a `Field` and a `Vector` and nothing else.
+
+Contract. `export_schema`, `export_array` and `export_stream` answer capsules that own what they point to
+until a consumer moves it out (and sets `release` to NULL). An exported array holds the buffers of its
+vector, by the buffer protocol, until it is released; the release may come from any thread, with or
+without the interpreter lock. Every node owns its own part, so a consumer may move single children out.
+A vector whose buffers are too small or misaligned for its format is a `ValueError`: a bug of ours,
+caught before foreign code would read past the end.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.errno cimport EIO
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from orcstream.codec.arrow._arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
+from orcstream.errors import Unsupported
+
+__all__ = ["count_nulls", "export_array", "export_schema", "export_stream"]
+
+cdef extern from *:
+    """
+    /* Consumers may let go of an array from a thread of theirs while the interpreter shuts down; waiting
+       for the lock would then end that thread. The memory is left to the operating system instead. */
+    #if PY_VERSION_HEX >= 0x030D0000
+    #define ORCSTREAM_FINALIZING() Py_IsFinalizing()
+    #else
+    #define ORCSTREAM_FINALIZING() _Py_IsFinalizing()
+    #endif
+    static int orcstream_python_usable(void) {
+        return Py_IsInitialized() && (!ORCSTREAM_FINALIZING() || PyGILState_Check());
+    }
+    """
+    bint python_usable "orcstream_python_usable"() noexcept nogil
+
+cdef extern from *:
+    int popcount "__builtin_popcountll"(unsigned long long) noexcept nogil
+
+cdef enum:
+    FLAG_NULLABLE = 2
+    MAX_UNION_CHILDREN = 128  # type ids are int8 and not negative
+
+# What stands behind `private_data`. `nodes` holds the children's structs and, last, the dictionary's.
+cdef struct SchemaParts:
+    char* text
+    ArrowSchema* nodes
+    ArrowSchema** children
+
+cdef struct ArrayParts:
+    int view_count
+    Py_buffer views[3]
+    const void* buffers[3]
+    ArrowArray* nodes
+    ArrowArray** children
+
+# What an empty buffer points to: consumers read the first offset even of an array of length 0.
+cdef int64_t[4] ZEROS
+ZEROS[:] = [0, 0, 0, 0]
+
+# Largest offset + length; sizes in bits and in bytes stay far from overflow.
+cdef Py_ssize_t MAX_VALUES = 1 << 48
+
+
+def export_schema(field):
+    """An "arrow_schema" capsule of the field."""
+    cdef ArrowSchema* schema = <ArrowSchema*> calloc(1, sizeof(ArrowSchema))
+    if schema == NULL:
+        raise MemoryError
+    capsule = own(schema, b"arrow_schema", drop_schema)
+    fill_schema(schema, field)
+    return capsule
+
+
+def export_array(field, vector):
+    """Capsules "arrow_schema" and "arrow_array" of a vector; nothing is copied."""
+    cdef ArrowArray* array = <ArrowArray*> calloc(1, sizeof(ArrowArray))
+    if array == NULL:
+        raise MemoryError
+    capsule = own(array, b"arrow_array", drop_array)
+    fill_array(array, field, vector)
+    return export_schema(field), capsule
+
+
+def export_stream(field, pull):
+    """An "arrow_array_stream" capsule; `pull()` answers the next vector, or None at the end.
+
+    It is called when the consumer asks, on the consumer's thread. What it raises becomes the stream's
+    last error (type and message), again at each later call.
+    """
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*> calloc(1, sizeof(ArrowArrayStream))
+    if stream == NULL:
+        raise MemoryError
+    capsule = own(stream, b"arrow_array_stream", drop_stream)
+    state = StreamState(field, pull)
+    Py_INCREF(state)
+    stream.private_data = <PyObject*> state
+    stream.get_schema = stream_schema
+    stream.get_next = stream_next
+    stream.get_last_error = stream_last_error
+    stream.release = release_stream
+    return capsule
+
+
+def count_nulls(bitmap, Py_ssize_t offset, Py_ssize_t length):
+    """How many of the `length` bits from bit `offset` on are 0."""
+    cdef Py_buffer view
+    cdef Py_ssize_t set_count
+    if offset < 0 or length < 0 or offset > MAX_VALUES or length > MAX_VALUES:
+        raise ValueError("range of bits")
+    PyObject_GetBuffer(bitmap, &view, PyBUF_SIMPLE)
+    try:
+        if (offset + length + 7) // 8 > view.len:
+            raise ValueError("bitmap too short")
+        with nogil:
+            set_count = count_set(<const uint8_t*> view.buf, offset, length)
+    finally:
+        PyBuffer_Release(&view)
+    return length - set_count
+
+
+cdef Py_ssize_t count_set(const uint8_t* bits, Py_ssize_t start, Py_ssize_t length) noexcept nogil:
+    cdef Py_ssize_t stop = start + length
+    cdef Py_ssize_t total = 0
+    cdef uint64_t word
+    while start < stop and start & 7:
+        total += (bits[start >> 3] >> (start & 7)) & 1
+        start += 1
+    while stop - start >= 64:
+        memcpy(&word, bits + (start >> 3), 8)
+        total += popcount(word)
+        start += 64
+    while start < stop:
+        total += (bits[start >> 3] >> (start & 7)) & 1
+        start += 1
+    return total
+
+
+# --- capsules -------------------------------------------------------------------------------------
+
+
+cdef object own(void* struct_, const char* name, void (*drop)(object) noexcept):
+    """The capsule comes before its struct is filled: on an error half-way its destructor cleans up."""
+    try:
+        return PyCapsule_New(struct_, name, drop)
+    except BaseException:
+        free(struct_)
+        raise
+
+
+cdef void drop_schema(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema")
+    if schema.release != NULL:
+        schema.release(schema)
+    free(schema)
+
+
+cdef void drop_array(object capsule) noexcept:
+    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array")
+    if array.release != NULL:
+        array.release(array)
+    free(array)
+
+
+cdef void drop_stream(object capsule) noexcept:
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, b"arrow_array_stream")
+    if stream.release != NULL:
+        stream.release(stream)
+    free(stream)
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+cdef int fill_schema(ArrowSchema* schema, object field) except -1:
+    cdef bytes format_ = field.format.encode()
+    cdef bytes name = field.name.encode()
+    cdef bytes metadata = encode_metadata(field.metadata)
+    cdef tuple children = field.children
+    cdef Py_ssize_t i
+    cdef char* text
+    if b"\0" in name:
+        raise Unsupported(
+            f"the column name {field.name!r} holds a NUL character, which Arrow's C interface cannot carry",
+            reason="nul_in_name",
+        )
+    if len(children) > MAX_UNION_CHILDREN and format_.startswith(b"+ud:"):
+        raise Unsupported(
+            f"the union {field.name!r} has {len(children)} children; Arrow's have at most {MAX_UNION_CHILDREN}",
+            reason="union_too_wide",
+        )
+    cdef SchemaParts* parts = <SchemaParts*> calloc(1, sizeof(SchemaParts))
+    if parts == NULL:
+        raise MemoryError
+    # From here on `release` cleans up whatever has been filled in.
+    schema.private_data = parts
+    schema.release = release_schema
+    parts.text = text = <char*> malloc(len(format_) + 1 + len(name) + 1 + len(metadata))
+    parts.nodes = <ArrowSchema*> calloc(len(children) + 1, sizeof(ArrowSchema))
+    parts.children = <ArrowSchema**> calloc(len(children) + 1, sizeof(ArrowSchema*))
+    if text == NULL or parts.nodes == NULL or parts.children == NULL:
+        raise MemoryError
+
+    schema.format = text
+    memcpy(text, <const char*> format_, len(format_) + 1)
+    text += len(format_) + 1
+    schema.name = text
+    memcpy(text, <const char*> name, len(name) + 1)
+    if metadata:
+        text += len(name) + 1
+        schema.metadata = text
+        memcpy(text, <const char*> metadata, len(metadata))
+    if field.nullable:
+        schema.flags = FLAG_NULLABLE
+
+    schema.children = parts.children
+    for i in range(len(children)):
+        parts.children[i] = &parts.nodes[i]
+        schema.n_children = i + 1
+        fill_schema(&parts.nodes[i], children[i])
+    if field.dictionary is not None:
+        schema.dictionary = &parts.nodes[len(children)]
+        fill_schema(schema.dictionary, field.dictionary)
+    return 0
+
+
+cdef bytes encode_metadata(tuple pairs):
+    """Pairs as the interface wants them: a count, then length and bytes of each, in native int32."""
+    cdef int32_t number
+    if not pairs:
+        return b""
+    number = len(pairs)
+    parts = [(<const char*> &number)[:4]]
+    for pair in pairs:
+        for text in pair:
+            raw = text.encode()
+            number = len(raw)
+            parts.append((<const char*> &number)[:4])
+            parts.append(raw)
+    return b"".join(parts)
+
+
+cdef void release_schema(ArrowSchema* schema) noexcept nogil:
+    cdef SchemaParts* parts = <SchemaParts*> schema.private_data
+    cdef int64_t i
+    for i in range(schema.n_children):
+        if schema.children[i].release != NULL:
+            schema.children[i].release(schema.children[i])
+    if schema.dictionary != NULL and schema.dictionary.release != NULL:
+        schema.dictionary.release(schema.dictionary)
+    free(parts.text)
+    free(parts.nodes)
+    free(parts.children)
+    free(parts)
+    schema.release = NULL
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+cdef int fill_array(ArrowArray* array, object field, object vector) except -1:
+    cdef tuple buffers = vector.buffers
+    cdef tuple fields = field.children
+    cdef tuple children = vector.children
+    cdef Py_ssize_t length = vector.length
+    cdef Py_ssize_t offset = vector.offset
+    cdef Py_ssize_t i
+    if length < 0 or offset < 0 or length > MAX_VALUES or offset > MAX_VALUES:
+        raise ValueError("length or offset of a vector")
+    if field.format == "+m" and (len(fields) != 1 or len(fields[0].children) != 2):
+        raise ValueError(f"{field.name!r} is no field of a map")
+    if len(children) != len(fields) or (vector.dictionary is None) != (field.dictionary is None):
+        raise ValueError(f"the vector of {field.name!r} has not the children of its field")
+    cdef ArrayParts* parts = <ArrayParts*> calloc(1, sizeof(ArrayParts))
+    if parts == NULL:
+        raise MemoryError
+    # From here on `release` cleans up whatever has been filled in.
+    array.private_data = parts
+    array.release = release_array
+    array.length = length
+    array.offset = offset
+    array.null_count = vector.null_count
+    array.buffers = parts.buffers
+    array.n_buffers = fill_buffers(array, parts, field.format, buffers, offset + length, children)
+
+    if fields or field.dictionary is not None:
+        parts.nodes = <ArrowArray*> calloc(len(fields) + 1, sizeof(ArrowArray))
+        parts.children = <ArrowArray**> calloc(len(fields) + 1, sizeof(ArrowArray*))
+        if parts.nodes == NULL or parts.children == NULL:
+            raise MemoryError
+        array.children = parts.children
+    for i in range(len(fields)):
+        parts.children[i] = &parts.nodes[i]
+        array.n_children = i + 1
+        fill_array(&parts.nodes[i], fields[i], children[i])
+    if field.format == "+m":
+        # Null keys are refused before. Before pyarrow 26, "not counted" was taken for some.
+        parts.children[0].children[0].null_count = 0
+    if field.dictionary is not None:
+        array.dictionary = &parts.nodes[len(fields)]
+        fill_array(array.dictionary, field.dictionary, vector.dictionary)
+    return 0
+
+
+cdef int fill_buffers(
+    ArrowArray* array, ArrayParts* parts, str format_, tuple buffers, Py_ssize_t stop, tuple children
+) except -1:
+    """Takes the buffers of a vector whose values end at `stop`; answers how many its format has."""
+    cdef Py_UCS4 kind = format_[0]
+    cdef Py_ssize_t last
+    cdef Py_ssize_t width = fixed_width(kind, format_)
+    cdef int count
+    if format_.startswith("+ud:"):
+        # No validity: null unions are nulls of child 0.
+        check_count(buffers, 2, format_)
+        array.null_count = 0
+        take(parts, 0, buffers[0], stop, 1)
+        take(parts, 1, buffers[1], stop * 4, 4)
+        return 2
+    if width or kind == u"b" or format_ == "+l" or format_ == "+m":
+        count = 2
+    elif kind == u"u" or kind == u"z":
+        count = 3
+    elif format_ == "+s":
+        count = 1
+    else:
+        raise ValueError(f"no export of the Arrow format {format_!r}")
+    check_count(buffers, count, format_)
+    if buffers[0] is None:
+        array.null_count = 0
+    else:
+        take(parts, 0, buffers[0], (stop + 7) // 8, 1)
+
+    if width:
+        take(parts, 1, buffers[1], stop * width, min(width, 8))
+    elif kind == u"b":
+        take(parts, 1, buffers[1], (stop + 7) // 8, 1)
+    elif kind == u"u" or kind == u"z":
+        last = take_offsets(parts, buffers[1], stop)
+        take(parts, 2, buffers[2], last, 1)
+    elif format_ == "+s":
+        for child in children:
+            if child.length < stop:
+                raise ValueError("a struct's child is shorter than the struct")
+    elif take_offsets(parts, buffers[1], stop) > children[0].length:
+        raise ValueError("a list's last offset is past its child's end")
+    return count
+
+
+cdef Py_ssize_t fixed_width(Py_UCS4 kind, str format_) except -1:
+    """Bytes of a value of a primitive format, 0 for the others."""
+    if kind == u"c":
+        return 1
+    if kind == u"s":
+        return 2
+    if kind == u"i" or kind == u"f" or format_ == "tdD":
+        return 4
+    if kind == u"l" or kind == u"g" or format_.startswith("ts"):
+        return 8
+    if kind == u"d":
+        return 16
+    return 0
+
+
+cdef int check_count(tuple buffers, int count, str format_) except -1:
+    if len(buffers) != count:
+        raise ValueError(f"a vector of format {format_!r} has {count} buffers, not {len(buffers)}")
+    return 0
+
+
+cdef Py_ssize_t take_offsets(ArrayParts* parts, object buffer, Py_ssize_t stop) except -1:
+    """Takes the offsets of strings, lists and maps; answers the last one."""
+    cdef int32_t last
+    # An empty vector may leave out even its one offset.
+    take(parts, 1, buffer, (stop + 1) * 4 if stop else 0, 4)
+    if stop == 0 and parts.views[parts.view_count - 1].len < 4:
+        parts.buffers[1] = &ZEROS[0]
+    last = (<const int32_t*> parts.buffers[1])[stop]
+    if last < 0:
+        raise ValueError("a negative offset")
+    return last
+
+
+cdef int take(ArrayParts* parts, int index, object buffer, Py_ssize_t needed, Py_ssize_t alignment) except -1:
+    """Holds the buffer until the array is released, after checking its size."""
+    cdef Py_buffer* view = &parts.views[parts.view_count]
+    PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
+    parts.view_count += 1
+    if view.len < needed:
+        raise ValueError(f"buffer {index} of a vector has {view.len} bytes, {needed} are needed")
+    if view.buf == NULL or view.len == 0:
+        parts.buffers[index] = &ZEROS[0]
+        return 0
+    if <uintptr_t> view.buf % <uintptr_t> alignment:
+        raise ValueError(f"buffer {index} of a vector is not aligned to {alignment} bytes")
+    parts.buffers[index] = view.buf
+    return 0
+
+
+cdef void release_array(ArrowArray* array) noexcept nogil:
+    if python_usable():
+        release_array_parts(array)
+    array.release = NULL
+
+
+cdef void release_array_parts(ArrowArray* array) noexcept with gil:
+    # One lock for the whole tree: the children's own callbacks then find it taken.
+    cdef ArrayParts* parts = <ArrayParts*> array.private_data
+    cdef int64_t i
+    for i in range(array.n_children):
+        if array.children[i].release != NULL:
+            array.children[i].release(array.children[i])
+    if array.dictionary != NULL and array.dictionary.release != NULL:
+        array.dictionary.release(array.dictionary)
+    for i in range(parts.view_count):
+        PyBuffer_Release(&parts.views[i])
+    free(parts.nodes)
+    free(parts.children)
+    free(parts)
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+cdef class StreamState:
+    cdef object field
+    cdef object pull
+    cdef bytes error
+
+    def __init__(self, field, pull):
+        self.field = field
+        self.pull = pull
+
+
+cdef int stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept with gil:
+    cdef StreamState state = <StreamState> stream.private_data
+    memset(out, 0, sizeof(ArrowSchema))
+    try:
+        fill_schema(out, state.field)
+    except BaseException as error:
+        if out.release != NULL:
+            out.release(out)
+        state.error = describe(error)
+        return EIO
+    return 0
+
+
+cdef int stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
+    cdef StreamState state = <StreamState> stream.private_data
+    memset(out, 0, sizeof(ArrowArray))
+    if state.pull is None:
+        return 0 if state.error is None else EIO
+    try:
+        vector = state.pull()
+        if vector is None:
+            state.pull = None
+        else:
+            fill_array(out, state.field, vector)
+    except BaseException as error:
+        if out.release != NULL:
+            out.release(out)
+        state.error = describe(error)
+        state.pull = None
+        return EIO
+    return 0
+
+
+cdef bytes describe(error):
+    try:
+        text = str(error)
+    except Exception:
+        text = "(no message)"
+    return f"{type(error).__name__}: {text}".replace("\0", " ").encode("utf-8", "replace")
+
+
+cdef const char* stream_last_error(ArrowArrayStream* stream) noexcept with gil:
+    cdef StreamState state = <StreamState> stream.private_data
+    return NULL if state.error is None else <char*> state.error
+
+
+cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
+    if python_usable():
+        release_stream_state(stream)
+    stream.release = NULL
+
+
+cdef void release_stream_state(ArrowArrayStream* stream) noexcept with gil:
+    Py_DECREF(<object> stream.private_data)

@@ -1,0 +1,1 @@
+"""Values of one type as values of another."""

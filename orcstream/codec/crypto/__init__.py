@@ -1,0 +1,1 @@
+"""Encrypted columns: streams, keys in the footer, masks."""

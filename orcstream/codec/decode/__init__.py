@@ -1,0 +1,1 @@
+"""Column decoders: streams to vectors."""

@@ -1,0 +1,1 @@
+"""Column encoders: vectors to streams, with statistics and bloom filters."""

@@ -1,0 +1,303 @@
+"""A file under construction: rows become stripes, stripes a file.
+
+Knows how rows are cut into row groups, how a stripe is laid out and what stands in its footer and in the
+file's tail. Must not know threads, clocks nor where the bytes go. A `StripeEncoder` is one stripe; its
+`columns` can be encoded side by side, each by one worker at a time: `take` answers what to encode of some
+rows, `encode` does it for one column, `finish` ends one. `FileEncoder` then lays the finished columns out.
+Contract: the same vectors, cuts, options and keys give the same bytes; pieces come in file order. No two
+stripes that are begun have one id of encryption, whether they are laid out or not. Specification:
+"Stripes", "File Tail", "Column Encryption".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orcstream.codec.crypto.annotations import with_encryption
+from orcstream.codec.crypto.masks import mask_text
+from orcstream.codec.crypto.streams import MAX_STRIPE_ID
+from orcstream.codec.encode.encoder import EncodedColumn, EncodedStream, EncodeOptions, SubtreeEncoder
+from orcstream.codec.encode.encoders import RootStruct, encoder_of
+from orcstream.codec.encode.file_statistics import FileStatistics
+from orcstream.codec.encode.variants import FileVariants
+from orcstream.codec.ingest.ingest import IngestedRows
+from orcstream.codec.metadata.parse import Footer
+from orcstream.codec.metadata.structure import (
+    Calendar,
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
+from orcstream.codec.metadata.write import (
+    WRITER,
+    WRITER_VERSION,
+    frame_metadata,
+    serialize_stripe_footer,
+    tail_bytes,
+)
+from orcstream.codec.streams.compression import Compressor
+from orcstream.codec.vectors.column import Field, Vector
+from orcstream.encryption import NO_KEYS, FileKeys
+from orcstream.errors import Unsupported
+from orcstream.schema.schema import FileColumn, Kind, Schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Chunk", "FileEncoder", "StripeEncoder"]
+
+_MAGIC = b"ORC"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows `start` up to `stop` of a chunk, all of one row group, and whether they begin or end it."""
+
+    start: int
+    stop: int
+    begins: bool
+    ends: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows to encode: a field and a vector for each of the stripe's columns, and where to cut them."""
+
+    fields: tuple[Field, ...]
+    vectors: tuple[Vector, ...]
+    cuts: tuple[Cut, ...]
+
+
+class StripeEncoder:
+    """One stripe. `columns` are those of the root, and before them the root itself where it is a struct.
+
+    `id` is that of its encryption.
+    """
+
+    def __init__(self, schema: Schema, options: EncodeOptions, variants: FileVariants, id_: int) -> None:
+        root = schema.root
+        self._variants = variants
+        self.id = id_
+        self._has_root = root.kind is Kind.STRUCT
+        self._stride = options.row_index_stride
+        self._group_rows = 0
+        self.row_count = 0
+        self.columns: tuple[SubtreeEncoder, ...] = (encoder_of(root, options),)
+        if self._has_root:
+            own = RootStruct(root, options)
+            self.columns = (own, *(encoder_of(child, options) for child in root.children))
+
+    def take(self, rows: IngestedRows, start: int, stop: int) -> Chunk:
+        """Rows of a batch as the next ones of the stripe, to be encoded for all columns before any others."""
+        cuts = tuple(self._cut(stop - start))
+        self.row_count += stop - start
+        fields, vectors = rows.fields, tuple(vector.slice(start, stop) for vector in rows.vectors)
+        if self._has_root:
+            fields = (rows.root, *fields)
+            vectors = (Vector(stop - start, (None,), 0), *vectors)
+        return Chunk(fields, vectors, cuts)
+
+    def _cut(self, count: int) -> Iterator[Cut]:
+        at = 0
+        while at < count:
+            begins = self._group_rows == 0
+            rows = count - at if not self._stride else min(count - at, self._stride - self._group_rows)
+            self._group_rows += rows
+            ends = self._group_rows == self._stride
+            if ends:
+                self._group_rows = 0
+            yield Cut(at, at + rows, begins, ends)
+            at += rows
+
+    def encode(self, column: int, chunk: Chunk, compressor: Compressor | None) -> None:
+        """Encode one column of a chunk."""
+        encoder, field, vector = self.columns[column], chunk.fields[column], chunk.vectors[column]
+        for cut in chunk.cuts:
+            if cut.begins:
+                encoder.begin_group()
+            encoder.add(field, vector.slice(cut.start, cut.stop))
+            if cut.ends:
+                encoder.end_group()
+        encoder.compress(compressor)
+
+    def finish(self, column: int, compressor: Compressor | None) -> list[EncodedColumn]:
+        """The finished subtree of one column, encrypted where it has to be.
+
+        The stripe has rows, and none are added any more.
+        """
+        if self._group_rows:
+            self.columns[column].end_group()
+        found = self.columns[column].finish(compressor)
+        return [self._variants.encrypt(part, self.id) for part in found]
+
+    @property
+    def size_bytes(self) -> int:
+        """What the stripe's data will take in the file, about, rather too much; indexes are not counted."""
+        return sum(column.size_bytes for column in self.columns)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory held by the encoders."""
+        return sum(column.held_bytes for column in self.columns)
+
+
+class FileEncoder:
+    """Lays out stripes and writes what stands between and behind them.
+
+    `writer_timezone` is what stripe footers say. `position` is how many bytes came out so far: the next piece
+    stands there in the file. `keys` are those of the columns that `options` encrypt.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        options: EncodeOptions,
+        *,
+        writer_timezone: str,
+        software_version: str,
+        keys: FileKeys = NO_KEYS,
+    ) -> None:
+        self.schema = schema
+        self.options = options
+        self.position = 0
+        self.row_count = 0
+        self._writer_timezone = writer_timezone
+        self._software_version = software_version
+        self._variants = FileVariants(schema, options, keys)
+        self._noted = with_encryption(
+            schema,
+            {column: (root.key, mask_text(root.mask)) for column, root in options.encrypted.items()},
+        )
+        self._begun_count = 0
+        self._stripes: list[StripeInformation] = []
+        self._statistics = FileStatistics(schema.types)
+
+    @property
+    def stripe_count(self) -> int:
+        """Stripes laid out so far."""
+        return len(self._stripes)
+
+    @property
+    def stripes(self) -> Sequence[StripeInformation]:
+        """Those that were laid out."""
+        return self._stripes
+
+    def begin_stripe(self) -> StripeEncoder:
+        """An empty stripe, to be given to `lay_out` when it is finished.
+
+        Raises Unsupported (`too_many_stripes`) where there is no id left to encrypt it with.
+        """
+        # The statistics of a file take the number after that of its last stripe.
+        if self.options.encrypted and self._begun_count + 1 >= MAX_STRIPE_ID:
+            raise Unsupported(
+                f"a file with encrypted columns has at most {MAX_STRIPE_ID - 1} stripes",
+                reason="too_many_stripes",
+            )
+        self._begun_count += 1
+        return StripeEncoder(self.schema, self.options, self._variants, self._begun_count)
+
+    def header(self) -> bytes:
+        """What a file begins with."""
+        self.position += len(_MAGIC)
+        return _MAGIC
+
+    def lay_out(
+        self, stripe: StripeEncoder, columns: Sequence[EncodedColumn], compressor: Compressor | None
+    ) -> Iterator[Buffer]:
+        """The pieces of a stripe; they are let go one by one, so take each before the next.
+
+        `columns` are all that its `finish` answered, by column. The stripe counts as written at once.
+        """
+        clear, hidden = self._variants.split(columns)
+        index, hidden_index = _indexes_of(clear), [part for some in hidden for part in _indexes_of(some)]
+        data, hidden_data = _data_of(clear), [part for some in hidden for part in _data_of(some)]
+        footer = StripeFooter(
+            (
+                *_directory(index, hidden_index, StreamKind.ENCRYPTED_INDEX),
+                *_directory(data, hidden_data, StreamKind.ENCRYPTED_DATA),
+            ),
+            tuple(column.encoding for column in clear),
+            self._writer_timezone,
+            self._variants.in_stripe(hidden),
+        )
+        framed = frame_metadata(serialize_stripe_footer(footer), self.options.block_size, compressor)
+        information = StripeInformation(
+            index=len(self._stripes),
+            offset=self.position,
+            index_length=_length_of([*index, *hidden_index]),
+            data_length=_length_of([*data, *hidden_data]),
+            footer_length=len(framed),
+            row_count=stripe.row_count,
+            first_row=self.row_count,
+            encrypt_stripe_id=stripe.id if hidden else None,
+            encrypted_local_keys=self._variants.encrypted_keys,
+        )
+        self._stripes.append(information)
+        self._statistics.add([column.statistics for column in clear])
+        self._variants.add_statistics(hidden)
+        self.position = information.range.stop
+        self.row_count += stripe.row_count
+        streams = [*index, *hidden_index, *data, *hidden_data]
+        return _pieces_of([*(stream.pieces for stream in streams), [framed]])
+
+    def tail(self, user_metadata: Mapping[str, bytes], compressor: Compressor | None) -> bytes:
+        """All that stands behind the last stripe: with it, what came out so far is a complete file."""
+        encryption, encrypted_statistics = self._variants.tail(compressor)
+        footer = Footer(
+            schema=self._noted,
+            stripes=tuple(self._stripes),
+            row_count=self.row_count,
+            row_index_stride=self.options.row_index_stride,
+            statistics=self._statistics.of_all(),
+            user_metadata=dict(user_metadata),
+            writer=WRITER,
+            software_version=self._software_version,
+            calendar=Calendar.JULIAN_GREGORIAN if self.options.hybrid else Calendar.PROLEPTIC_GREGORIAN,
+            encryption=encryption,
+            header_length=len(_MAGIC),
+            content_length=self.position,
+        )
+        data = tail_bytes(
+            footer,
+            self._statistics.stripes,
+            compression=self.options.compression,
+            block_size=self.options.block_size,
+            compressor=compressor,
+            encrypted_statistics=encrypted_statistics,
+            version=self.options.version,
+            writer_version=WRITER_VERSION,
+        )
+        self.position += len(data)
+        return data
+
+
+def _indexes_of(columns: Sequence[EncodedColumn]) -> list[EncodedStream]:
+    return [stream for column in columns for stream in column.index]
+
+
+def _data_of(columns: Sequence[EncodedColumn]) -> list[EncodedStream]:
+    return [stream for column in columns for stream in column.data]
+
+
+def _directory(
+    clear: Sequence[EncodedStream], hidden: Sequence[EncodedStream], placeholder: StreamKind
+) -> list[StreamInformation]:
+    """What a stripe footer says of one area: its clear streams, and the room that the others take."""
+    found = [stream.information for stream in clear]
+    if length := _length_of(hidden):
+        found.append(StreamInformation(placeholder, FileColumn(0), length))
+    return found
+
+
+def _length_of(streams: Sequence[EncodedStream]) -> int:
+    return sum(stream.information.length for stream in streams)
+
+
+def _pieces_of(streams: list[list[Buffer]]) -> Iterator[Buffer]:
+    for pieces in streams:
+        pieces.reverse()
+        while pieces:
+            yield pieces.pop()

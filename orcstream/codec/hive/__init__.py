@@ -1,0 +1,1 @@
+"""What Hive computes from rows: bucket hashes and row keys."""

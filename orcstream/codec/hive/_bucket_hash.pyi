@@ -1,0 +1,13 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from orcstream.codec.vectors._filter import Texts
+
+def hash_texts(
+    texts: Texts, out: NDArray[np.uint32], stripped: bool = False, filled: bool = False
+) -> None: ...
+def hash_items(data: NDArray[np.uint8], width: int, out: NDArray[np.uint32]) -> None: ...
+def hash_timestamps(
+    seconds: NDArray[np.int64], nanos: NDArray[np.int32], out: NDArray[np.uint32]
+) -> None: ...
+def hash_decimals(words: NDArray[np.int64], scale: int, out: NDArray[np.uint32]) -> None: ...

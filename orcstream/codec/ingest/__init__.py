@@ -1,0 +1,1 @@
+"""Arrow, numpy and Python values, as vectors of an ORC schema."""

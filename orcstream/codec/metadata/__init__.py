@@ -1,0 +1,1 @@
+"""Postscript, footers and indexes: bytes to checked values, and back."""

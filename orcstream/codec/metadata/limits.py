@@ -1,0 +1,166 @@
+"""How much memory the metadata of a file may take, checked on its bytes before anything is made of them.
+
+Knows what a parsed message takes, part by part, as measured. Must not know what the parts mean (that is
+`codec.metadata`). A few kilobytes decompress to millions of parts, and each takes 100 bytes and some
+microseconds. So parts are counted first (`codec._wire`), and what they would take is compared with a limit:
+64 MiB, or eight times the file's length where that is more, because files of thousands of columns and stripes
+need that much.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from orcstream.codec.metadata._wire import count_parts
+from orcstream.errors import CorruptStripe, Unsupported
+
+__all__ = [
+    "AT_ONCE_BYTES",
+    "BLOOM_INDEX",
+    "MESSAGE_CAP_BYTES",
+    "MOST_POSITIONS",
+    "Room",
+    "check_footer_parts",
+    "check_stripe_footer_parts",
+    "message_cap",
+    "metadata_limit",
+]
+
+AT_ONCE_BYTES = 16 << 10
+"""Messages of up to so many bytes, decompressed, are parsed on the loop; longer ones on a thread."""
+
+MOST_POSITIONS = 64
+"""Of an entry of a row index: no column has so many streams that it needs more than 14."""
+
+MESSAGE_CAP_BYTES = 32 << 20
+"""Of one message, decompressed. Its bytes exist up to four times while it is parsed."""
+
+_LEAST_LIMIT = 64 << 20
+_MOST_LIMIT = 1 << 30
+_BYTES_OF_FILE = 8
+_COPIES = 4
+
+_LEAF, _PACKED = -1, -2
+
+
+def _table(*messages: dict[int, int]) -> npt.NDArray[np.int8]:
+    table = np.full((len(messages), 16), _LEAF, np.int8)
+    for kind, fields in enumerate(messages):
+        for number, child in fields.items():
+            table[kind, number] = child
+    return table
+
+
+# Numbers of fields as in proto/orc_proto.proto; kinds are places in these lists.
+_FOOTER = _table(
+    {3: 1, 4: 2, 5: 4, 10: 5},  # Footer
+    {},  # StripeInformation
+    {2: _PACKED, 7: 3},  # Type
+    {},  # StringPair
+    {},  # UserMetadataItem
+    {1: 6, 2: 7, 3: 8},  # Encryption
+    {3: _PACKED},  # DataMask
+    {},  # EncryptionKey
+    {4: 9},  # EncryptionVariant
+    {},  # Stream
+)
+_STRIPE_FOOTER = _table(
+    {1: 1, 2: 2, 4: 3},  # StripeFooter
+    {},  # Stream
+    {},  # ColumnEncoding
+    {1: 1, 2: 2},  # StripeEncryptionVariant
+)
+# Bloom filters: the index, and the filters with their words.
+BLOOM_INDEX = _table({1: 1}, {2: _PACKED})
+# Bytes for each message, and for each field or packed number in it, by kind.
+_FOOTER_COSTS = (
+    (0, 80),
+    (400, 0),
+    (450, 120),
+    (200, 0),
+    (400, 0),
+    (0, 0),
+    (400, 120),
+    (400, 0),
+    (500, 0),
+    (250, 0),
+)
+_STRIPE_FOOTER_COSTS = ((0, 0), (400, 0), (250, 0), (500, 0))
+# A stripe names its local keys beside five numbers and the id of its keys.
+_STRIPE, _STRIPE_FIELDS, _KEY_BYTES = 1, 6, 120
+# Each column has at most one stream of each kind that is known; those of later formats are few.
+_STREAMS_OF_COLUMN = 16
+
+
+class Room:
+    """What several messages may take in memory together; `advice` says what gives them more.
+
+    Raises `Unsupported` (``metadata_too_large``) where they would take more.
+    """
+
+    __slots__ = ("_advice", "_limit", "_what", "taken")
+
+    def __init__(self, limit: int, what: str, advice: str = "") -> None:
+        self._limit = limit
+        self._what = what
+        self._advice = advice
+        self.taken = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes more may be taken."""
+        return self._limit - self.taken
+
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be taken."""
+        self.taken += size
+        _check_room(self.taken, self._limit, self._what, self._advice)
+
+
+def metadata_limit(file_length: int) -> int:
+    """How many bytes the metadata of a file of so many bytes may take in memory."""
+    return min(max(_LEAST_LIMIT, _BYTES_OF_FILE * file_length), _MOST_LIMIT)
+
+
+def message_cap(file_length: int) -> int:
+    """How many bytes a message of such a file may decompress to."""
+    return min(MESSAGE_CAP_BYTES, metadata_limit(file_length) // _COPIES)
+
+
+def _check_room(size: int, limit: int, what: str, advice: str = "") -> None:
+    """Raises `Unsupported` (``metadata_too_large``) where `what` would take more than the limit."""
+    if size > limit:
+        raise Unsupported(
+            f"the {what} would take {size} bytes of memory, and may take {limit}{advice and '; '}{advice}",
+            reason="metadata_too_large",
+        )
+
+
+def check_footer_parts(data: bytes, file_length: int) -> None:
+    """Whether the parts of a file footer fit into memory. Raises ValueError for what is no message."""
+    if len(data) <= AT_ONCE_BYTES:
+        return
+    counts = count_parts(data, _FOOTER)
+    stripes, fields = counts[_STRIPE]
+    keys = max(0, fields - _STRIPE_FIELDS * stripes)
+    size = _COPIES * len(data) + _size(counts, _FOOTER_COSTS) + keys * _KEY_BYTES
+    _check_room(size, metadata_limit(file_length), "file footer")
+
+
+def check_stripe_footer_parts(data: bytes, column_count: int) -> None:
+    """Whether a stripe footer has no more parts than so many columns can have, those of variants included."""
+    if len(data) <= AT_ONCE_BYTES:
+        return
+    counts = count_parts(data, _STRIPE_FOOTER)
+    most = _STREAMS_OF_COLUMN * (column_count + 1)
+    if max(streams := counts[1][0], counts[2][0]) > most:
+        raise CorruptStripe(f"{streams} streams and {counts[2][0]} encodings for {column_count} columns")
+    _check_room(_size(counts, _STRIPE_FOOTER_COSTS), _MOST_LIMIT, "stripe footer")
+
+
+def _size(counts: list[tuple[int, int]], costs: tuple[tuple[int, int], ...]) -> int:
+    return sum(
+        messages * whole + fields * part
+        for (messages, fields), (whole, part) in zip(counts, costs, strict=True)
+    )

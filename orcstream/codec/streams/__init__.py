@@ -1,0 +1,1 @@
+"""Streams of a stripe: compression chunks and run lengths, both ways."""

@@ -1,0 +1,320 @@
+"""Value streams: the values of one stream, decoded on demand and kept until they are taken.
+
+Knows which kernel decodes which stream, and where in a run it stands. Must not know columns or nulls.
+`ensure(n)` decodes until n values are pending, or until the bytes fed so far are used up; it answers how many
+there are, and `take` hands them out. So a caller may look at as many values as it likes (lengths, to see how
+many rows fit) before it decides how many to take, and a stream may run dry at any byte. When all pending values are
+taken at once, which is the rule, the memory itself is handed over. A stream that is complete and too short is
+`CorruptStream`.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from orcstream.codec._bits cimport BAD_PATCH, BAD_VARINT, FULL, MORE, Cursor
+from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec.streams._rle_v1 cimport decode_bytes, decode_v1
+from orcstream.codec.streams._rle_v2 cimport decode_v2
+from orcstream.codec.streams._stream cimport InputStream
+from orcstream.codec.streams._varlen cimport decode_varint128
+
+cdef enum:
+    PACKED_BYTES = 4096
+
+# No enum: those are C ints. Far beyond all memory, and no product below it wraps.
+cdef Py_ssize_t MOST_BYTES = 281474976710656
+
+
+cdef class Values:
+    """Base of the value streams; `item_bytes` is the width of a pending value."""
+
+    def seek(self, Py_ssize_t values_to_skip):
+        """Skip values from the run at which the input stands: the third number of a row index position."""
+        if values_to_skip < 0:
+            raise self.input.corrupt(f"a position that skips {values_to_skip} values")
+        self.to_skip = values_to_skip
+
+    def restart(self):
+        """Forget pending values and where in a run the stream stands; the input is restarted apart."""
+        self.buffer = None
+        self.start = self.stop = 0
+        self.to_skip = 0
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+        raise NotImplementedError  # every value stream has its own
+
+    cdef Py_ssize_t extra(self):
+        """Values that `decode` may write beyond the count asked for."""
+        return 0
+
+    cdef uint8_t* pending(self):
+        return self.buffer.ptr + self.start * self.item_bytes
+
+    cpdef Py_ssize_t ensure(self, Py_ssize_t count, object decompress) except -1:
+        """Decode until `count` values are pending; answers how many of those there are."""
+        cdef Py_ssize_t have = self.stop - self.start
+        if have < count:
+            self._grow(count)
+            have = self.stop - self.start
+            self.stop += self.decode(
+                self.buffer.ptr + self.stop * self.item_bytes, count - have, decompress
+            )
+            have = self.stop - self.start
+        return min(have, count)
+
+    cpdef Buffer take(self, Py_ssize_t count):
+        """The first `count` pending values, which must be there."""
+        cdef Buffer out
+        self._check_pending(count)
+        if self.start == 0 and self.stop == count and self.buffer is not None:
+            out = self.buffer
+            out.nbytes = count * self.item_bytes
+            self.buffer = None
+            self.stop = 0
+            return out
+        out = self.peek(count)
+        self.drop(count)
+        return out
+
+    cpdef Buffer peek(self, Py_ssize_t count):
+        """A copy of the first `count` pending values."""
+        cdef Buffer out
+        self._check_pending(count)
+        out = allocate(count * self.item_bytes)
+        if count:
+            memcpy(out.ptr, self.pending(), count * self.item_bytes)
+        return out
+
+    cpdef int drop(self, Py_ssize_t count) except -1:
+        """Forget the first `count` pending values."""
+        self._check_pending(count)
+        self.start += count
+        if self.start == self.stop:
+            self.start = self.stop = 0
+            self.buffer = None
+        return 0
+
+    cdef int _check_pending(self, Py_ssize_t count) except -1:
+        if not 0 <= count <= self.stop - self.start:
+            raise ValueError("more values than are pending, or fewer than none")
+        return 0
+
+    cdef int _grow(self, Py_ssize_t count) except -1:
+        cdef Py_ssize_t have = self.stop - self.start
+        cdef Py_ssize_t room
+        cdef Buffer larger
+        if count > MOST_BYTES // self.item_bytes:  # the products below would wrap
+            raise MemoryError(f"{count} values of {self.item_bytes} bytes")
+        room = count + self.extra()
+        if self.buffer is not None and (self.start + room) * self.item_bytes <= self.buffer.nbytes:
+            return 0
+        larger = allocate(room * self.item_bytes)
+        if have:
+            memcpy(larger.ptr, self.pending(), have * self.item_bytes)
+        self.buffer = larger
+        self.start = 0
+        self.stop = have
+        return 0
+
+    cdef object _short(self, Py_ssize_t missing):
+        return self.input.corrupt(f"the stream ends {missing} values early")
+
+
+cdef class IntValues(Values):
+    """Integers of either run length encoding, as int64."""
+
+    cdef bint signed
+    cdef bint version_2
+
+    def __cinit__(self, InputStream input, *, bint signed, bint version_2):
+        self.input = input
+        self.signed = signed
+        self.version_2 = version_2
+        self.item_bytes = 8
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+        cdef InputStream source = self.input
+        cdef Cursor cursor
+        cdef Py_ssize_t done = 0
+        cdef int status
+        while done < count:
+            cursor.skip = self.to_skip
+            with nogil:
+                if self.version_2:
+                    status = decode_v2(
+                        source.data + source.pos,
+                        source.end - source.pos,
+                        (<int64_t*> out) + done,
+                        count - done,
+                        self.signed,
+                        &cursor,
+                    )
+                else:
+                    status = decode_v1(
+                        source.data + source.pos,
+                        source.end - source.pos,
+                        (<int64_t*> out) + done,
+                        count - done,
+                        self.signed,
+                        &cursor,
+                    )
+            source.pos += cursor.consumed
+            done += cursor.produced
+            self.to_skip = cursor.skip
+            if status == BAD_VARINT:
+                raise source.corrupt("a varint is longer than 64 bits")
+            if status == BAD_PATCH:
+                raise source.corrupt("a patched run's patch list is invalid")
+            if status == MORE and not source.more(decompress):
+                if source.complete:
+                    raise self._short(count - done)
+                break
+        return done
+
+
+cdef class ByteValues(Values):
+    """Bytes of the byte run length encoding, as uint8."""
+
+    def __cinit__(self, InputStream input):
+        self.input = input
+        self.item_bytes = 1
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+        cdef InputStream source = self.input
+        cdef Cursor cursor
+        cdef Py_ssize_t done = 0
+        cdef int status
+        while done < count:
+            cursor.skip = self.to_skip
+            with nogil:
+                status = decode_bytes(
+                    source.data + source.pos, source.end - source.pos, out + done, count - done, &cursor
+                )
+            source.pos += cursor.consumed
+            done += cursor.produced
+            self.to_skip = cursor.skip
+            if status == MORE and not source.more(decompress):
+                if source.complete:
+                    raise self._short(count - done)
+                break
+        return done
+
+
+cdef class BoolValues(Values):
+    """Booleans: bits, most significant first, in byte run lengths; as uint8 of 0 and 1."""
+
+    cdef ByteValues packed
+    cdef Py_ssize_t bits_to_skip
+
+    def __cinit__(self, InputStream input):
+        self.input = input
+        self.packed = ByteValues(input)
+        self.item_bytes = 1
+
+    def seek(self, Py_ssize_t values_to_skip, Py_ssize_t bits_to_skip=0):
+        """Skip bytes of the run at which the input stands, then bits of the byte after them."""
+        if not 0 <= bits_to_skip < 8:
+            raise self.input.corrupt(f"a position that skips {bits_to_skip} bits of a byte")
+        self.packed.seek(values_to_skip)
+        self.bits_to_skip = bits_to_skip
+
+    def restart(self):
+        Values.restart(self)
+        self.packed.restart()
+        self.bits_to_skip = 0
+
+    cdef Py_ssize_t extra(self):
+        return 8
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+        cdef uint8_t[PACKED_BYTES] packed
+        cdef Py_ssize_t done = 0, size, got, index, bit
+        cdef int value
+        if self.bits_to_skip:
+            got = self.packed.decode(packed, 1, decompress)
+            if got == 0:
+                return 0
+            for bit in range(self.bits_to_skip, 8):
+                out[done] = (packed[0] >> (7 - bit)) & 1
+                done += 1
+            self.bits_to_skip = 0
+        while done < count:
+            size = min((count - done + 7) // 8, <Py_ssize_t> PACKED_BYTES)
+            got = self.packed.decode(packed, size, decompress)
+            with nogil:
+                for index in range(got):
+                    value = packed[index]
+                    for bit in range(8):
+                        out[done + bit] = (value >> (7 - bit)) & 1
+                    done += 8
+            if got < size:
+                break
+        return done
+
+
+cdef class Varint128Values(Values):
+    """Decimals' unbounded varints, as pairs of 64-bit words, low word first."""
+
+    def __cinit__(self, InputStream input):
+        self.input = input
+        self.item_bytes = 16
+
+    def seek(self, Py_ssize_t values_to_skip):
+        """Positions of such a stream have no count of values: its entries begin at a byte."""
+        if values_to_skip:
+            raise ValueError("a varint stream has no runs to skip in")
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+        cdef InputStream source = self.input
+        cdef Cursor cursor
+        cdef Py_ssize_t done = 0
+        cdef int status
+        while done < count:
+            with nogil:
+                status = decode_varint128(
+                    source.data + source.pos,
+                    source.end - source.pos,
+                    (<uint64_t*> out) + 2 * done,
+                    count - done,
+                    &cursor,
+                )
+            source.pos += cursor.consumed
+            done += cursor.produced
+            if status == BAD_VARINT:
+                raise source.corrupt("a decimal is longer than 128 bits")
+            if status == MORE and not source.more(decompress):
+                if source.complete:
+                    raise self._short(count - done)
+                break
+        return done
+
+
+cdef class RawValues(Values):
+    """Values of a fixed width as they stand in the stream: bytes of strings, IEEE 754 numbers."""
+
+    cdef Py_ssize_t partial   # bytes of a value that is not complete yet, kept in `carry`
+    cdef uint8_t[16] carry
+
+    def __cinit__(self, InputStream input, *, Py_ssize_t item_bytes):
+        self.input = input
+        self.item_bytes = item_bytes
+
+    def restart(self):
+        Values.restart(self)
+        self.partial = 0
+
+    def seek(self, Py_ssize_t values_to_skip):
+        """Positions of such a stream have no count of values: its entries begin at a byte."""
+        if values_to_skip:
+            raise ValueError("a raw stream has no runs to skip in")
+
+    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
+        cdef Py_ssize_t wanted = count * self.item_bytes
+        cdef Py_ssize_t size = self.partial
+        memcpy(out, self.carry, size)
+        size += self.input.read_into(out + size, wanted - size, decompress)
+        if size < wanted and self.input.complete:
+            raise self.input.corrupt(f"the stream ends {wanted - size} bytes early")
+        self.partial = size % self.item_bytes
+        memcpy(self.carry, out + size - self.partial, self.partial)
+        return size // self.item_bytes

@@ -1,0 +1,296 @@
+"""Chunked compression: the codecs of the format and the framing of metadata.
+
+Knows the 3-byte chunk header and which library decompresses which codec; every call has an upper bound
+for its output, so that no file decides what is allocated. Must not know streams or columns. Decompressors
+are not shared between threads (one `ZstdDecompressor` used by two threads corrupts data), so a
+`Decompressor` belongs to one worker, and so does a `Compressor`. Specification: "Compression".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import cramjam
+import deflate
+import lzallright
+import lzokay
+import zstandard
+
+from orcstream.codec.streams._inflate import Inflater
+from orcstream.errors import CorruptStream, FormatError, Unsupported, UsageError
+
+__all__ = ["Compression", "Compressor", "Decompress", "Decompressor", "decompress_metadata"]
+
+# Takes a chunk and a view to write to; answers how many bytes it wrote.
+Decompress = Callable[[memoryview, memoryview], int]
+# Takes bytes, answers them compressed: an object with a buffer.
+_Compress = Callable[[memoryview], Any]
+
+_HEADER_BYTES = 3
+# Where flags stand in a zstd frame, and the one for a checksum behind it (RFC 8878, section 3.1.1.1.1).
+_ZSTD_DESCRIPTOR = 4
+_ZSTD_CHECKSUM = 1 << 2
+
+
+class Compression(enum.IntEnum):
+    """CompressionKind of the postscript; as text what `create` takes."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZO = 3
+    LZ4 = 4
+    ZSTD = 5
+    BROTLI = 6
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, form: str) -> str:
+        return format(str(self), form)
+
+
+class Decompressor:
+    """Decompresses chunks of one codec into memory given by the caller; for one thread at a time.
+
+    Calling it with a chunk's bytes and a writable view answers the number of bytes written; output that
+    does not fit the view, and input that is no valid data, is `CorruptStream`.
+    """
+
+    __slots__ = ("_into", "compression")
+
+    def __init__(self, compression: Compression) -> None:
+        self.compression = compression
+        self._into = _INTO[compression]() if compression is not Compression.NONE else _no_codec
+
+    def __call__(self, chunk: memoryview, out: memoryview) -> int:
+        try:
+            return self._into(chunk, out)
+        except FormatError:
+            raise
+        except Exception as error:  # each library has its own classes; all of them mean bad input here
+            raise CorruptStream(
+                f"a chunk of {len(chunk)} bytes is no valid {self.compression.name} data "
+                f"of at most {len(out)} bytes: {error}"
+            ) from error
+
+
+def _no_codec(chunk: memoryview, _: memoryview) -> int:
+    raise CorruptStream(f"a compressed chunk of {len(chunk)} bytes in a file without compression")
+
+
+# Of libdeflate's interface, as `Inflater` takes them.
+_INFLATING = (
+    "libdeflate_alloc_decompressor",
+    "libdeflate_deflate_decompress",
+    "libdeflate_free_decompressor",
+)
+
+
+@cache
+def _inflating() -> tuple[int, ...] | None:
+    """Where they stand in the library that `deflate` brings; None where it hides them (Windows)."""
+    import ctypes
+
+    module = getattr(deflate, "_deflate", deflate)
+    try:
+        library = ctypes.CDLL(str(module.__file__))
+        return tuple(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _INFLATING)
+    except (OSError, AttributeError):
+        return None
+
+
+def _zlib() -> Decompress:
+    functions = _inflating()
+    return _zlib_by_package() if functions is None else Inflater(*functions)
+
+
+def _zlib_by_package() -> Decompress:
+    decompress = deflate.deflate_decompress
+
+    def into(chunk: memoryview, out: memoryview) -> int:
+        data = decompress(chunk, len(out))
+        size = len(data)
+        out[:size] = data
+        return size
+
+    return into
+
+
+def _snappy() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        return int(cramjam.snappy.decompress_raw_into(chunk, out))
+
+    return into
+
+
+def _lzo() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        source = bytes(chunk)
+        # The first refuses output beyond a bound but does not say how long it is, the second the other
+        # way round.
+        lzokay.decompress(source, len(out))
+        data = lzallright.LZOCompressor.decompress(source, len(out))
+        out[: len(data)] = data
+        return len(data)
+
+    return into
+
+
+def _lz4() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        return int(cramjam.lz4.decompress_block_into(chunk, out, output_len=len(out)))
+
+    return into
+
+
+def _zstd() -> Decompress:
+    decompressor = zstandard.ZstdDecompressor()
+    content_size = zstandard.frame_content_size
+
+    def into(chunk: memoryview, out: memoryview) -> int:
+        # A frame that declares its size decides the allocation, whatever max_output_size says.
+        size = content_size(chunk)
+        if size > len(out):
+            raise CorruptStream("a zstd frame declares more than the compression block size")
+        # With room for all of a frame a reader writes to where it is told; but lets half a checksum pass.
+        if size > 0 and not chunk[_ZSTD_DESCRIPTOR] & _ZSTD_CHECKSUM:
+            if decompressor.stream_reader(chunk).readinto(out) != size:
+                raise CorruptStream(f"a zstd frame ends before the {size} bytes that it declares")
+            return size
+        data = decompressor.decompress(chunk, max_output_size=len(out))
+        out[: len(data)] = data
+        return len(data)
+
+    return into
+
+
+def _brotli() -> Decompress:
+    def into(chunk: memoryview, out: memoryview) -> int:
+        return int(cramjam.brotli.decompress_into(chunk, out))
+
+    return into
+
+
+_INTO: dict[Compression, Callable[[], Decompress]] = {
+    Compression.ZLIB: _zlib,
+    Compression.SNAPPY: _snappy,
+    Compression.LZO: _lzo,
+    Compression.LZ4: _lz4,
+    Compression.ZSTD: _zstd,
+    Compression.BROTLI: _brotli,
+}
+
+
+def decompress_metadata(data: memoryview, compression: Compression, block_size: int, cap_bytes: int) -> bytes:
+    """A whole footer, metadata section or index stream, decompressed; at most `cap_bytes` of it.
+
+    Raises `CorruptStream` for bad framing or data, `Unsupported` (``metadata_too_large``) over the cap.
+    """
+    if compression is Compression.NONE:
+        _check_cap(len(data), cap_bytes)
+        return bytes(data)
+    decompressor = Decompressor(compression)
+    scratch = memoryview(bytearray(block_size))
+    parts: list[bytes] = []
+    position = total = 0
+    while position < len(data):
+        if len(data) - position < _HEADER_BYTES:
+            raise CorruptStream("metadata ends inside a chunk header")
+        header = int.from_bytes(data[position : position + _HEADER_BYTES], "little")
+        length = header >> 1
+        position += _HEADER_BYTES
+        if length > len(data) - position:
+            raise CorruptStream("metadata ends inside a compression chunk")
+        chunk = data[position : position + length]
+        part = bytes(chunk) if header & 1 else bytes(scratch[: decompressor(chunk, scratch)])
+        position += length
+        total += len(part)
+        _check_cap(total, cap_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _check_cap(size: int, cap_bytes: int) -> None:
+    if size > cap_bytes:
+        raise Unsupported(
+            f"metadata decompresses to more than {cap_bytes} bytes", reason="metadata_too_large"
+        )
+
+
+class Compressor:
+    """Compresses blocks of one codec into chunks; for one thread at a time.
+
+    Calling it with a block's bytes (2^23 - 1 at most) answers the chunk with its 3-byte header, or None
+    where compression would not make the block shorter: such a block is stored as it is. `level` is the
+    codec's own scale (zlib 0 to 12, zstd -131072 to 22, brotli 0 to 11); None takes its default (6, 3 and
+    5), and the others have no scale. The same bytes, level and library give the same chunk. `UsageError`
+    for a level that the codec does not have.
+    """
+
+    __slots__ = ("_compress", "compression")
+
+    def __init__(self, compression: Compression, level: int | None = None) -> None:
+        if compression is Compression.NONE:
+            raise UsageError("NONE compresses nothing")
+        lowest, default, highest = _LEVELS.get(compression, (0, 0, -1))
+        if level is not None and not lowest <= level <= highest:
+            allowed = f"{lowest} to {highest}" if lowest <= highest else "none"
+            raise UsageError(f"{compression.name} has no level {level}; levels: {allowed}")
+        self.compression = compression
+        self._compress = _OUT_OF[compression](default if level is None else level)
+
+    def __call__(self, block: memoryview) -> bytes | None:
+        data = memoryview(self._compress(block))
+        length = data.nbytes
+        if length >= block.nbytes:
+            return None
+        return b"".join(((length << 1).to_bytes(_HEADER_BYTES, "little"), data))
+
+
+def _zlib_out(level: int) -> _Compress:
+    compress = deflate.deflate_compress
+    return lambda block: compress(block, level)
+
+
+def _snappy_out(_: int) -> _Compress:
+    compress: _Compress = cramjam.snappy.compress_raw
+    return compress
+
+
+def _lzo_out(_: int) -> _Compress:
+    compress: _Compress = lzallright.LZOCompressor().compress
+    return compress
+
+
+def _lz4_out(_: int) -> _Compress:
+    compress = cramjam.lz4.compress_block
+    return lambda block: compress(block, store_size=False)
+
+
+def _zstd_out(level: int) -> _Compress:
+    return zstandard.ZstdCompressor(level=level).compress
+
+
+def _brotli_out(level: int) -> _Compress:
+    compress = cramjam.brotli.compress
+    return lambda block: compress(block, level=level)
+
+
+_OUT_OF: dict[Compression, Callable[[int], _Compress]] = {
+    Compression.ZLIB: _zlib_out,
+    Compression.SNAPPY: _snappy_out,
+    Compression.LZO: _lzo_out,
+    Compression.LZ4: _lz4_out,
+    Compression.ZSTD: _zstd_out,
+    Compression.BROTLI: _brotli_out,
+}
+# Lowest, default, highest.
+_LEVELS = {
+    Compression.ZLIB: (0, 6, 12),
+    Compression.ZSTD: (-131072, 3, 22),
+    Compression.BROTLI: (0, 5, 11),
+}

@@ -1,0 +1,1 @@
+"""Values in memory, in Arrow's layout, and what is done with them."""

@@ -1,0 +1,240 @@
+"""Column vectors: Arrow-shaped buffers of one column, and the field that says how to read them.
+
+Knows the Arrow columnar layout (buffers, offset, children, dictionary) and how ORC types map to it. Must
+not know streams, stripes, encodings or I/O. A `Vector` holds memory and nothing else; a `Field` describes
+it and is built once per read, so that vectors stay cheap. The layout is the one of the Arrow C data
+interface, buffer for buffer, so that export is a matter of taking addresses.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orcstream._buffer import Buffer as Memory
+from orcstream._buffer import zeroed
+from orcstream.schema.schema import TEXTS, Kind, Type, decimal_shape
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "EMPTY",
+    "MAX_VECTOR_BYTES",
+    "Field",
+    "Vector",
+    "VectorOptions",
+    "field_of",
+    "item_bytes",
+    "nulls_of",
+    "rows_bytes",
+    "vector_bytes",
+]
+
+# Arrow's 32-bit offsets end here, and so does every vector.
+MAX_VECTOR_BYTES = 2**31 - 1
+
+EMPTY = Memory(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`length` values, beginning at value `offset` of the buffers.
+
+    `buffers[0]` is the validity bitmap (least significant bit first; None when nothing is null); the
+    others follow the Arrow layout of the field's format. `null_count` is -1 when it was not counted.
+    Lists and maps keep their children whole (the offsets buffer says which part is theirs); a struct's
+    children are read from this vector's `offset` on, as in the Arrow C data interface; a dense union's
+    children are whole. Buffers of length 0 may be any empty buffer.
+    """
+
+    length: int
+    buffers: tuple[Buffer | None, ...]
+    null_count: int = -1
+    offset: int = 0
+    children: tuple[Vector, ...] = ()
+    dictionary: Vector | None = None
+
+    def slice(self, start: int, stop: int) -> Vector:
+        """Values `start` up to `stop` of this vector, sharing its memory."""
+        if start == 0 and stop == self.length:
+            return self
+        nulls = 0 if self.null_count == 0 else -1
+        return Vector(stop - start, self.buffers, nulls, self.offset + start, self.children, self.dictionary)
+
+
+def vector_bytes(vector: Vector) -> int:
+    """Bytes of a vector's buffers and children; a dictionary belongs to its stripe and is not counted."""
+    own = sum(memoryview(buffer).nbytes for buffer in vector.buffers if buffer is not None)
+    return own + sum(vector_bytes(child) for child in vector.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Name and Arrow shape of a column. `format` is the Arrow C data interface's format string."""
+
+    name: str
+    format: str
+    type: Type
+    nullable: bool = True
+    metadata: tuple[tuple[str, str], ...] = ()
+    children: tuple[Field, ...] = ()
+    dictionary: Field | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorOptions:
+    """What the user may choose about vectors: `unit` of times is "s", "ms", "us" or "ns"."""
+
+    unit: str = "ns"
+    dictionaries: bool = False
+    invalid_utf8: str = "error"
+
+
+_FORMATS = {
+    Kind.BOOLEAN: "b",
+    Kind.BYTE: "c",
+    Kind.SHORT: "s",
+    Kind.INT: "i",
+    Kind.LONG: "l",
+    Kind.FLOAT: "f",
+    Kind.DOUBLE: "g",
+    Kind.BINARY: "z",
+    Kind.GEOMETRY: "z",
+    Kind.GEOGRAPHY: "z",
+    Kind.DATE: "tdD",
+    Kind.LIST: "+l",
+    Kind.MAP: "+m",
+    Kind.STRUCT: "+s",
+}
+_ITEM_BYTES = {"b": 1, "c": 1, "s": 2, "i": 4, "f": 4, "tdD": 4}
+_OFFSET = struct.Struct("=i")
+# So many rows, evenly spread, tell how long the texts of a dictionary are.
+_SAMPLED_ROWS = 4096
+
+
+def item_bytes(format_: str) -> int:
+    """What a value takes in a format of fixed width; a boolean a byte, though it has a bit."""
+    return 16 if format_.startswith("d:") else _ITEM_BYTES.get(format_, 8)
+
+
+def rows_bytes(field: Field, vector: Vector) -> int:
+    """Bytes of the values of a vector and its children, whatever else their buffers hold.
+
+    Texts of a dictionary count as often as rows have them, about: as some of the rows let expect.
+    """
+    start, stop = vector.offset, vector.offset + vector.length
+    if not vector.length:
+        return 0
+    match field.format:
+        case "u" | "z" if vector.dictionary is None:
+            return 4 * vector.length + _offset(vector, stop) - _offset(vector, start)
+        case _ if vector.dictionary is not None:
+            return 4 * vector.length + _dictionary_text_bytes(vector, vector.dictionary)
+        case "+l" | "+m":
+            items = vector.children[0].slice(_offset(vector, start), _offset(vector, stop))
+            return 4 * vector.length + rows_bytes(field.children[0], items)
+        case "+s":
+            parts = (child.slice(start, stop) for child in vector.children)
+            return sum(map(rows_bytes, field.children, parts))
+        case format_ if format_.startswith("+ud:"):
+            return 5 * vector.length + sum(map(rows_bytes, field.children, vector.children))
+        case format_:
+            return item_bytes(format_) * vector.length
+
+
+def _dictionary_text_bytes(vector: Vector, entries: Vector) -> int:
+    if not entries.length:
+        return 0
+    numbers, ends = vector.buffers[1], entries.buffers[1]
+    assert numbers is not None
+    assert ends is not None
+    step = -(-vector.length // _SAMPLED_ROWS)
+    indexes = np.frombuffer(memoryview(numbers), "i4", vector.length, 4 * vector.offset)[::step]
+    offsets = np.frombuffer(memoryview(ends), "i4", entries.length + 1, 4 * entries.offset)
+    indexes = np.clip(indexes, 0, entries.length - 1)  # a null's may be anything
+    total = (offsets[indexes + 1] - offsets[indexes]).sum(dtype=np.int64)
+    return int(total) * vector.length // len(indexes)
+
+
+def _offset(vector: Vector, index: int) -> int:
+    offsets = vector.buffers[1]
+    assert offsets is not None
+    return int(_OFFSET.unpack_from(offsets, 4 * index)[0])
+
+
+def nulls_of(field: Field, count: int) -> Vector:
+    """A vector of nothing but nulls. Unions have none of their own: a null union is a null in child 0."""
+    if field.format.startswith("+ud:"):
+        children = tuple(nulls_of(child, 0 if tag else count) for tag, child in enumerate(field.children))
+        places: Any = np.arange(count, dtype=np.int32)
+        return Vector(count, (zeroed(count), places), 0, children=children)
+    validity = zeroed((count + 7) // 8) if count else None
+    if field.dictionary is not None:
+        entries = nulls_of(field.dictionary, 0)
+        return Vector(count, (validity, zeroed(4 * count)), count, dictionary=entries)
+    match field.format:
+        case "+s":
+            children = tuple(nulls_of(child, count) for child in field.children)
+            return Vector(count, (validity,), count, children=children)
+        case "+l" | "+m":
+            children = (nulls_of(field.children[0], 0),)
+            return Vector(count, (validity, zeroed(4 * (count + 1))), count, children=children)
+        case "u" | "z":
+            return Vector(count, (validity, zeroed(4 * (count + 1)), zeroed(0)), count)
+        case format_:
+            return Vector(count, (validity, zeroed(item_bytes(format_) * count)), count)
+
+
+def field_of(name: str, type_: Type, options: VectorOptions) -> Field:
+    """The field of a (projected) column; the root struct of a read gives the whole tree."""
+    metadata = _metadata(type_)
+    children = _children(type_, options)
+    if type_.kind in TEXTS:
+        text = "z" if options.invalid_utf8 == "binary" else "u"
+        if options.dictionaries:
+            values = Field(name, text, type_)
+            return Field(name, "i", type_, metadata=metadata, dictionary=values)
+        return Field(name, text, type_, metadata=metadata)
+    return Field(name, _format(type_, options), type_, metadata=metadata, children=children)
+
+
+def _format(type_: Type, options: VectorOptions) -> str:
+    if type_.kind is Kind.TIMESTAMP:
+        return f"ts{options.unit[0]}:"
+    if type_.kind is Kind.TIMESTAMP_INSTANT:
+        return f"ts{options.unit[0]}:UTC"
+    if type_.kind is Kind.DECIMAL:
+        return "d:{},{}".format(*decimal_shape(type_))
+    if type_.kind is Kind.UNION:
+        return "+ud:" + ",".join(str(tag) for tag in range(len(type_.children)))
+    return _FORMATS[type_.kind]
+
+
+def _children(type_: Type, options: VectorOptions) -> tuple[Field, ...]:
+    if type_.kind is Kind.STRUCT:
+        return tuple(
+            field_of(name, child, options)
+            for name, child in zip(type_.field_names, type_.children, strict=True)
+        )
+    if type_.kind is Kind.LIST:
+        return (field_of("item", type_.children[0], options),)
+    if type_.kind is Kind.MAP:
+        key, value = (field_of(n, t, options) for n, t in zip(("key", "value"), type_.children, strict=True))
+        key = Field(key.name, key.format, key.type, False, key.metadata, key.children, key.dictionary)
+        entries = Field("entries", "+s", type_, nullable=False, children=(key, value))
+        return (entries,)
+    if type_.kind is Kind.UNION:
+        return tuple(field_of(f"_union_{tag}", t, options) for tag, t in enumerate(type_.children))
+    return ()
+
+
+def _metadata(type_: Type) -> tuple[tuple[str, str], ...]:
+    """What Arrow has no place for: lengths of char and varchar, geospatial parameters, type attributes."""
+    own: list[tuple[str, str]] = []
+    if type_.kind in (Kind.CHAR, Kind.VARCHAR, Kind.GEOMETRY, Kind.GEOGRAPHY):
+        own.append(("orc.type", str(type_)))
+    return (*own, *type_.attributes)

@@ -1,0 +1,1 @@
+"""What a source, a sink, a folder and a growing file must do."""

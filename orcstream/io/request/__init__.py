@@ -1,0 +1,1 @@
+"""Requests on their way: scheduling, estimates, parts that are sent."""

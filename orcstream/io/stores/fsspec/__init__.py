@@ -1,0 +1,1 @@
+"""Every other store, through its fsspec file system."""

@@ -1,0 +1,1 @@
+"""HDFS, through its own protocol and over HTTP."""

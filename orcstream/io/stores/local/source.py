@@ -1,0 +1,193 @@
+"""Local files, read at any place on worker threads into fresh memory; little that is cached, at once.
+
+Knows file descriptors. Never maps files: a file that is truncated under a mapping kills the process, where
+a short pread is an error. The descriptor is held from open to close, so a file that is renamed away or
+removed stays readable; each read compares size, time of modification and inode with what the path names then,
+or with the open file where it names nothing any more.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from orcstream._buffer import Buffer
+from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.errors import ShortRead, SourceError
+from orcstream.io.contract.byte_source import (
+    OnBytes,
+    PinnedSource,
+    Suffix,
+    check_length,
+    no_such_file,
+    not_permitted,
+)
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.stores.local.system import READ_ONLY, read_at, read_cached, tells_cached
+
+__all__ = ["LocalSource", "fingerprint_of", "open_local"]
+
+T = TypeVar("T")
+# Reads a range of a descriptor, of the file at a URL; None where that would take waiting for a disk.
+_Reading: TypeAlias = Callable[[int, ByteRange, str], BytesLike | None]
+
+# Copying so little takes no longer than the way to a thread and back.
+_AT_ONCE_BYTES = 1 << 17
+
+
+async def open_local(path: str, cost: CostModel, url: str) -> LocalSource:
+    limiter = anyio.CapacityLimiter(cost.request_cap)
+    file = await _in_thread(lambda: _OpenFile(path), limiter, url)
+    return LocalSource(path, file, limiter, cost, url)
+
+
+class _OpenFile:
+    """A descriptor. It is closed with the last that knows it, should nobody be left to close it."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = -1
+        self.descriptor = os.open(path, READ_ONLY)
+        mode = os.fstat(self.descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            self.close()
+            if stat.S_ISDIR(mode):
+                raise SourceError("a folder, not a file; list it, and give its files to open_many")
+            raise SourceError("not a regular file")
+        # Where it can be told, looking at times and lengths takes no waiting either.
+        self.tells_cached = tells_cached(self.descriptor)
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class LocalSource(PinnedSource):
+    """A file held open. Closing waits for the reads under way, or another file could get their descriptor."""
+
+    def __init__(
+        self, path: str, file: _OpenFile, limiter: anyio.CapacityLimiter, cost: CostModel, url: str
+    ) -> None:
+        self._path = path
+        self._file = file
+        self._is_closed = False
+        self._limiter = limiter
+        super().__init__(cost, url)
+
+    async def fetch_suffix(self, length: int) -> Suffix:
+        check_length(length)
+
+        def read(reading: _Reading) -> Suffix | None:
+            status = os.fstat(self._file.descriptor)
+            start = max(0, status.st_size - length)
+            data = reading(self._file.descriptor, ByteRange(start, status.st_size), self.url)
+            return None if data is None else Suffix(data, status.st_size, fingerprint_of(status))
+
+        suffix = await self._read(read, length)
+        self._pin.set(suffix.file_length, suffix.fingerprint)
+        return suffix
+
+    async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
+        def read(reading: _Reading) -> BytesLike | None:
+            try:
+                data = reading(self._file.descriptor, range, self.url)
+            except ShortRead:
+                # A file that is another one, or was cut, stays so: no attempt can help.
+                self._check(os.fstat(self._file.descriptor))
+                raise
+            if data is not None:
+                # On the same way to a thread: another would cost more than the bytes do.
+                self._check(self._look())
+            return data
+
+        return await self._read(read, range.length)
+
+    async def _read(self, work: Callable[[_Reading], T | None], length: int) -> T:
+        """What `work` reads: at once where that is little and takes no waiting, else on a thread."""
+        if length <= _AT_ONCE_BYTES and self._file.tells_cached:
+            await anyio.lowlevel.checkpoint()
+            with _told(self.url):
+                found = work(_read_cached)
+            if found is not None:
+                return found
+
+        def read() -> T:
+            data = work(_read)
+            assert data is not None
+            return data
+
+        return await _in_thread(read, self._limiter, self.url)
+
+    async def verify(self) -> None:
+        """`fetch` has done it."""
+
+    def _look(self) -> os.stat_result:
+        try:
+            return Path(self._path).stat()
+        except FileNotFoundError:
+            return os.fstat(self._file.descriptor)
+
+    def _check(self, status: os.stat_result) -> None:
+        self._pin.check(status.st_size, fingerprint_of(status))
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await until_over(self._close())
+
+    async def _close(self) -> None:
+        # All tokens: no read is under way.
+        for _ in range(int(self._limiter.total_tokens) - 1):
+            await self._limiter.acquire_on_behalf_of(object())
+        await _in_thread(self._file.close, self._limiter, self.url)
+
+
+def _read(descriptor: int, range: ByteRange, url: str) -> BytesLike:
+    # Into recycled memory: fresh pages cost more than copying a cached file.
+    data = memoryview(Buffer(range.length))
+    stop = range.start + read_at(descriptor, data, range.start)
+    if stop < range.stop:
+        raise ShortRead(f"the file ends at {stop}, before {range.stop}", url=url, file_offset=range.start)
+    return data
+
+
+def _read_cached(descriptor: int, range: ByteRange, url: str) -> BytesLike | None:  # noqa: ARG001 - as `_read`
+    data = memoryview(Buffer(range.length))
+    return data if read_cached(descriptor, data, range.start) else None
+
+
+def fingerprint_of(status: os.stat_result) -> str:
+    """What tells a file from others that have its name."""
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+
+async def _in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter, url: str) -> T:
+    with _told(url):
+        return await run_in_thread(work, limiter=limiter)
+
+
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Errors of the system as ours, with the file they are about."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise no_such_file(url) from None
+    except PermissionError:
+        raise not_permitted(url) from None
+    except SourceError as error:
+        raise error.locate(url=url) from None
+    except OSError as error:
+        raise SourceError(f"the file cannot be read: {error.strerror or error}", url=url) from error

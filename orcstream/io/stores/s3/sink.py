@@ -1,0 +1,614 @@
+"""S3: a multipart upload that is begun by us, completed at the commit and aborted on errors.
+
+Knows the requests of an upload, made through s3fs's client: one of 8 MB costs it 2 ms of a core, so there is
+nothing to win with signed URLs here. Small files are uploads too, of one part: what `prepare` has answered
+must be durable, and only an upload is durable without being visible.
+
+- Over plain HTTP the store checks each part by the SHA-256 that its signature covers; over HTTPS the
+  transport does, and nothing is hashed (`payload_signing_enabled` turns it on). Checksums of newer botocore
+  travel in trailers, which many stores refuse or store with the data; they are left out unless the storage
+  options ask for them.
+- The object carries a token in its metadata (`orcstream-write`). It tells a commit whose answer was lost from
+  one that never arrived, and a second commit of an upload from that of another.
+- An upload whose creation was not answered has no id to abort it by. It is looked for: same key, no parts,
+  begun while the request was under way.
+"""
+# ruff: noqa: SLF001 - the asynchronous interface of s3fs is spelled with underscores
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import io
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import anyio
+from botocore.exceptions import NoCredentialsError, ParamValidationError
+
+from orcstream._credentials import strip_credentials
+from orcstream.byterange import ByteRange
+from orcstream.errors import (
+    CommitFailed,
+    CommitUnknown,
+    RetriesExhausted,
+    SinkError,
+    SourceChanged,
+    Unsupported,
+    UsageError,
+)
+from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
+from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
+from orcstream.io.contract.retry import is_transient
+from orcstream.io.loop.clients import Lease
+from orcstream.io.loop.uncancelled import end_task, until_over
+from orcstream.io.request.part_sink import policy_of
+from orcstream.io.stores.fsspec.source import translate_error, translated
+from orcstream.io.stores.http.source import ContentRange
+from orcstream.io.stores.s3.options import object_of, parameter_refused
+from orcstream.io.stores.s3.source import (
+    CREDENTIAL_CODES,
+    NO_CREDENTIALS,
+    TRANSIENT_CODES,
+    S3Client,
+    answer_of,
+    asked_wait_s,
+    find_place,
+)
+from orcstream.io.urls import protocol_of
+
+__all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
+
+TOKEN = "orcstream-write"  # noqa: S105 - a name, no secret
+PART_CAP = 10_000
+SMALLEST_PART_BYTES = 5 << 20
+# How far our clock and the store's may be apart: signatures of requests allow for minutes, hosts in practice
+# differ by less than this.
+CLOCK_SKEW_S = 5.0
+# A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.
+ABORT_WAITS_S = (0.0, 0.1, 0.3, 0.6)
+# A store that has taken an upload apart may need a moment until its object is there.
+SETTLE_WAITS_S = (0.1, 0.3, 0.6, 1.0)
+# So many of them, where it is known that a part was sent whole and not answered.
+UNSETTLED_LOOKS = 2
+# The share of the time for an abort that the answers to such parts are waited for.
+ANSWER_SHARE = 1 / 3
+LOOK_TIMEOUT_S = 30.0
+# Refusals of what arrived damaged, which another attempt may not meet.
+DAMAGED_CODES = frozenset({"BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody"})
+
+
+@dataclass(frozen=True, slots=True)
+class S3Part:
+    """A part as the store has acknowledged it; `checksums` where the storage options ask for them."""
+
+    number: int
+    etag: str
+    checksums: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class S3Upload:
+    """A prepared upload. `token` is in the metadata that its object will have."""
+
+    bucket: str
+    key: str
+    upload_id: str
+    token: str
+    parts: tuple[S3Part, ...]
+
+    @property
+    def remains(self) -> str:
+        return f"upload {self.upload_id}"
+
+
+class Refused(SinkError):
+    """A refusal of the store that stays one; leaves this module as something else, or as a cause."""
+
+    def __init__(self, message: str, code: str, status: int, *, url: str) -> None:
+        super().__init__(message, url=url)
+        self.code = code
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Requests to one key, failing with `Transient`, `Refused` and what the store's refusals stand for."""
+
+    filesystem: Any
+    bucket: str
+    key: str
+    url: str
+
+    async def call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        try:
+            answer: Mapping[str, Any] = await self.filesystem._call_s3(
+                operation, self.filesystem.req_kw, **{"Bucket": self.bucket, **arguments}
+            )
+        except ParamValidationError as error:
+            raise parameter_refused(error, self.url) from None
+        except Exception as error:
+            raise self._translate(error) from error
+        return answer
+
+    async def abort_upload(self, key: str, upload_id: str, *, is_settled: bool = True) -> None:
+        """Until the store knows of no such upload; longer where parts may still arrive."""
+        is_gone = False
+        for number, wait_s in enumerate(ABORT_WAITS_S):
+            await anyio.sleep(wait_s)
+            is_gone = await self._abort_once(key, upload_id)
+            if is_gone and (is_settled or number >= UNSETTLED_LOOKS):
+                return
+        if not is_gone:
+            raise Transient("the upload was aborted and is still there", url=self.url)
+
+    async def _abort_once(self, key: str, upload_id: str) -> bool:
+        """Whether it is gone, as far as this writer may know."""
+        try:
+            await self.call("abort_multipart_upload", Key=key, UploadId=upload_id)
+            return await self.has_parts(key, upload_id) is None
+        except Refused as error:
+            if error.status == 404:
+                return True
+            raise
+
+    async def has_parts(self, key: str, upload_id: str) -> bool | None:
+        """Whether an upload has parts; None for writers that may not look. `Refused` where there is none."""
+        try:
+            answer = await self.call("list_parts", Key=key, UploadId=upload_id, MaxParts=1)
+        except PermissionError:
+            return None
+        self.text_of(answer, "UploadId")
+        return bool(answer.get("Parts"))
+
+    async def uploads(self, prefix: str) -> AsyncIterator[Mapping[str, Any]]:
+        """The unfinished uploads to keys with this prefix."""
+        markers: dict[str, str] = {}
+        seen: set[tuple[str, str]] = set()
+        while True:
+            answer = await self.call("list_multipart_uploads", Prefix=prefix, **markers)
+            self.text_of(answer, "Bucket")
+            for upload in answer.get("Uploads") or ():
+                if not isinstance(upload.get("Initiated"), datetime.datetime):
+                    raise SinkError("the store lists an upload and not when it was begun", url=self.url)
+                self.text_of(upload, "Key")
+                self.text_of(upload, "UploadId")
+                yield upload
+            if not answer.get("IsTruncated"):
+                return
+            following = {
+                "KeyMarker": answer.get("NextKeyMarker") or "",
+                "UploadIdMarker": answer.get("NextUploadIdMarker") or "",
+            }
+            place = following["KeyMarker"], following["UploadIdMarker"]
+            if not following["KeyMarker"] or place in seen:
+                raise SinkError(
+                    "the store's listing of uploads has more pages and does not go on", url=self.url
+                )
+            seen.add(place)
+            markers = following
+
+    def text_of(self, answer: Mapping[str, Any], name: str) -> str:
+        """A member that each answer has. Proxies and stores that fail send status 200 and nothing else."""
+        found = answer.get(name)
+        if not isinstance(found, str) or not found:
+            raise Transient(f"not an answer of S3: it has no {name}", url=self.url)
+        return found
+
+    async def head(self) -> Mapping[str, Any] | None:
+        """What is visible under the key now; None for nothing."""
+        try:
+            seen = await self.call("head_object", Key=self.key)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+        self.text_of(seen, "ETag")
+        return seen
+
+    def _translate(self, error: Exception) -> Exception:
+        if isinstance(error, NoCredentialsError):
+            return not_permitted(self.url, NO_CREDENTIALS)
+        answer = answer_of(error)
+        if answer is None:
+            return translate_error(error, self.url)
+        code = str(answer.get("Error", {}).get("Code", ""))
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0
+        text = f"{code}: {answer.get('Error', {}).get('Message', '')}"
+        if code == "NoSuchBucket":
+            return no_such_file(self.url, text)
+        if status in TRANSIENT_STATUS or code in TRANSIENT_CODES | DAMAGED_CODES:
+            return Transient(text, url=self.url, retry_after_s=asked_wait_s(answer))
+        if status in (401, 403) or code in CREDENTIAL_CODES:
+            return not_permitted(self.url, text)
+        return Refused(text, code, status, url=self.url)
+
+
+class S3Store:
+    """One key of a bucket."""
+
+    part_cap = PART_CAP
+    smallest_part_bytes = SMALLEST_PART_BYTES
+    upload_cap = None
+
+    def __init__(self, bucket: str, key: str, lease: Lease[S3Client], url: str) -> None:
+        self._calls = _Calls(lease.client.filesystem, bucket, key, url)
+        self._lease = lease
+
+    def new_upload(self, options: SinkOptions) -> _Upload:
+        return _Upload(self._calls, options)
+
+    async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
+        if not self._calls.key:
+            raise UsageError("an S3 URL is s3://bucket/key", url=self._calls.url)
+        upload = state_of(prepared, S3Upload, "as an upload to S3")
+        await _Commit(self._calls, upload, prepared.overwrite).run(options)
+
+    async def discard(self, prepared: Prepared) -> None:
+        upload = state_of(prepared, S3Upload, "as an upload to S3")
+        await self._calls.abort_upload(upload.key, upload.upload_id)
+
+    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
+        """Uploads to the key, or below it as a folder; S3 does not say which program began them."""
+        calls, found = self._calls, []
+        folder = calls.key if calls.key.endswith("/") or not calls.key else f"{calls.key}/"
+        async for upload in calls.uploads(calls.key):
+            key, upload_id = upload["Key"], upload["UploadId"]
+            age_s = max(0.0, time.time() - upload["Initiated"].timestamp())
+            is_meant = (key == calls.key or key.startswith(folder)) and containing in key
+            if is_meant and age_s >= older_than_s:
+                found.append(
+                    Leftover(url=f"s3://{calls.bucket}/{key}", kind="upload", identity=upload_id, age_s=age_s)
+                )
+        if remove:
+            for one in found:
+                await calls.abort_upload(one.url.removeprefix(f"s3://{calls.bucket}/"), one.identity)
+        return found
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+
+class _Upload:
+    retries_parts = True
+
+    def __init__(self, calls: _Calls, options: SinkOptions) -> None:
+        self._calls = calls
+        self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
+        self._timeout_s, self._stall_timeout_s = options.timeout_s, options.stall_timeout_s
+        self._answer_timeout_s = min(options.timeout_s, options.abort_timeout_s * ANSWER_SHARE)
+        self._is_settled = True  # whether every part that was sent whole was answered
+        self._token = uuid4().hex
+        self._upload_id = ""
+        self._is_gone = False
+        self._parts: dict[int, S3Part] = {}
+        self._lost: list[tuple[float, float]] = []  # when creations were under way that were not answered
+
+    async def begin(self) -> None:
+        if not self._calls.key:
+            raise UsageError("an S3 URL is s3://bucket/key", url=self._calls.url)
+        given = self._calls.filesystem.s3_additional_kwargs.get("Metadata") or {}
+        started_s = time.time()
+        try:
+            # Its answer names what an abort needs, so the request is not cancelled.
+            await until_over(self._create({**given, TOKEN: self._token}))
+        except BaseException as error:
+            if not isinstance(error, Exception) or is_transient(error):
+                self._lost.append((started_s, time.time()))
+            raise
+
+    async def _create(self, metadata: Mapping[str, str]) -> None:
+        with anyio.fail_after(self._create_timeout_s):
+            answer = await self._calls.call(
+                "create_multipart_upload", Key=self._calls.key, Metadata=dict(metadata)
+            )
+        self._upload_id = self._calls.text_of(answer, "UploadId")
+
+    async def put(self, number: int, offset: int, data: bytes) -> None:  # noqa: ARG002
+        body = _Body(data)
+        answer = await self._answer_to(
+            self._calls.call(
+                "upload_part", Key=self._calls.key, UploadId=self._upload_id, PartNumber=number, Body=body
+            ),
+            body.tell,
+            len(data),
+        )
+        self._keep(number, answer)
+
+    def can_copy(self, source: str, fingerprint: str) -> bool:
+        return protocol_of(source) in ("s3", "s3a") and fingerprint.startswith('"')
+
+    async def put_copy(self, number: int, source: str, range: ByteRange, fingerprint: str) -> None:
+        answer = await self._answer_to(
+            self._of_source(
+                source,
+                self._calls.call(
+                    "upload_part_copy",
+                    Key=self._calls.key,
+                    UploadId=self._upload_id,
+                    PartNumber=number,
+                    CopySource=self._object(source),
+                    CopySourceRange=f"bytes={range.start}-{range.stop - 1}",
+                    CopySourceIfMatch=fingerprint,
+                ),
+            ),
+        )
+        # There are stores that ignore the condition.
+        seen = await self._of_source(source, self._calls.call("head_object", **self._object(source)))
+        if self._calls.text_of(seen, "ETag") != fingerprint:
+            raise SourceChanged("the object was replaced since it was opened", url=source)
+        self._keep(number, answer.get("CopyPartResult") or {})
+
+    async def fetch(self, source: str, range: ByteRange, fingerprint: str) -> bytes:
+        wanted = f"bytes={range.start}-{range.stop - 1}"
+        answer = await self._of_source(
+            source,
+            self._calls.call("get_object", **self._object(source), Range=wanted, IfMatch=fingerprint),
+        )
+        named = ContentRange.parse(answer.get("ContentRange"))
+        async with answer["Body"] as body:
+            if named is None or named.range != range:
+                text = f"bytes {range.start} to {range.stop} were asked for, the answer has others"
+                raise Transient(text, url=strip_credentials(source))
+            with translated(strip_credentials(source)):
+                data: bytes = await body.read()
+        if len(data) != range.length:
+            raise Transient(f"{len(data)} of {range.length} bytes arrived", url=source)
+        return data
+
+    def _object(self, source: str) -> dict[str, str]:
+        bucket, key, version = object_of(self._calls.filesystem, source)
+        return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
+
+    async def _of_source(
+        self, source: str, call: Coroutine[Any, Any, Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """The answer about a file that is copied, or what its refusal means."""
+        shown = strip_credentials(source)
+        try:
+            return await call
+        except Refused as error:
+            if error.status == 412:
+                raise SourceChanged("the object was replaced since it was opened", url=shown) from error
+            if error.code in ("NoSuchKey", "NoSuchVersion"):
+                raise no_such_file(shown) from error
+            if error.status == 501:
+                raise Unsupported(
+                    "the store does not copy parts", reason="no_server_copy", url=self._calls.url
+                ) from error
+            raise
+
+    def _keep(self, number: int, answer: Mapping[str, Any]) -> None:
+        checksums = tuple((name, answer[name]) for name in answer if name.startswith("Checksum"))
+        self._parts[number] = S3Part(number, self._calls.text_of(answer, "ETag"), checksums)
+
+    async def _answer_to(
+        self,
+        call: Coroutine[Any, Any, Mapping[str, Any]],
+        sent_bytes: Callable[[], int] = lambda: 0,
+        length: int = 0,
+    ) -> Mapping[str, Any]:
+        """The answer to a part of `length` bytes. One that was sent whole is waited for even if cancelled.
+
+        A store carries out what it has received, and may do so after it has aborted the upload, which is then
+        there again. What breaks off in the middle it forgets; so does what stalls there.
+        """
+        request = asyncio.create_task(call)
+        try:
+            await self._wait_while_it_moves(request, sent_bytes, length)
+            with anyio.fail_after(self._timeout_s):
+                await asyncio.wait([request])
+            return request.result()
+        finally:
+            await until_over(self._ended(request, is_sent=lambda: sent_bytes() == length))
+            error = None if request.cancelled() else request.exception()
+            is_lost = request.cancelled() or (isinstance(error, Exception) and is_transient(error))
+            if sent_bytes() == length and is_lost:
+                self._is_settled = False
+
+    async def _ended(self, request: asyncio.Task[Any], *, is_sent: Callable[[], bool]) -> None:
+        if not request.done() and is_sent():
+            await asyncio.wait([request], timeout=self._answer_timeout_s)
+        if not request.done():
+            await end_task(request)
+
+    async def _wait_while_it_moves(
+        self, request: asyncio.Task[Any], sent_bytes: Callable[[], int], length: int
+    ) -> None:
+        """Until all is sent or `request` is done; `Transient` if it stands still before.
+
+        A request that has not begun may wait for a connection, so it is given more time.
+        """
+        seen, still_s = 0, 0.0
+        look_s = min(self._stall_timeout_s, self._timeout_s)
+        while not request.done() and sent_bytes() < length:
+            await asyncio.wait([request], timeout=look_s)
+            still_s = still_s + look_s if sent_bytes() == seen else 0.0
+            seen = sent_bytes()
+            if not request.done() and still_s >= (self._stall_timeout_s if seen else self._timeout_s):
+                raise Transient(f"the store took nothing for {still_s:g} s", url=self._calls.url)
+
+    async def finish(self, length: int) -> S3Upload:  # noqa: ARG002 - each part was acknowledged
+        # Who may not list uploads leaves it to the rules of the bucket: no reason to give up the file.
+        with contextlib.suppress(PermissionError):
+            await self._sweep_lost()
+        parts = tuple(self._parts[number] for number in sorted(self._parts))
+        return S3Upload(self._calls.bucket, self._calls.key, self._upload_id, self._token, parts)
+
+    async def discard(self) -> None:
+        if self._upload_id:
+            await self._calls.abort_upload(self._calls.key, self._upload_id, is_settled=self._is_settled)
+            self._is_gone = True
+        await self._sweep_lost()
+
+    @property
+    def remains(self) -> str:
+        known = [f"upload {self._upload_id}"] if self._upload_id and not self._is_gone else []
+        lost = ["an upload whose creation was not answered"] if self._lost else []
+        return " and ".join(known + lost)
+
+    async def _sweep_lost(self) -> None:
+        """Abort what unanswered creations may have begun."""
+        calls = self._calls
+        for start_s, stop_s in list(self._lost):
+            async for upload in calls.uploads(calls.key):
+                begun_s = upload["Initiated"].timestamp()
+                if (
+                    upload["Key"] == calls.key
+                    and upload["UploadId"] != self._upload_id
+                    and start_s - CLOCK_SKEW_S <= begun_s <= stop_s + CLOCK_SKEW_S
+                    and await self._has_no_parts(upload["UploadId"])
+                ):
+                    await calls.abort_upload(calls.key, upload["UploadId"])
+            self._lost.remove((start_s, stop_s))
+
+    async def _has_no_parts(self, upload_id: str) -> bool:
+        """Whether nothing was sent to an upload, as to every one whose creator does not know of it."""
+        try:
+            return await self._calls.has_parts(self._calls.key, upload_id) is False
+        except Refused as error:
+            if error.status == 404:
+                return False
+            raise
+
+
+class _Body(io.BytesIO):
+    """The bytes of a part as a file: aiohttp sends a file in pieces, and bytes in one go.
+
+    It shares the bytes. A plain `io.BytesIO` copies them for `getbuffer`, which aiohttp asks for the length.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._data = data
+
+    def getbuffer(self) -> memoryview:
+        return memoryview(self._data)
+
+
+class _Commit:
+    """One commit: the request, again where it may help, and finding out what became of it."""
+
+    def __init__(self, calls: _Calls, upload: S3Upload, overwrite: bool) -> None:
+        self._calls = calls
+        self._upload = upload
+        self._overwrite = overwrite
+        self._unanswered = False
+
+    async def run(self, options: SinkOptions) -> None:
+        policy = policy_of(options)
+        try:
+            await policy.run(self._attempt, url=self._calls.url)
+        except RetriesExhausted as error:
+            reason = getattr(error.__cause__, "message", str(error.__cause__))
+            if not self._unanswered:
+                raise CommitFailed(f"the commit was not sent: {reason}", url=self._calls.url) from error
+            await self._judge_lost(reason or "no answer in time", error)
+        except PermissionError as error:
+            if not self._unanswered:
+                raise
+            await self._judge_lost(str(error), error)
+
+    async def _judge_lost(self, reason: str, error: Exception) -> None:
+        """What became of a commit of which an attempt was not answered, and none can be made any more."""
+        if not self._is_ours(await self._look_last()):
+            raise self._unknown(reason) from error
+
+    async def _attempt(self) -> None:
+        if not self._overwrite:
+            # Some stores ignore the condition of the request; this narrows the gap where they do.
+            seen = await self._look()
+            if seen is not None:
+                if self._is_ours(seen):
+                    return
+                raise already_there(self._calls.url)
+        unanswered = self._unanswered
+        try:
+            # Some stores that are asked to complete an upload they do not know of say that they have done so,
+            # where there is an object of that name.
+            await self._calls.has_parts(self._upload.key, self._upload.upload_id)
+            self._unanswered = True
+            await self._complete()
+        except (Refused, PermissionError) as error:
+            self._unanswered = unanswered
+            if not isinstance(error, Refused):
+                raise
+            await self._judge(error)
+
+    async def _complete(self) -> None:
+        upload = self._upload
+        condition = {} if self._overwrite else {"IfNoneMatch": "*"}
+        parts = [
+            {"PartNumber": part.number, "ETag": part.etag, **dict(part.checksums)} for part in upload.parts
+        ]
+        answer = await self._calls.call(
+            "complete_multipart_upload",
+            Key=upload.key,
+            UploadId=upload.upload_id,
+            MultipartUpload={"Parts": parts},
+            **condition,
+        )
+        # Status 200 alone is no proof: it is sent before the parts are joined.
+        if not answer.get("ETag") and not self._is_ours(await self._look()):
+            raise Transient("the answer to the commit has no ETag", url=self._calls.url)
+
+    async def _judge(self, error: Refused) -> None:
+        """What a refusal means: an earlier attempt may have been carried out without an answer."""
+        if error.status == 501 and not self._overwrite:
+            raise Unsupported(
+                "the store cannot commit under a condition, so overwrite=False cannot be kept",
+                reason="no_exclusive_commit",
+                url=self._calls.url,
+            ) from error
+        seen = await self._look()
+        # The upload may be gone because an earlier attempt, cancelled or lost, is being carried out just now.
+        for wait_s in SETTLE_WAITS_S if error.code == "NoSuchUpload" else ():
+            if self._is_ours(seen):
+                break
+            await anyio.sleep(wait_s)
+            seen = await self._look()
+        if self._is_ours(seen):
+            return
+        if seen is not None and error.status in (409, 412):
+            raise already_there(self._calls.url) from error
+        if self._unanswered:
+            raise self._unknown(error.message) from error
+        raise CommitFailed(f"the store refused the commit: {error.message}", url=self._calls.url) from error
+
+    async def _look(self) -> Mapping[str, Any] | None:
+        """What is visible; None for nothing, and for writers that may not look."""
+        try:
+            return await self._calls.head()
+        except PermissionError:
+            return None
+
+    async def _look_last(self) -> Mapping[str, Any] | None:
+        try:
+            with anyio.fail_after(LOOK_TIMEOUT_S):
+                return await self._calls.head()
+        except (OSError, Unsupported):
+            return None
+
+    def _is_ours(self, seen: Mapping[str, Any] | None) -> bool:
+        token: object = ((seen or {}).get("Metadata") or {}).get(TOKEN)
+        return token == self._upload.token
+
+    def _unknown(self, reason: str) -> CommitUnknown:
+        return CommitUnknown(
+            f"the answer to the commit was lost ({reason}). The file is there if the object's metadata says "
+            f"{TOKEN}={self._upload.token}; committing again, or discarding, settles it",
+            url=self._calls.url,
+        )
+
+
+async def open_s3_store(url: str, options: Mapping[str, Any], shown: str) -> S3Store:
+    """The key of a bucket; empty for a clean-up of all of it."""
+    form = "an S3 URL to write to is s3://bucket/key, without a version"
+    place = await find_place(
+        url, options, shown, is_meant=lambda one: bool(one.bucket) and not one.version, form=form
+    )
+    return S3Store(place.bucket, place.key, place.lease, shown)

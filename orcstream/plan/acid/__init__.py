@@ -1,0 +1,1 @@
+"""Hive's transactional tables by names alone: snapshots, compactions, write ids."""

@@ -1,0 +1,1 @@
+"""Files joined stripe by stripe."""

@@ -1,0 +1,1 @@
+"""What statistics and bloom filters prove about a predicate."""

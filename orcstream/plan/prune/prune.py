@@ -1,0 +1,172 @@
+"""What statistics and bloom filters prove about a predicate: which stripes and row groups to skip.
+
+Knows bound predicates, and the indexes and statistics of stripes as values; which writers to believe comes
+in as `Trust`. Must not know the user's expressions, bytes, where indexes lie, nor how one leaf is judged
+(`plan.proof`). Contract: an `Outcome` holds everything that the predicate may be for a row of the group, and
+perhaps more. Without TRUE in it the group has no match; of TRUE alone, all rows match. Specification: "Row
+Group Index", "Bloom Filter Index".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from orcstream.codec.metadata.bloom import BloomIndex
+from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
+from orcstream.plan.prune.outcome import Outcome, combined
+from orcstream.plan.prune.proof import Question
+from orcstream.query.predicate import Leaf, Predicate, leaves_of
+from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
+from orcstream.schema.schema import FileColumn
+
+__all__ = [
+    "ABSENT",
+    "ColumnOf",
+    "Outcome",
+    "Questions",
+    "bloom_columns",
+    "group_outcomes",
+    "stripe_outcomes",
+]
+
+ABSENT = FileColumn(-1)
+"""What `ColumnOf` answers for a column that the file does not have: null in every row."""
+
+ColumnOf: TypeAlias = Callable[[Leaf], FileColumn | None]
+"""The file column that a leaf asks about; None where it is read through a conversion."""
+QuestionOf: TypeAlias = Callable[[Leaf, Trust], Question]
+
+
+class Questions:
+    """Makes each question of a predicate once for each trust: many literals take long to hash."""
+
+    def __init__(self) -> None:
+        # By identity, as below; a question keeps its leaf, so that no other can have its place.
+        self._made: dict[tuple[int, Trust], Question] = {}
+
+    def __call__(self, leaf: Leaf, trust: Trust) -> Question:
+        key = id(leaf), trust
+        found = self._made.get(key)
+        if found is None:
+            found = self._made.setdefault(key, Question(leaf, trust))
+        return found
+
+
+def group_outcomes(
+    predicate: Predicate,
+    column_of: ColumnOf,
+    indexes: Mapping[FileColumn, RowIndex],
+    blooms: Mapping[FileColumn, BloomIndex],
+    row_counts: Sequence[int],
+    trust: Trust,
+    question_of: QuestionOf,
+) -> list[Outcome]:
+    """What the predicate may be in each row group of a stripe, by the indexes that were read.
+
+    `row_counts` has the rows of each group. An index of another number of entries proves nothing. Only
+    entries of columns that are asked about are parsed. `trust` is that of the stripe's zone:
+    ``trust.in_zone(...)``.
+    """
+    # By identity: hashing a leaf takes as long as its literals are many.
+    sources = {
+        id(leaf): _source(question_of(leaf, trust), column_of(leaf), indexes, blooms, len(row_counts))
+        for leaf in leaves_of(predicate)
+    }
+    outcomes = []
+    for group, rows in enumerate(row_counts):
+        parsed: dict[int, ColumnStatistics | None] = {}  # a range is two leaves of one column
+
+        def ask(
+            leaf: Leaf,
+            group: int = group,
+            rows: int = rows,
+            parsed: dict[int, ColumnStatistics | None] = parsed,
+        ) -> Outcome:
+            return sources[id(leaf)].answer(group, rows, parsed)
+
+        outcomes.append(combined(predicate, ask))
+    return outcomes
+
+
+def _source(
+    question: Question,
+    column: FileColumn | None,
+    indexes: Mapping[FileColumn, RowIndex],
+    blooms: Mapping[FileColumn, BloomIndex],
+    count: int,
+) -> _Source:
+    """What there is on a leaf in the indexes of a stripe of `count` row groups."""
+    if column is None or column == ABSENT:
+        return _Source(question, absent=column is not None)
+    index, bloom = indexes.get(column), blooms.get(column)
+    if index is not None and len(index) != count:
+        index = None
+    if bloom is not None and (len(bloom) != count or not question.believes(bloom)):
+        bloom = None
+    return _Source(question, index, bloom)
+
+
+def bloom_columns(
+    predicate: Predicate, column_of: ColumnOf, trust: Trust, question_of: QuestionOf
+) -> dict[FileColumn, StatisticsKind]:
+    """The columns whose filters can help, and their kinds for `Trust.believes_bloom`: worth fetching.
+
+    `trust` is that of the stripe's zone: without one, TIMESTAMP columns are never among them.
+    """
+    columns: dict[FileColumn, StatisticsKind] = {}
+    for leaf in leaves_of(predicate):
+        column = column_of(leaf)
+        question = question_of(leaf, trust)
+        if column is not None and column != ABSENT and question.kind is not None and question.can_hash:
+            columns[column] = question.kind
+    return columns
+
+
+def stripe_outcomes(
+    predicate: Predicate,
+    column_of: ColumnOf,
+    statistics: Sequence[StatisticsList],
+    row_counts: Sequence[int],
+    trust: Trust,
+) -> list[Outcome]:
+    """What the predicate may be in each stripe. There may be fewer `statistics` than stripes."""
+    questions = {id(leaf): (Question(leaf, trust), column_of(leaf)) for leaf in leaves_of(predicate)}
+    outcomes = []
+    for stripe, rows in enumerate(row_counts):
+        known = statistics[stripe] if stripe < len(statistics) else None
+
+        def ask(leaf: Leaf, known: StatisticsList | None = known, rows: int = rows) -> Outcome:
+            question, column = questions[id(leaf)]
+            if column == ABSENT:
+                return question.answer(ALL_NULL, _no_bloom, rows)
+            found = known.get(column) if known is not None and column is not None else None
+            return question.answer(found, _no_bloom, rows)
+
+        outcomes.append(combined(predicate, ask))
+    return outcomes
+
+
+def _no_bloom() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A leaf of a predicate with what a stripe's indexes have on it."""
+
+    question: Question
+    index: RowIndex | None = None
+    bloom: BloomIndex | None = None
+    absent: bool = False
+
+    def answer(self, group: int, row_count: int, parsed: dict[int, ColumnStatistics | None]) -> Outcome:
+        """What the leaf may be in one row group; `parsed` has its statistics so far, by their index."""
+        statistics = ALL_NULL if self.absent else None
+        if self.index is not None:
+            if id(self.index) not in parsed:
+                parsed[id(self.index)] = self.index.statistics(group)
+            statistics = parsed[id(self.index)]
+        bloom = self.bloom.filters[group] if self.bloom is not None else None
+        return self.question.answer(statistics, lambda: bloom, row_count)

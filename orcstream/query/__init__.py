@@ -1,0 +1,1 @@
+"""Predicates: as users write them, as text, and bound to a schema."""

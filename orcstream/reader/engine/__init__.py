@@ -1,0 +1,1 @@
+"""Fetching, decoding and shaping the rows of one file."""

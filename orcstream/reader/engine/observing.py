@@ -1,0 +1,160 @@
+"""What can be watched of a read: its requests and the work of its decoders, as spans of time.
+
+Knows what a span says, and which of them belong together. Must not know who watches, nor how spans are
+shown. An observer is handed to `open` and carried down once; without one, nothing is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from orcstream._printable import logger_of
+from orcstream.byterange import ByteRange
+from orcstream.errors import UsageError
+from orcstream.reader.engine.read_statistics import ReadStatistics
+
+__all__ = [
+    "DecodeSpan",
+    "Observer",
+    "ReadObserver",
+    "ReadTracer",
+    "RequestSpan",
+    "TracedRead",
+    "Watch",
+    "check_observer",
+    "watched",
+]
+
+_logger = logger_of("orcstream.reader")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpan:
+    """One request, from its first attempt to its last byte, or to the failure that nobody tries again.
+
+    `wave` is why it was sent, in the words of `Explanation.waves`: ``tail``, ``statistics``, ``control``,
+    ``index``, ``predicate``, ``data``, and ``rest`` for what follows a predicate; ``metadata`` for what tools
+    ask of a file. `range` are its bytes of the file. `start_s` and `stop_s` are seconds of
+    `time.perf_counter`. It took `attempt_count` attempts; `error` is what kept the bytes away, None where
+    they are there.
+    """
+
+    wave: str
+    range: ByteRange
+    start_s: float
+    stop_s: float
+    attempt_count: int = 1
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSpan:
+    """What one thread did at a stretch: decompressing and decoding rows of one top-level column of a stripe.
+
+    `stripe` counts from 0, `column_id` is the file's. `row_count` is 0 where the bytes for a whole step were
+    not there yet. `start_s` and `stop_s` are seconds of `time.perf_counter`.
+    """
+
+    stripe: int
+    column_id: int
+    row_count: int
+    start_s: float
+    stop_s: float
+
+
+@runtime_checkable
+class ReadObserver(Protocol):
+    """Is told of each span when it is over.
+
+    Both must return soon and raise nothing: the read waits for them, and fails with what they raise.
+    """
+
+    def on_request(self, span: RequestSpan) -> None:
+        """Called on the event loop; not for requests that were cancelled."""
+
+    def on_decode(self, span: DecodeSpan) -> None:
+        """Called on a decoding thread, of which there may be several."""
+
+
+class TracedRead(ReadObserver, Protocol):
+    """An observer of one operation, which is told of its end, once and last."""
+
+    def end(self, statistics: ReadStatistics | None, error: BaseException | None) -> None:
+        """Called on the event loop. `statistics` are those of a read; `error` is what it failed with."""
+
+
+@runtime_checkable
+class ReadTracer(Protocol):
+    """Is told which spans belong together: those of one open, one read, or one look at metadata."""
+
+    def begin(self, operation: str, url: str) -> TracedRead:
+        """Called in the context of who asks for it (`contextvars`), when the first request is about to be.
+
+        `operation` is ``open``, ``read`` (a stream up to its end, or to the next `seek`) or ``metadata``
+        (what tools ask for). `url` is without credentials.
+        """
+
+
+Observer: TypeAlias = ReadObserver | ReadTracer
+
+
+def check_observer(observer: object) -> None:
+    """Raises UsageError for what can be told nothing."""
+    if observer is not None and not isinstance(observer, ReadObserver | ReadTracer):
+        raise UsageError(
+            "observer= takes an object with on_request and on_decode (ReadObserver), or with begin "
+            f"(ReadTracer), not {type(observer).__name__}"
+        )
+
+
+class Watch:
+    """One operation, told to an observer of either kind; `begin` comes before all else."""
+
+    def __init__(self, observer: Observer, operation: str, url: str) -> None:
+        self._observer = observer
+        self._operation = operation
+        self._url = url
+        self._told: ReadObserver | None = None
+        self._traced: TracedRead | None = None
+
+    def begin(self) -> None:
+        if isinstance(self._observer, ReadTracer):
+            self._told = self._traced = self._observer.begin(self._operation, self._url)
+        else:
+            self._told = self._observer
+
+    def on_request(self, span: RequestSpan) -> None:
+        assert self._told is not None
+        self._told.on_request(span)
+
+    def on_decode(self, span: DecodeSpan) -> None:
+        assert self._told is not None
+        self._told.on_decode(span)
+
+    def end(self, statistics: ReadStatistics | None = None, error: BaseException | None = None) -> None:
+        """Nothing more will be told. May be called again, and of what never began."""
+        traced, self._traced = self._traced, None
+        if traced is not None:
+            try:
+                traced.end(statistics, error)
+            except Exception:
+                # The work is done, and nobody waits for it who could be told.
+                _logger.exception("an observer of %s failed", self._url)
+
+
+@contextmanager
+def watched(watch: Watch | None) -> Iterator[Watch | None]:
+    """An operation that lasts as long as the block, and fails with it."""
+    if watch is None:
+        yield None
+        return
+    watch.begin()
+    try:
+        yield watch
+    except BaseException as error:
+        watch.end(error=error)
+        raise
+    watch.end()

@@ -1,0 +1,209 @@
+"""From decoded vectors to what a batch holds: only the rows that are wanted, in the read's own columns.
+
+Knows exact row choices, predicates, conversions and row numbers. Must not know how anything was fetched or
+decoded, nor tasks: `shape` is synchronous and runs wherever it is called. Rows that are left over from
+several windows are put together, so that a filter that keeps little does not hand out crumbs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orcstream.batch import Batch, ReadResult
+from orcstream.codec.vectors._selection import Selection, select_mask
+from orcstream.codec.vectors.column import Field, Vector, vector_bytes
+from orcstream.codec.vectors.gather import compact
+from orcstream.reader.engine.decoding import Delivery
+
+__all__ = ["Filter", "OutputColumn", "Shaped", "Shaper", "columns_of", "take_rows"]
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from orcstream.codec.vectors.filter import RowFilter
+
+Transform = Callable[[Vector], Vector]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """The vectors of one batch."""
+
+    vectors: tuple[Vector, ...]
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """Where a column comes from: the run at `source`, whose vectors are of the field `stored`, converted.
+
+    Where the file has no such column, `missing` makes nulls for a number of rows.
+    """
+
+    source: int = -1
+    transform: Transform | None = None
+    stored: Field | None = None
+    missing: Callable[[int], Vector] | None = None
+
+    def of(self, vectors: Sequence[Vector], row_count: int) -> Vector:
+        if self.missing is not None:
+            return self.missing(row_count)
+        vector = vectors[self.source]
+        return vector if self.transform is None else self.transform(vector)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A predicate, and the columns it looks at, in its order."""
+
+    rows: RowFilter
+    columns: Sequence[OutputColumn]
+
+    def mask(self, vectors: Sequence[Vector], row_count: int) -> Mask:
+        """Which rows match."""
+        seen = [column.of(vectors, row_count) for column in self.columns]
+        mask: Mask = np.frombuffer(memoryview(self.rows.evaluate(seen, row_count)), np.bool_)
+        return mask
+
+
+class Shaper:
+    """See the module. One for each stream; for one caller at a time."""
+
+    def __init__(
+        self,
+        columns: Sequence[OutputColumn],
+        fields: Sequence[Field],
+        *,
+        filter: Filter | None = None,
+        chooses_rows: bool = False,
+        row_numbers: bool = False,
+        batch_rows: int,
+        batch_bytes: int,
+    ) -> None:
+        self._columns = tuple(columns)
+        self._fields = tuple(fields)
+        self._filter = filter
+        self._row_numbers = row_numbers
+        self._chooses = filter is not None or chooses_rows
+        self._batch_rows = batch_rows
+        self._batch_bytes = batch_bytes
+        self._parts: list[Shaped] = []
+        self._part_bytes = 0
+        self.filtered_count = 0
+        self.is_plain = not (
+            self._chooses or row_numbers or any(c.source != i or c.transform for i, c in enumerate(columns))
+        )
+
+    def pass_on(self, delivery: Delivery) -> Shaped:
+        """All rows as they are, for a plain read."""
+        return Shaped(columns_of(delivery), delivery.row_count)
+
+    def shape(self, delivery: Delivery) -> Shaped | None:
+        """The next batch; None while too few rows are left over."""
+        vectors = columns_of(delivery)
+        shaped = self._choose(delivery, vectors, self._selection(delivery, vectors))
+        if not self._chooses:
+            return shaped
+        if shaped.row_count == 0:
+            return None
+        if not self._parts and 2 * shaped.row_count >= self._batch_rows:
+            return shaped
+        if self._parts and self._part_rows + shaped.row_count > self._batch_rows:
+            done = self.finish()
+            self._keep(shaped)
+            return done
+        self._keep(shaped)
+        if self._part_rows == self._batch_rows or self._part_bytes >= self._batch_bytes:
+            return self.finish()
+        return None
+
+    def finish(self) -> Shaped | None:
+        """What is left over, as one batch."""
+        parts, self._parts, self._part_bytes = self._parts, [], 0
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        vectors = tuple(
+            compact([(part.vectors[index], None) for part in parts], field)
+            for index, field in enumerate(self._fields)
+        )
+        return Shaped(vectors, sum(part.row_count for part in parts))
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether some are left over."""
+        return bool(self._parts)
+
+    @property
+    def _part_rows(self) -> int:
+        return sum(part.row_count for part in self._parts)
+
+    def _keep(self, shaped: Shaped) -> None:
+        self._parts.append(shaped)
+        self._part_bytes += sum(vector_bytes(vector) for vector in shaped.vectors)
+
+    def _selection(self, delivery: Delivery, vectors: Sequence[Vector]) -> Selection | None:
+        """Which rows are wanted; None for all."""
+        mask: Mask | None = None
+        asked = delivery.row_count
+        if self._filter is not None and not delivery.stripe.is_filtered:
+            mask = self._filter.mask(vectors, delivery.row_count)
+        if delivery.stripe.choice is not None:
+            chosen = delivery.stripe.choice.mask(delivery.start, delivery.row_count)
+            asked = int(np.count_nonzero(chosen))
+            mask = chosen if mask is None else mask & chosen
+        if self._filter is not None and mask is not None and not delivery.stripe.is_filtered:
+            self.filtered_count += asked - int(np.count_nonzero(mask))
+        if mask is None or mask.all():
+            return None
+        return select_mask(mask, delivery.row_count)
+
+    def _choose(self, delivery: Delivery, vectors: Sequence[Vector], selection: Selection | None) -> Shaped:
+        rows = delivery.row_count
+        kept = rows if selection is None else selection.count
+        if kept == 0:
+            return Shaped((), 0)
+        chosen: list[Vector] = []
+        for column, field in zip(self._columns, self._fields, strict=False):
+            if column.missing is not None:
+                chosen.append(column.missing(kept))
+                continue
+            vector = vectors[column.source]
+            if selection is not None:
+                # Before the conversion, which is spared the rows that are not wanted.
+                vector = compact([(vector, selection)], column.stored or field)
+            chosen.append(vector if column.transform is None else column.transform(vector))
+        if self._row_numbers:
+            first = delivery.stripe.information.first_row + delivery.start
+            if selection is None:
+                numbers: Buffer = np.arange(first, first + rows, dtype=np.int64).data
+            else:
+                numbers = selection.numbers(first)
+            chosen.append(Vector(kept, (None, numbers), 0))
+        return Shaped(tuple(chosen), kept)
+
+
+def columns_of(delivery: Delivery) -> tuple[Vector, ...]:
+    """The vectors of the columns, where the root itself was decoded too."""
+    if not delivery.stripe.whole_root:
+        return delivery.vectors
+    root = delivery.vectors[0]
+    return tuple(child.slice(root.offset, root.offset + root.length) for child in root.children)
+
+
+def take_rows(result: ReadResult, places: Sequence[int]) -> ReadResult:
+    """The rows at `places` of a result, in that order."""
+    starts = [0, *accumulate(batch.num_rows for batch in result.batches)]
+    rows = [(at, place - starts[at]) for place in places for at in [bisect_right(starts, place) - 1]]
+    vectors = tuple(
+        compact([(result.batches[at].vectors[index].slice(row, row + 1), None) for at, row in rows], field)
+        for index, field in enumerate(result.batch_schema.fields)
+    )
+    return ReadResult(result.batch_schema, [Batch(result.batch_schema, vectors, len(rows))] if rows else [])

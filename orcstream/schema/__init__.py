@@ -1,0 +1,1 @@
+"""Types, their text, and statistics of columns: what a file says of its contents."""

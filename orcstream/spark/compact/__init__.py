@@ -1,0 +1,1 @@
+"""Records of files that were merged."""

@@ -1,0 +1,1 @@
+"""Reading files in Spark, in batches."""

@@ -1,0 +1,258 @@
+"""What of a file becomes which column of Spark: the schema to read it by, and its batches as Spark's.
+
+Knows how Spark keeps values that ORC has no type for, and which points in time TIMESTAMP columns mean. Must
+not know where files are. Nothing is copied: the memory of a batch is handed on under the types that Spark
+expects.
+
+A TIMESTAMP of Spark is a point in time, one of ORC is what the writer's clock showed. Files are opened so
+that they say when it did (`instants`). Where the user names a zone, and Spark has not written the file, the
+clock is taken to have been there instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from orcstream import Batch
+from orcstream.errors import SchemaMismatch, Unsupported
+from orcstream.schema.schema import Kind, Schema, Type, numbered
+from orcstream.spark.types import CATALYST_TYPE, orc_schema, spark_type
+
+__all__ = ["FileForm", "Shape", "arrow_schema", "columns_of", "form_of", "months_as_numbers"]
+
+# How Hive named columns before it kept their names.
+_UNNAMED: Final = re.compile(r"_col[0-9]+", re.ASCII)
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """What batches of Spark have to look like, to the letter."""
+    for one in schema.fields:
+        _check_type(one.dataType, (one.name,))
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _check_type(type_: spark.DataType, path: tuple[str, ...]) -> None:
+    if isinstance(type_, spark.YearMonthIntervalType):
+        raise Unsupported(
+            f"{'.'.join(path)}: Spark takes no {type_.simpleString()} from a data source in Python; "
+            "read it as int, which are months",
+            reason="type_in_spark",
+        )
+    for name, child in _below(type_):
+        _check_type(child, (*path, name))
+
+
+def _below(type_: spark.DataType) -> list[tuple[str, spark.DataType]]:
+    if isinstance(type_, spark.StructType):
+        return [(field.name, field.dataType) for field in type_.fields]
+    if isinstance(type_, spark.ArrayType):
+        return [("element", type_.elementType)]
+    if isinstance(type_, spark.MapType):
+        return [("key", type_.keyType), ("value", type_.valueType)]
+    return []
+
+
+def columns_of(schema: Schema, columns: Sequence[str] | None, *, case_sensitive: bool) -> spark.StructType:
+    """A file's columns, or those asked for, as Spark shows them. Raises as `spark_schema` does."""
+    if schema.root.kind is not Kind.STRUCT:
+        raise SchemaMismatch("rows of Spark are structs; the root of this file is none")
+    found = spark_type(schema.select(columns, case_sensitive))
+    assert isinstance(found, spark.StructType)
+    return spark.StructType(
+        [spark.StructField(one.name, months_as_numbers(one.dataType)) for one in found.fields]
+    )
+
+
+def months_as_numbers(type_: spark.DataType) -> spark.DataType:
+    """The type with numbers of months for intervals of them, which Spark takes from no Python."""
+    if isinstance(type_, spark.YearMonthIntervalType):
+        return spark.IntegerType()
+    if isinstance(type_, spark.StructType):
+        return spark.StructType(
+            [
+                spark.StructField(one.name, months_as_numbers(one.dataType), one.nullable)
+                for one in type_.fields
+            ]
+        )
+    if isinstance(type_, spark.ArrayType):
+        return spark.ArrayType(months_as_numbers(type_.elementType), type_.containsNull)
+    if isinstance(type_, spark.MapType):
+        key, value = months_as_numbers(type_.keyType), months_as_numbers(type_.valueType)
+        return spark.MapType(key, value, type_.valueContainsNull)
+    return type_
+
+
+# --- the schema that a file is read by --------------------------------------------------------------
+
+
+def is_of_spark(schema: Schema) -> bool:
+    """Whether TIMESTAMP columns hold points in time for certain, since Spark has written them."""
+    return any(
+        dict(type_.attributes).get(CATALYST_TYPE, "").startswith("timestamp") for _, type_ in schema.walk()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Matching:
+    """One file's types beside Spark's: names find each other as Spark's own reader lets them."""
+
+    case_sensitive: bool
+    has_zone: bool  # the user's zone counts, and the file is read by its clock
+    clocks: list[Kind] = field(default_factory=list)  # what TIMESTAMP columns are to be read as
+
+    def type_of(self, type_: Type, target: spark.DataType, stored: Type | None) -> Type:
+        """`type_` is what Spark would write for `target`; `stored` is the file's, None where it has none."""
+        kind = stored.kind if stored is not None else None
+        if isinstance(target, spark.TimestampType):
+            return self._seen(kind, Kind.TIMESTAMP_INSTANT)
+        if isinstance(target, spark.TimestampNTZType) and kind is not None and kind is not Kind.LONG:
+            return self._seen(kind, Kind.TIMESTAMP)
+        if isinstance(target, spark.StringType | spark.CharType | spark.VarcharType):
+            is_text = kind in (Kind.STRING, Kind.CHAR, Kind.VARCHAR)
+            return replace(stored, attributes=()) if is_text and stored is not None else Type(Kind.STRING)
+        if isinstance(target, spark.BinaryType) and kind in (Kind.GEOMETRY, Kind.GEOGRAPHY):
+            assert stored is not None
+            return stored
+        below = _below(target)
+        if not below:
+            return replace(type_, attributes=())
+        found = self._children(target, stored, [name for name, _ in below])
+        children = tuple(
+            self.type_of(child, child_target, child_stored)
+            for child, (_, child_target), child_stored in zip(type_.children, below, found, strict=True)
+        )
+        return replace(type_, children=children, attributes=())
+
+    def _seen(self, kind: Kind | None, wanted: Kind) -> Type:
+        if kind is not Kind.TIMESTAMP:
+            return Type(wanted)
+        self.clocks.append(wanted)
+        # Points in time come as they are (`instants`), unless the user says where the clock was.
+        return Type(wanted if self.has_zone else Kind.TIMESTAMP)
+
+    def _children(
+        self, target: spark.DataType, stored: Type | None, names: Sequence[str]
+    ) -> Sequence[Type | None]:
+        if stored is None or len(stored.children) == 0:
+            return [None] * len(names)
+        if not isinstance(target, spark.StructType):
+            same = len(stored.children) == len(names)
+            return stored.children if same else [None] * len(names)
+        own = stored.field_names
+        if all(_UNNAMED.fullmatch(name) for name in own) and not set(names) <= set(own):
+            return [*stored.children, *[None] * len(names)][: len(names)]  # as files of old Hive are read
+        by_name = {self._folded(name): child for name, child in zip(own, stored.children, strict=True)}
+        return [by_name.get(self._folded(name)) for name in names]
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """How one file is to be read: by which schema, and whether opened for points in time."""
+
+    schema: Schema
+    instants: bool
+
+
+def form_of(target: spark.StructType, stored: Schema, *, case_sensitive: bool, has_zone: bool) -> FileForm:
+    """How a file is to be read for columns of Spark; `has_zone` is whether the user has named a zone.
+
+    Raises `Unsupported` where one TIMESTAMP is wanted as a wall clock and another as a point in time.
+    """
+    matching = _Matching(case_sensitive, has_zone and not is_of_spark(stored))
+    schema = numbered(matching.type_of(orc_schema(target).root, target, stored.root))
+    if matching.has_zone:
+        return FileForm(schema, instants=False)
+    if len(set(matching.clocks)) > 1:
+        raise Unsupported(
+            "one read gives TIMESTAMP columns of a file as timestamp or as timestamp_ntz, not some as "
+            "either; read them apart",
+            reason="timestamps_of_both_kinds",
+        )
+    return FileForm(schema, instants=Kind.TIMESTAMP not in matching.clocks)
+
+
+# --- batches ---------------------------------------------------------------------------------------
+
+
+class _Renamed:
+    """A batch's memory under the names and types of another schema, whose layout is the same."""
+
+    def __init__(self, batch: Batch, schema: pa.Schema) -> None:
+        self._batch = batch
+        self._schema = schema
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+
+
+class Shape:
+    """Makes Spark's batches of a file's: columns in Spark's order, with the values that folders name."""
+
+    def __init__(self, schema: spark.StructType, constants: Mapping[str, Any]) -> None:
+        self._schema = arrow_schema(schema)
+        self._constants = [
+            (at, pa.scalar(constants[field.name], field.type))
+            for at, field in enumerate(self._schema)
+            if field.name in constants
+        ]
+        for at, value in self._constants:
+            if not (value.is_valid or self._schema.field(at).nullable):
+                raise _null_in((self._schema.field(at).name,))
+        self._read = pa.schema([field for field in self._schema if field.name not in constants])
+        self._strict = [field for field in self._read if _has_strict(field)]
+
+    def batch(self, batch: Batch) -> pa.RecordBatch:
+        """A batch with the read columns alone; shares their memory."""
+        read = pa.record_batch(_Renamed(batch, self._read))
+        for one in self._strict:
+            _refuse_nulls(read.column(one.name), one, (one.name,))
+        if not self._constants:
+            return read
+        columns = list(read.columns)
+        for at, value in self._constants:
+            columns.insert(at, pa.repeat(value, batch.num_rows))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _has_strict(field: pa.Field) -> bool:
+    """Whether there must be no null in a column, or in a part of it; keys of maps never hold any."""
+    return not field.nullable or any(_has_strict(part) for part in _parts(field.type))
+
+
+def _parts(type_: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(type_):
+        return list(type_)
+    if pa.types.is_list(type_):
+        return [type_.value_field]
+    return [type_.item_field] if pa.types.is_map(type_) else []
+
+
+def _refuse_nulls(values: pa.Array, field: pa.Field, path: tuple[str, ...]) -> None:
+    """Spark does not look for nulls where there must be none, and would take what lies there for a value."""
+    if not field.nullable and values.null_count:
+        raise _null_in(path)
+    parts = _parts(field.type)
+    if not any(map(_has_strict, parts)):
+        return
+    # Of a row that is null, the parts hold nothing.
+    there = values.drop_null() if values.null_count else values
+    for at, part in enumerate(parts):
+        if pa.types.is_struct(field.type):
+            below = there.flatten()[at]
+        else:
+            below = there.flatten() if pa.types.is_list(field.type) else there.items
+        _refuse_nulls(below, part, (*path, part.name))
+
+
+def _null_in(path: tuple[str, ...]) -> SchemaMismatch:
+    return SchemaMismatch(f"the column {'.'.join(path)!r} is not to hold nulls and does; make it nullable")

@@ -1,0 +1,1 @@
+"""Streams of Spark, read and written."""

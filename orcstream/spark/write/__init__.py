@@ -1,0 +1,1 @@
+"""Writing files from Spark, in batches."""

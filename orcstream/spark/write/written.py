@@ -1,0 +1,271 @@
+"""Files of a job of Spark: tasks prepare them, the driver makes them visible, or leaves nothing of them.
+
+Knows names of files, which carry the job, and in which order things become visible. Must not know Spark's
+interfaces, nor when a job is repeated. A task's files are durable and invisible; each appears whole, at once.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+import orcstream
+from orcstream import IngestedFile, Prepared
+from orcstream.errors import UsageError
+from orcstream.io import globs, small_files
+from orcstream.io.folders import ListedFile, list_files, list_names, make_folder_of, remove_files
+from orcstream.io.keys.provider import KeyProvider
+from orcstream.io.loop.tasks import side_by_side
+from orcstream.io.loop.uncancelled import clean_up
+from orcstream.plan.acid.names import is_table_file, parse_directory
+from orcstream.spark import sweeping
+from orcstream.spark.access import run
+from orcstream.spark.write.options import WritePlan
+from orcstream.spark.write.storing import as_stored
+from orcstream.spark.write.target import Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "WrittenFile",
+    "check_plan",
+    "commit_files",
+    "discard_files",
+    "put",
+    "refuse_transactional",
+    "remove_paths",
+    "sweep",
+    "transactional_target",
+    "visible_files",
+    "write_empty",
+    "write_files",
+]
+
+T = TypeVar("T")
+
+# Requests to the store side by side.
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that a task has prepared: its path below the target, its rows, and how to commit it."""
+
+    path: str
+    row_count: int
+    prepared: Prepared
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self.prepared.length
+
+
+# --- tasks -----------------------------------------------------------------------------------------
+
+
+def write_files(
+    plan: WritePlan, batches: Iterable[pa.RecordBatch], stem: str, *, threads: int
+) -> list[WrittenFile]:
+    """Write rows to files whose names begin with `stem`; none where there are no rows.
+
+    Raises what `ingest` raises; then nothing is left.
+    """
+    task = _Task(plan, stem, threads)
+    try:
+        run(task.begin)
+        for batch in batches:
+            run(partial(task.write, batch))
+        return run(task.prepare)
+    except BaseException as error:
+        run(partial(task.abort, error))
+        raise
+
+
+class _Task:
+    """The files of one task; all its methods run on the loop."""
+
+    def __init__(self, plan: WritePlan, stem: str, threads: int) -> None:
+        self._plan = plan
+        self._stem = stem
+        self._threads = threads
+        self._out: orcstream.Ingester | None = None
+
+    async def begin(self) -> None:
+        plan = self._plan
+        keys = await plan.access.key_provider()
+        self._out = await _ingest(plan, self._stem, self._threads, keys)
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        assert self._out is not None
+        await self._out.write(as_stored(batch, self._plan.spelled, self._plan.spelled_in))
+
+    async def prepare(self) -> list[WrittenFile]:
+        assert self._out is not None
+        found = await self._out.commit()
+        return [_written(self._plan, file) for file in found]
+
+    async def abort(self, error: BaseException) -> None:
+        """Leave nothing; what would not go is told with what came first."""
+        await clean_up(error, self._leave_nothing)
+
+    async def _leave_nothing(self) -> None:
+        if self._out is not None:
+            await self._out.abort()
+            await discard_files(self._plan, [_written(self._plan, one) for one in self._out.files])
+
+
+def _ingest(plan: WritePlan, stem: str, threads: int, keys: KeyProvider | None) -> Any:
+    folder = plan.url.rstrip("/").replace("{", "{{").replace("}", "}}")
+    options: dict[str, Any] = {"encode_threads": threads, **plan.file_options}
+    return orcstream.ingest(
+        f"{folder}/{stem}-c{{number:03}}{plan.suffix}",
+        plan.schema,
+        partition_by=plan.partition_by,
+        max_bytes=plan.max_bytes,
+        max_rows=plan.max_rows,
+        memory_limit=plan.memory_limit,
+        overwrite=True,  # no other file has the name: it holds the ids of the job and of the attempt
+        prepare_only=True,
+        keys=keys,
+        storage_options=plan.storage_options,
+        **options,
+    )
+
+
+def _written(plan: WritePlan, file: IngestedFile) -> WrittenFile:
+    assert file.prepared is not None
+    return WrittenFile(
+        file.prepared.url.removeprefix(f"{plan.url.rstrip('/')}/"), file.row_count, file.prepared
+    )
+
+
+# --- the driver ------------------------------------------------------------------------------------
+
+
+async def check_plan(plan: WritePlan) -> None:
+    """Raise on the driver what every task would raise."""
+    _ingest(plan, "part", 1, await plan.access.key_provider())
+    await refuse_transactional(plan, [""])
+
+
+async def refuse_transactional(plan: Target, folders: Iterable[str]) -> None:
+    """Raise `UsageError` where some folders below the target hold a transactional table's directories.
+
+    Its readers would not see files that are put there, or take them for rows of all time.
+    """
+    from orcstream.acid.transactions.log import LOG_FOLDER
+
+    async def names_in(path: str) -> list[str]:
+        return await list_names(plan.url_of(path).rstrip("/"), storage_options=plan.storage_options)
+
+    async def look(folder: str) -> None:
+        for name in await names_in(folder):
+            path = posixpath.join(folder, name)
+            is_events = parse_directory(name) is not None and any(
+                is_table_file(f"{name}/{one}") for one in await names_in(path)
+            )
+            if name == LOG_FOLDER or is_events:
+                raise transactional_target(plan.url)
+
+    await side_by_side(sorted(set(folders)), look)
+
+
+def transactional_target(url: str) -> UsageError:
+    """The error for a folder that is a transactional table's, and was to be written or compacted as files."""
+    return UsageError(
+        "this is a transactional table, whose files belong to transactions; write it with "
+        "orcstream.acid.open_table(url) and its transaction(), compact it with "
+        "orcstream.spark.jobs.compact_table",
+        url=url,
+    )
+
+
+async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
+    """One file without rows, which says what the columns are."""
+    path = f"{stem}-c000{plan.suffix}"
+    await make_folder_of(plan.url_of(path))
+    out = await orcstream.create(
+        plan.url_of(path),
+        plan.schema,
+        keys=await plan.access.key_provider(),
+        storage_options=plan.storage_options,
+        **plan.file_options,
+    )
+    try:
+        return [WrittenFile(path, 0, await out.prepare())]
+    finally:
+        await out.aclose()
+
+
+async def commit_files(plan: Target, files: Sequence[WrittenFile]) -> None:
+    """Make files visible, several at a time, each at once. May be called again, with the same files."""
+    await _each(files, lambda file: small_files.commit(file.prepared, **_of_sink(plan)))
+
+
+async def discard_files(plan: Target, files: Sequence[WrittenFile]) -> None:
+    """Leave nothing of files that were not committed; those that were stay."""
+    await _each(files, lambda file: orcstream.discard(file.prepared, **_of_sink(plan)))
+
+
+async def sweep(plan: Target, job: str) -> None:
+    """Remove what tasks of a job left that nobody has heard of; what is visible stays."""
+    await sweeping.sweep(plan.url, containing=job, storage_options=plan.storage_options)
+
+
+async def visible_files(plan: Target) -> list[ListedFile]:
+    """The files that readers of the folder see. Raises `UsageError` for a transactional table."""
+    try:
+        found = await list_files(plan.url, storage_options=plan.storage_options)
+    except FileNotFoundError:
+        return []
+    visible = [file for file in found if not globs.is_hidden(file.path)]
+    if any(is_table_file(file.path) for file in visible):
+        raise transactional_target(plan.url)
+    return visible
+
+
+async def remove_paths(plan: Target, paths: Iterable[str]) -> None:
+    """Remove files below the target; those that are gone already are no failure."""
+    found = list(paths)
+    if found:
+        await remove_files(plan.url, found, storage_options=plan.storage_options)
+
+
+async def put(plan: Target, path: str, data: bytes, *, overwrite: bool) -> None:
+    """A small file below the target, whole and at once; `FileExistsError` with ``overwrite=False``."""
+    await small_files.put(plan.url_of(path), data, overwrite=overwrite, **_of_sink(plan))
+
+
+def _of_sink(plan: Target) -> dict[str, Any]:
+    return {
+        "storage_options": plan.storage_options,
+        "sink_options": plan.sink_options,
+    }
+
+
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
+    """The first failure is raised when the others that have begun are done; no more are begun."""
+    waiting: Iterator[T] = iter(items)
+    failures: list[Exception] = []
+
+    async def take() -> None:
+        for item in waiting:
+            if failures:
+                return
+            try:
+                await work(item)
+            except Exception as error:  # noqa: BLE001 - raised below
+                failures.append(error)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(min(AT_ONCE, len(items))):
+            group.start_soon(take)
+    if failures:
+        raise failures[0]

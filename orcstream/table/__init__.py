@@ -1,0 +1,1 @@
+"""What tables of many files have in common."""
