@@ -35,13 +35,13 @@ NEED_GO := command -v go >/dev/null || { \
 	echo "S3 and the proxy of the tests are built with Go (1.25 or newer): no go on PATH." >&2; exit 1; }
 # HDFS in one JVM, which the tests write to; its version is in the pom.
 HDFS := .cache/hdfs/.fetched
-HDFS_POM := tests/support/hdfs_server/pom.xml
+HDFS_POM := tests/servers/hdfs_server/pom.xml
 # Hadoop's key server, likewise.
 KMS := .cache/kms/.fetched
-KMS_POM := tests/support/kms_server/pom.xml
+KMS_POM := tests/servers/kms_server/pom.xml
 # Hive and its metastore, likewise.
 HIVE := .cache/hive/.fetched
-HIVE_POM := tests/support/hive_server/pom.xml
+HIVE_POM := tests/servers/hive_server/pom.xml
 # What Spark's own reader needs for S3, which is measured against.
 HADOOP_AWS := .cache/hadoop_aws/.fetched
 HADOOP_AWS_POM := bench/hadoop_aws/pom.xml

@@ -29,7 +29,7 @@ from pyarrow import compute, dataset, fs
 import orcstream
 from bench import lineitem, servers
 from bench.report import Figure, leave_out
-from tests.support import hdfs, java_server, nginx
+from tests.servers import hdfs, java_server, nginx
 
 ROWS = 1_000_000
 COLUMNS = lineitem.THREE_COLUMNS

@@ -84,7 +84,7 @@ def _write_trips(folder: Path) -> None:
     """The table of the page, written by who runs this: the environment has only what the page says."""
     from pyarrow import orc
 
-    from tests.support.trips import trips
+    from tests.generators.trips import trips
 
     orc.write_table(trips(), str(folder / "trips.orc"), compression="zstd")
 

@@ -19,7 +19,7 @@ from types import FunctionType
 import hypothesis
 import pytest
 
-from tests.support import corpus_place, java_orc
+from tests.reference import corpus_place, java_orc
 from tests.support.effort import is_in_sample, share
 from tests.support.needs import not_here, not_run_lines
 

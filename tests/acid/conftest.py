@@ -8,9 +8,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.acid.transactions import log
-from tests.support.acid_logs import MEMORY
-from tests.support.disks import unhurried_disk
-from tests.support.hive_tables import HiveTable, kept_tables
+from tests.generators.acid_logs import MEMORY
+from tests.generators.hive_tables import HiveTable, kept_tables
+from tests.servers.disks import unhurried_disk
 
 __all__ = ["unhurried_disk"]
 

@@ -12,7 +12,7 @@ from pyarrow import orc
 
 from orcstream import col
 from orcstream.acid import open_table
-from tests.support import corpus
+from tests.reference import corpus
 
 NATION_ROWS = 1000
 BUCKET = 1 << 29

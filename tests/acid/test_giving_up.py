@@ -11,7 +11,7 @@ import pytest
 from orcstream import acid
 from orcstream.acid.transactions.log import TransactionLog
 from orcstream.acid.transactions.log_state import Entry
-from tests.support.acid_tables import SCHEMA, rows_of
+from tests.generators.acid_tables import SCHEMA, rows_of
 
 ROWS = [{"id": 0, "name": "old"}]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from orcstream import CommitFailed, Unsupported, acid, col
-from tests.support.acid_tables import SCHEMA, rows_of
+from tests.generators.acid_tables import SCHEMA, rows_of
 from tests.support.effort import share
 
 IDS = st.integers(0, 60)

@@ -12,7 +12,7 @@ import pytest
 from orcstream import acid, col
 from orcstream.errors import Unsupported
 from tests.acid.test_hive_tables import as_hive
-from tests.support.hive import Hive, start_hive
+from tests.servers.hive import Hive, start_hive
 
 pytestmark = pytest.mark.anyio
 KINDS = ("full", "insert_only", "converted")

@@ -13,7 +13,7 @@ from orcstream import acid, col
 from orcstream.acid import AcidTable
 from orcstream.errors import Unsupported
 from orcstream.io.keys import InMemoryKeyProvider
-from tests.support.hive import Hive, start_hive
+from tests.servers.hive import Hive, start_hive
 
 pytestmark = pytest.mark.anyio
 PARTED, BUCKETED = "partitioned by (p string)", "clustered by (id) into 3 buckets"

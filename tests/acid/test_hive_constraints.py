@@ -15,8 +15,8 @@ from orcstream.acid import open_table
 from orcstream.acid.opening import OpeningTable
 from orcstream.acid.transactions.constraints import Constraint
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from tests.support.hive import Hive, HiveError, start_hive
-from tests.support.metastores import opened
+from tests.servers.hive import Hive, HiveError, start_hive
+from tests.servers.metastores import opened
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true')"
 

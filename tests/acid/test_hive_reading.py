@@ -23,8 +23,8 @@ from orcstream.acid.transactions.metastore_client import MetastoreClient, servic
 from orcstream.cli.main import main
 from orcstream.errors import CommitFailed, SourceError, Unsupported
 from orcstream.io.folders import FolderListing, list_folder
-from tests.support.hive import Hive, start_hive
-from tests.support.metastores import opened
+from tests.servers.hive import Hive, start_hive
+from tests.servers.metastores import opened
 
 ROWS = 3_000
 DELTAS = 4

@@ -12,9 +12,9 @@ import orcstream
 from orcstream import col
 from orcstream.acid import AcidTable
 from orcstream.acid.transactions.metastore import Metastore
+from tests.servers.hive import Hive, start_hive
+from tests.servers.metastores import opened
 from tests.support.effort import ALL
-from tests.support.hive import Hive, start_hive
-from tests.support.metastores import opened
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
 INSERT_ONLY = ", 'transactional_properties'='insert_only'"

@@ -10,9 +10,9 @@ import pytest
 
 import orcstream
 import orcstream.acid
+from tests.generators.hive_tables import TABLES, HiveTable, make_tables
+from tests.servers.hive import start_hive
 from tests.support.effort import ALL
-from tests.support.hive import start_hive
-from tests.support.hive_tables import TABLES, HiveTable, make_tables
 
 pytestmark = pytest.mark.anyio
 # What Hive shows for a partition without a value where it needs no job.

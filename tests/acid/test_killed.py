@@ -15,7 +15,7 @@ from orcstream.acid.transactions import log
 from orcstream.acid.transactions.log import TransactionLog
 from orcstream.acid.write import delta_files
 from orcstream.io import append_sink, records, sink
-from tests.support.acid_tables import SCHEMA, rows_of
+from tests.generators.acid_tables import SCHEMA, rows_of
 from tests.support.effort import STEP
 
 OLD = dict.fromkeys(range(20), "old")

@@ -16,7 +16,7 @@ from orcstream.acid import AcidTable, TableStream, create_table, open_table
 from orcstream.acid.read.row_ids import KeyBudget
 from orcstream.acid.transactions.log import TransactionLog
 from orcstream.errors import UsageError
-from tests.support.acid import DELETE, INSERT, UPDATE, Event, key_of, put_events
+from tests.generators.acid import DELETE, INSERT, UPDATE, Event, key_of, put_events
 from tests.support.tables_left import check_cancelled_close, nothing_left, tasks_of_ours
 
 __all__ = ["nothing_left"]  # fixture

@@ -14,7 +14,7 @@ from orcstream.acid.compact import cleaning
 from orcstream.acid.compact.piece import PieceWriter
 from orcstream.errors import OrcError, Unsupported
 from orcstream.io.folders import FolderListing, list_folder, remove_files
-from tests.support.acid_tables import rows_of
+from tests.generators.acid_tables import rows_of
 
 pytestmark = pytest.mark.anyio
 ROWS = {one: f"name {one}" for one in range(20)}

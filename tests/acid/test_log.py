@@ -20,10 +20,10 @@ from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_l
 from orcstream.errors import CommitFailed, OrcError, UsageError
 from orcstream.io import records
 from orcstream.plan.acid.write_ids import WriteIds
-from tests.support.acid_logs import MEMORY, TABLE, delta, scattered, write
+from tests.generators.acid_logs import MEMORY, TABLE, delta, scattered, write
+from tests.servers.s3_proxy import S3_KINDS, run_s3_proxy, start_s3
+from tests.servers.sink_stores import SinkStore, make_store, s3_store
 from tests.support.effort import share
-from tests.support.s3_proxy import S3_KINDS, run_s3_proxy, start_s3
-from tests.support.sink_stores import SinkStore, make_store, s3_store
 
 
 def seen(snapshot: Snapshot, up_to: int = 40) -> list[int]:

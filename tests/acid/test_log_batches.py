@@ -20,7 +20,7 @@ from orcstream.acid.transactions.log_state import Entry, LogState
 from orcstream.errors import CommitFailed
 from orcstream.io import records
 from orcstream.plan.acid.write_ids import WriteIds
-from tests.support.acid_logs import MEMORY, TABLE, delta, scattered, write
+from tests.generators.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.support.effort import share
 
 

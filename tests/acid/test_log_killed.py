@@ -14,7 +14,7 @@ from orcstream.acid.transactions.log import TransactionLog, create_log
 from orcstream.acid.transactions.log_state import Entry
 from orcstream.errors import CommitUnknown
 from orcstream.io import records, sink
-from tests.support.acid_logs import MEMORY, TABLE, delta, write
+from tests.generators.acid_logs import MEMORY, TABLE, delta, write
 from tests.support.effort import STEP
 
 

@@ -19,7 +19,7 @@ from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_l
 from orcstream.acid.transactions.log_state import Entry, LogState
 from orcstream.errors import FormatError, Unsupported, UsageError
 from orcstream.schema.schema import Schema
-from tests.support.acid_logs import TABLE, delta, write
+from tests.generators.acid_logs import TABLE, delta, write
 
 
 def values() -> st.SearchStrategy[Any]:

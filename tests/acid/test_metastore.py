@@ -18,10 +18,10 @@ from orcstream.acid.transactions.metastore_client import services
 from orcstream.errors import CommitFailed, CommitUnknown, SourceError, Unsupported, UsageError
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.schema.schema import Schema
-from tests.support import bucketed_rows
-from tests.support.acid_history import History, Options
-from tests.support.hive import Hive, start_hive
-from tests.support.metastores import opened, server
+from tests.generators import bucketed_rows
+from tests.generators.acid_history import History, Options
+from tests.servers.hive import Hive, start_hive
+from tests.servers.metastores import opened, server
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
 

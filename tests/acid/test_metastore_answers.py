@@ -10,7 +10,7 @@ import pytest
 from orcstream.acid.transactions.metastore import Metastore
 from orcstream.acid.transactions.metastore_client import MetastoreClient
 from orcstream.errors import SourceError, UsageError
-from tests.support.metastores import opened, server
+from tests.servers.metastores import opened, server
 
 
 async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ from orcstream.acid.read.event_file import EventFile, KeyBounds
 from orcstream.acid.read.row_ids import KeyCollector, RowIds
 from orcstream.plan.acid.names import parse_directory
 from orcstream.plan.acid.snapshot import AcidFile
-from tests.support.acid_tables import SCHEMA
+from tests.generators.acid_tables import SCHEMA
 
 ROWS = 20_000
 KEYS = [(1, 7, 99), (1, 7, 199), (3, 7, 49), (3, 7, 89)]

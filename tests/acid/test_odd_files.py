@@ -19,7 +19,7 @@ from orcstream import acid, col
 from orcstream.acid import AcidTable, WriteIds, open_table
 from orcstream.errors import FormatError, OrcError, Unsupported
 from orcstream.io.loop.clients import leased_clients
-from tests.support.acid import (
+from tests.generators.acid import (
     DELETE,
     INSERT,
     NAMES,

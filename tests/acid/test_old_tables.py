@@ -22,9 +22,9 @@ from orcstream.acid.transactions.contract import TableDefinition, Work
 from orcstream.acid.transactions.log import TransactionLog, create_log
 from orcstream.errors import Unsupported
 from orcstream.schema.schema import Schema
-from tests.support.acid import DELETE, INSERT, NAMES, ROWS, UPDATE, Event, put_events
-from tests.support.acid_history import History, Options
-from tests.support.acid_logs import keep_history
+from tests.generators.acid import DELETE, INSERT, NAMES, ROWS, UPDATE, Event, put_events
+from tests.generators.acid_history import History, Options
+from tests.generators.acid_logs import keep_history
 from tests.support.effort import share
 
 Kind = Literal["minor", "major"]

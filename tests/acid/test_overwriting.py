@@ -10,7 +10,7 @@ import pytest
 
 from orcstream import CommitFailed, SchemaMismatch, Unsupported, UsageError, acid, col
 from orcstream.io.folders import list_files
-from tests.support.acid_tables import SCHEMA, rows_of
+from tests.generators.acid_tables import SCHEMA, rows_of
 
 ROWS = [{"id": one, "name": "old"} for one in range(10)]
 OLD = dict.fromkeys(range(10), "old")

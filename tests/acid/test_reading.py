@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from orcstream import col
 from orcstream.acid import AcidTable, WriteIds, open_table
 from orcstream.errors import Unsupported
-from tests.support.acid_history import History, Options
+from tests.generators.acid_history import History, Options
+from tests.generators.predicates import Predicates, build, evaluate
+from tests.reference.types import struct
 from tests.support.effort import ALL, share
-from tests.support.predicates import Predicates, build, evaluate
-from tests.support.reference.types import struct
 
 SCHEMA = "struct<k:int,v:string>"
 NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -14,10 +14,10 @@ from orcstream import col
 from orcstream.acid import open_table
 from orcstream.errors import Unsupported
 from orcstream.io.loop.clients import leased_clients
-from tests.support.acid import DELETE, INSERT, Event, key_of, put_events, put_rows
-from tests.support.s3_proxy import S3_KINDS, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer
-from tests.support.sink_stores import SinkStore, make_store, s3_store
+from tests.generators.acid import DELETE, INSERT, Event, key_of, put_events, put_rows
+from tests.servers.loopback import MotoServer
+from tests.servers.s3_proxy import S3_KINDS, S3Proxy, s3_proxies
+from tests.servers.sink_stores import SinkStore, make_store, s3_store
 
 __all__ = ["s3_proxies"]  # fixture
 

@@ -19,8 +19,8 @@ from orcstream.acid.transactions.log import TransactionLog
 from orcstream.acid.write import delta_files
 from orcstream.errors import CommitFailed, SchemaMismatch, SinkError, SourceError, UsageError
 from orcstream.io.append_sink import AppendSink
-from tests.support.acid_tables import SCHEMA, rows_of
-from tests.support.sink_stores import make_store
+from tests.generators.acid_tables import SCHEMA, rows_of
+from tests.servers.sink_stores import make_store
 
 
 def rows(first: int, count: int, name: str = "new") -> list[dict[str, Any]]:

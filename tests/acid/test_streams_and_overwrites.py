@@ -12,7 +12,7 @@ from orcstream import CommitFailed, Unsupported, acid, col
 from orcstream.acid.transactions.log import TransactionLog
 from orcstream.acid.write import delta_files
 from orcstream.io.folders import list_files
-from tests.support.acid_tables import SCHEMA, rows_of
+from tests.generators.acid_tables import SCHEMA, rows_of
 
 
 def of_part(part: int, *ids: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orcstream.acid.transactions import thrift_messages as messages
 from orcstream.acid.transactions.metastore_client import MetastoreClient, services
 from orcstream.errors import SourceError
-from tests.support.metastores import server
+from tests.servers.metastores import server
 
 TEXT = st.text(max_size=8)
 COLUMNS = st.lists(st.tuples(TEXT, TEXT), max_size=4)

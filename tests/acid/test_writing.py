@@ -15,7 +15,7 @@ import pytest
 import orcstream
 from orcstream import CommitFailed, KeyUnavailable, SchemaMismatch, Unsupported, UsageError, acid, col
 from orcstream.io.keys import InMemoryKeyProvider
-from tests.support.acid_tables import SCHEMA, rows_of
+from tests.generators.acid_tables import SCHEMA, rows_of
 
 ROWS = [{"id": one, "name": "old"} for one in range(10)]
 

@@ -26,11 +26,11 @@ from orcstream.query.expr import col
 from orcstream.reader import opening
 from orcstream.reader.file import OrcFile
 from orcstream.writer import merge as merging
-from tests.support import seeds
+from tests.generators import seeds
+from tests.generators.encrypting import SECRETS, CountedKeys, ProbeKeys, written
+from tests.reference.encryption import Locked
 from tests.support.effort import STEP
-from tests.support.encrypting import SECRETS, CountedKeys, ProbeKeys, written
 from tests.support.read_sources import Leftovers, ProbeSource, cost_of, ended_before, opened, probe
-from tests.support.reference.encryption import Locked
 
 SCHEMA = "struct<a:int,s:string>"
 ENCRYPT = [Encrypt("pii", ["s"]), Encrypt("pay", ["a"])]

@@ -18,6 +18,8 @@ from pyarrow import orc
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.io.contract.byte_source import OnBytes
 from orcstream.io.stores.memory.source import BytesSource
+from tests.reference.builder import FileBuilder
+from tests.reference.columns import add_stripe
 from tests.support.effort import share
 from tests.support.read_sources import (
     NEAR,
@@ -29,8 +31,6 @@ from tests.support.read_sources import (
     probe,
     sample_rows,
 )
-from tests.support.reference.builder import FileBuilder
-from tests.support.reference.columns import add_stripe
 
 LEAST_LIMIT = 1 << 16
 

@@ -15,6 +15,12 @@ import pytest
 
 from orcstream.errors import CorruptStream, FormatError, OrcError, UsageError
 from orcstream.reader import planning
+from tests.reference import rle_v2
+from tests.reference.builder import FileBuilder, Options
+from tests.reference.columns import Encoder, add_stripe
+from tests.reference.indexes import Index
+from tests.reference.statistics import honest
+from tests.reference.types import T, parse
 from tests.support.read_sources import (
     Leftovers,
     ProbeSource,
@@ -25,12 +31,6 @@ from tests.support.read_sources import (
     probe,
     sample_rows,
 )
-from tests.support.reference import rle_v2
-from tests.support.reference.builder import FileBuilder, Options
-from tests.support.reference.columns import Encoder, add_stripe
-from tests.support.reference.indexes import Index
-from tests.support.reference.statistics import honest
-from tests.support.reference.types import T, parse
 from tests.support.selecting import API
 
 STRIPES, PER_STRIPE = 4, 30

@@ -26,11 +26,11 @@ from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import commit, open_sink
 from orcstream.io.stores.memory.source import BytesSource
 from orcstream.writer import merge as module
+from tests.servers.s3_proxy import S3_KINDS
+from tests.servers.sink_stores import SinkStore, make_store
 from tests.support.effort import STEP
 from tests.support.faulty import FaultySource
 from tests.support.read_sources import Leftovers, ProbeSource, cost_of, sample, sample_rows
-from tests.support.s3_proxy import S3_KINDS
-from tests.support.sink_stores import SinkStore, make_store
 
 FILES = {f"probe://bucket/{number}.orc": sample(2 + number, 20) for number in range(3)}
 ROWS = [row for number in range(3) for stripe in range(2 + number) for row in sample_rows(stripe, 20)]

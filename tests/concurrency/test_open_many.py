@@ -21,8 +21,8 @@ from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.memory.source import BytesSource
 from orcstream.reader import opening
 from orcstream.reader.file import OrcFile
+from tests.servers.loopback import RangeServer, range_server
 from tests.support.read_sources import NEVER, Leftovers, ProbeSource, cost_of, ended_before, sample
-from tests.support.servers import RangeServer, range_server
 
 __all__ = ["range_server"]  # fixture
 

@@ -14,7 +14,7 @@ import pytest
 
 import orcstream
 from orcstream.errors import ColumnNotFound, UsageError
-from tests.support import bombs
+from tests.generators import bombs
 
 COUNT = 40_000
 ROWS = 16

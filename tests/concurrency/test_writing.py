@@ -30,10 +30,10 @@ from orcstream.io.contract.byte_sink import Prepared
 from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import commit, discard
 from orcstream.writer.outlets import WholeFile
+from tests.servers.loopback import MotoServer, start_moto
+from tests.servers.s3_proxy import Fault, S3Proxy, s3_proxies
+from tests.servers.sink_stores import SinkStore, local_store, memory_store, s3_store
 from tests.support.effort import STEP, share, some
-from tests.support.s3_proxy import Fault, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer, start_moto
-from tests.support.sink_stores import SinkStore, local_store, memory_store, s3_store
 
 __all__ = ["s3_proxies"]  # a fixture
 

@@ -24,8 +24,8 @@ from orcstream import blocking
 from orcstream.errors import ColumnNotFound, NotOrcFile, UsageError
 from orcstream.reader.options import ReadKeywords
 from orcstream.writer.creating import CreateOptions, FileOptions
+from tests.servers.loopback import RangeServer, range_server
 from tests.support.read_sources import sample, sample_rows
-from tests.support.servers import RangeServer, range_server
 
 __all__ = ["range_server"]  # fixture
 

@@ -23,8 +23,8 @@ from orcstream.io.request.part_sink import PartSink
 from orcstream.io.sink import cleanup, commit, open_sink
 from orcstream.io.stores.fsspec.sink import ATOMIC_RENAMES
 from orcstream.testing import ByteSinkContract
-from tests.support.hdfs import USER
-from tests.support.sink_stores import (
+from tests.servers.hdfs import USER
+from tests.servers.sink_stores import (
     SINK_STORES,
     DescribedSinkStore,
     SinkStore,
@@ -37,7 +37,7 @@ DATA = os.urandom(16 << 20)
 
 @pytest.fixture(params=SINK_STORES)
 def plain(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkStore:
-    monkeypatch.setitem(ATOMIC_RENAMES, "tests.support.sink_stores.RenamingFileSystem", rename_at_once)
+    monkeypatch.setitem(ATOMIC_RENAMES, "tests.servers.sink_stores.RenamingFileSystem", rename_at_once)
     if request.param == "hdfs_native":
         monkeypatch.setenv("HADOOP_USER_NAME", USER)
     return make_store(request.param, tmp_path)

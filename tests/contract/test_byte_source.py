@@ -8,7 +8,7 @@ import pytest
 
 from orcstream.io.source import open_source
 from orcstream.testing import ByteSourceContract, SourceStore
-from tests.support.source_stores import SOURCE_STORES, make_source_store, range_server
+from tests.servers.source_stores import SOURCE_STORES, make_source_store, range_server
 
 __all__ = ["range_server"]  # a fixture
 

@@ -26,7 +26,7 @@ from pyarrow import orc, parquet
 from orcstream.cli.arguments import byte_size
 from orcstream.cli.main import main
 from orcstream.figures import bytes_text
-from tests.support.trips import trips
+from tests.generators.trips import trips
 
 ROWS = 2_000
 SCHEMA = "struct<id:bigint,text:string,real:double,flag:boolean,day:date,at:timestamp>"

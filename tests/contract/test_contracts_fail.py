@@ -25,7 +25,7 @@ from orcstream.testing import (
     Suffix,
     run_contract,
 )
-from tests.support.own_store import OwnSink, OwnSinkStore, OwnSource, OwnSourceStore, Shelf
+from tests.servers.own_store import OwnSink, OwnSinkStore, OwnSource, OwnSourceStore, Shelf
 
 CONTRACTS: list[tuple[Contract, Any]] = [
     (ByteSourceContract(), OwnSourceStore),

@@ -10,8 +10,8 @@ from pyarrow import orc
 import orcstream
 from orcstream import col
 from orcstream.inspect import inspect
-from tests.support.servers import RangeServer, range_server
-from tests.support.trips import trips
+from tests.generators.trips import trips
+from tests.servers.loopback import RangeServer, range_server
 
 __all__ = ["range_server"]
 

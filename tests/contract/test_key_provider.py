@@ -17,7 +17,7 @@ import pytest
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, LocalKey
 from orcstream.errors import KeyUnavailable, RetriesExhausted
 from orcstream.io.loop.clients import leased_clients
-from tests.support.key_stores import KINDS, REMOTE_KINDS, KeyStore, key_store
+from tests.servers.key_stores import KINDS, REMOTE_KINDS, KeyStore, key_store
 
 BITS = {128: EncryptionAlgorithm.AES_CTR_128, 256: EncryptionAlgorithm.AES_CTR_256}
 remote = pytest.mark.parametrize("store", REMOTE_KINDS, indirect=True)

@@ -15,10 +15,10 @@ import orcstream
 from orcstream.errors import SourceChanged, UsageError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.testing import SourceStore
+from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
+from tests.servers.source_stores import SOURCE_STORES, WebServer, make_source_store
 from tests.support.read_sources import Leftovers, cost_of, ended_before, open_over, probe, sample
 from tests.support.recording import RecordingSource
-from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
-from tests.support.source_stores import SOURCE_STORES, WebServer, make_source_store
 
 __all__ = ["moto_server", "range_server"]  # fixtures
 

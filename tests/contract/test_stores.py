@@ -21,9 +21,9 @@ from orcstream import col
 from orcstream.errors import Unsupported
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.fsspec.sink import ATOMIC_RENAMES
-from tests.support.hdfs import USER
-from tests.support.sink_stores import SINK_STORES, SinkStore, make_store, rename_at_once
-from tests.support.source_stores import SOURCE_STORES, make_source_store, range_server
+from tests.servers.hdfs import USER
+from tests.servers.sink_stores import SINK_STORES, SinkStore, make_store, rename_at_once
+from tests.servers.source_stores import SOURCE_STORES, make_source_store, range_server
 
 __all__ = ["range_server"]  # a fixture
 
@@ -63,7 +63,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ATOMIC_RENAMES, "tests.support.sink_stores.RenamingFileSystem", rename_at_once)
+    monkeypatch.setitem(ATOMIC_RENAMES, "tests.servers.sink_stores.RenamingFileSystem", rename_at_once)
     monkeypatch.setenv("HADOOP_USER_NAME", USER)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import hostile, seeds
+from tests.generators import seeds
+from tests.support import hostile
 from tests.support.effort import share
 
 FLIPS = share(250)

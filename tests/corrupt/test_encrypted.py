@@ -19,11 +19,13 @@ import orcstream
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, KeyUnavailable, OrcError, Unsupported
 from orcstream.io.keys import InMemoryKeyProvider, KeyProvider
 from orcstream.query.expr import Expr, col
-from tests.support import hostile, java_orc, seeds
+from tests.generators import seeds
+from tests.generators.encrypting import SECRETS, CountedKeys, written
+from tests.generators.relocking import harmed, relocked
+from tests.reference import java_orc
+from tests.reference.encryption import FILE_STATISTICS, STRIPE_STATISTICS, Stream
+from tests.support import hostile
 from tests.support.effort import pairs, share
-from tests.support.encrypting import SECRETS, CountedKeys, written
-from tests.support.reference.encryption import FILE_STATISTICS, STRIPE_STATISTICS, Stream
-from tests.support.relocking import harmed, relocked
 
 FLIPS = share(150, 15)
 # What the lies themselves take to be made is in it: some hold 40 MiB, several times.

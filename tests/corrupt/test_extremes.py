@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import hostile, seeds
+from tests.generators import seeds
+from tests.generators.extremes import extreme, message_of, parts_of
+from tests.support import hostile
 from tests.support.effort import share
-from tests.support.extremes import extreme, message_of, parts_of
 
 MOST_BYTES = 300 << 20
 

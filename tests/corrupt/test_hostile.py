@@ -23,11 +23,10 @@ from orcstream.errors import (
     OrcError,
     Unsupported,
 )
-from tests.support import hostile
-from tests.support.reference import byte_rle, compression, rle_v1, rle_v2, wire
-from tests.support.reference.builder import FileBuilder, Options, Stream
-from tests.support.reference.columns import Encoder, make_file
-from tests.support.reference.reader import (
+from tests.reference import byte_rle, compression, rle_v1, rle_v2, wire
+from tests.reference.builder import FileBuilder, Options, Stream
+from tests.reference.columns import Encoder, make_file
+from tests.reference.reader import (
     DATA,
     DICTIONARY_DATA,
     DICTIONARY_V2,
@@ -37,8 +36,9 @@ from tests.support.reference.reader import (
     PRESENT,
     SECONDARY,
 )
-from tests.support.reference.types import T, parse
-from tests.support.reference.varint import write_varint
+from tests.reference.types import T, parse
+from tests.reference.varint import write_varint
+from tests.support import hostile
 
 GROWTH_BYTES = 300 << 20
 

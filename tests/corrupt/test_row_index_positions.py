@@ -10,7 +10,7 @@ import pytest
 import orcstream
 import orcstream.blocking
 from orcstream.errors import FormatError
-from tests.support.reference.varint import write_varint
+from tests.reference.varint import write_varint
 
 ROWS, STRIDE = 30_000, 1000
 

@@ -29,9 +29,9 @@ from orcstream.errors import (
     Unsupported,
     UsageError,
 )
+from tests.servers.s3_proxy import S3Proxy, run_s3_proxy, start_s3
+from tests.servers.sink_stores import s3_store
 from tests.support.effort import share
-from tests.support.s3_proxy import S3Proxy, run_s3_proxy, start_s3
-from tests.support.sink_stores import s3_store
 
 ROWS = 300
 COUNTRIES = ("DE", "FR", None)

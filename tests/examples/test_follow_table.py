@@ -12,7 +12,7 @@ import pytest
 
 from orcstream import acid, col
 from tests.meta.tree import ROOT
-from tests.support.s3_proxy import start_versitygw
+from tests.servers.s3_proxy import start_versitygw
 
 SCHEMA = "struct<id:bigint,amount:double>"
 

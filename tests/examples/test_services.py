@@ -20,8 +20,8 @@ from aiohttp.test_utils import TestClient, TestServer
 import orcstream
 from orcstream.io.keys import read_key_file
 from tests.meta.tree import ROOT
-from tests.support.processes import free_port
-from tests.support.s3_proxy import start_versitygw
+from tests.servers.processes import free_port
+from tests.servers.s3_proxy import start_versitygw
 
 ENOUGH = 2_000
 

@@ -22,8 +22,8 @@ from orcstream import col
 from orcstream.errors import RetriesExhausted, SinkError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import commit, open_sink
-from tests.support.faults import FILE, TABLE, Place, healing, nothing_leased, place_of, rows_of, whole
-from tests.support.toxiproxy import Link
+from tests.servers.faults import FILE, TABLE, Place, healing, nothing_leased, place_of, rows_of, whole
+from tests.servers.toxiproxy import Link
 
 # Far above what any of these takes on a busy machine, far below what the defaults would.
 IN_TIME_S = 30.0

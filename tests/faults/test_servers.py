@@ -20,13 +20,13 @@ import pytest
 import orcstream
 from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError, SourceChanged, SourceError
 from orcstream.io.loop.clients import leased_clients
-from tests.support.certificates import certificate
+from tests.servers.certificates import certificate
+from tests.servers.faults import FILE, TABLE, healing, nothing_leased, rows_of, whole
+from tests.servers.http_server import Handler, serving
+from tests.servers.loopback import MotoServer
+from tests.servers.s3_proxy import Asked, Refusal, S3Proxy, s3_proxies
+from tests.servers.sink_stores import SinkStore, s3_store
 from tests.support.effort import pairs
-from tests.support.faults import FILE, TABLE, healing, nothing_leased, rows_of, whole
-from tests.support.http_server import Handler, serving
-from tests.support.s3_proxy import Asked, Refusal, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer
-from tests.support.sink_stores import SinkStore, s3_store
 
 __all__ = ["s3_proxies"]  # a fixture
 

@@ -17,12 +17,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support import corpus_place, hostile, seeds
-from tests.support.encrypting import SECRETS, CountedKeys
-from tests.support.extremes import extreme
-from tests.support.reference.errors import Malformed
-from tests.support.reference.odd_files import FILES
-from tests.support.relocking import harmed
+from tests.generators import seeds
+from tests.generators.encrypting import SECRETS, CountedKeys
+from tests.generators.extremes import extreme
+from tests.generators.relocking import harmed
+from tests.reference import corpus_place
+from tests.reference.errors import Malformed
+from tests.reference.odd_files import FILES
+from tests.support import hostile
 
 LARGEST_SEED = 100_000
 

@@ -16,11 +16,11 @@ import pytest
 
 import orcstream.errors
 from tests.golden.corpus_table import TABLE, Row
-from tests.support import compare, corpus, peers, reading
+from tests.reference import compare, corpus, peers, reader
+from tests.reference.errors import Malformed
+from tests.reference.types import T
+from tests.support import reading
 from tests.support.effort import some
-from tests.support.reference import reader
-from tests.support.reference.errors import Malformed
-from tests.support.reference.types import T
 
 READABLE = [path for path, row in TABLE.items() if row.judge != "refused"]
 REFUSED = [path for path, row in TABLE.items() if row.judge == "refused"]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.interop import judging
-from tests.support import compare, java_orc, peers
-from tests.support.reference import reader
-from tests.support.reference.odd_files import FILES
+from tests.reference import compare, java_orc, peers, reader
+from tests.reference.odd_files import FILES
 
 
 @pytest.fixture(params=sorted(FILES))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.reference import byte_rle, compression, rle_v1, rle_v2, values, varint
 from tests.support import kernels
-from tests.support.reference import byte_rle, compression, rle_v1, rle_v2, values, varint
 
 
 @dataclass(frozen=True)

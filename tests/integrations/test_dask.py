@@ -18,8 +18,8 @@ from orcstream.integrations.dask import read_orc
 from orcstream.integrations.pandas import read_orc as read_frame
 from tests.integrations.samples import as_orc, sample
 from tests.integrations.traffic import LARGE, LARGE_DATA, PLAN, bytes_asked
+from tests.servers.loopback import RangeServer, range_server
 from tests.support.effort import ALL
-from tests.support.servers import RangeServer, range_server
 
 __all__ = ["range_server"]
 

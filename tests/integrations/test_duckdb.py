@@ -18,7 +18,7 @@ from orcstream import UsageError, col
 from orcstream.integrations.duckdb import scan_orc
 from tests.integrations.samples import POOLS, as_orc, sample
 from tests.integrations.traffic import LARGE, LARGE_DATA, PLAN, bytes_asked
-from tests.support.servers import RangeServer, range_server
+from tests.servers.loopback import RangeServer, range_server
 
 __all__ = ["range_server"]
 

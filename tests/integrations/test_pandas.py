@@ -17,7 +17,7 @@ from orcstream.plan.acid.names import is_table_file
 from tests.golden.corpus_table import TABLE
 from tests.integrations.samples import as_orc, sample
 from tests.integrations.traffic import LARGE_DATA, PLAN, bytes_asked
-from tests.support.servers import RangeServer, range_server
+from tests.servers.loopback import RangeServer, range_server
 
 __all__ = ["range_server"]
 

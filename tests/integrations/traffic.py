@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.integrations.samples import as_orc
-from tests.support.servers import RangeServer
+from tests.servers.loopback import RangeServer
 
 ROWS = 40_000
 LARGE = pa.table(

@@ -7,9 +7,10 @@ from typing import Any
 
 import anyio
 
-from tests.support import compare, reading
+from tests.reference import compare
+from tests.reference.types import T
+from tests.support import reading
 from tests.support.effort import ALL
-from tests.support.reference.types import T
 
 
 async def check(path: Path, type_: T, expected: list[object], **opening: Any) -> None:

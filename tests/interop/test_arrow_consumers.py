@@ -21,7 +21,7 @@ import pytest
 from orcstream.batch import Batch, BatchSchema, ReadResult, stream_capsule
 from orcstream.codec.vectors.column import Vector, VectorOptions, field_of
 from orcstream.schema.schema import Schema
-from tests.support.arrow_vectors import batch_from, batches_from, memory
+from tests.generators.arrow_vectors import batch_from, batches_from, memory
 
 ROWS = 1000
 TAKES_BATCHES = pytest.mark.skipif(
@@ -200,7 +200,7 @@ def test_batches_kept_until_the_interpreter_ends() -> None:
     """Consumers' own threads and static objects may release after the interpreter is gone."""
     script = """
         import duckdb, polars, pyarrow
-        from tests.support.arrow_vectors import batch_from, batches_from
+        from tests.generators.arrow_vectors import batch_from, batches_from
         from orcstream.batch import ReadResult
         columns = {"n": pyarrow.array(range(10_000))}
         result = ReadResult(*batches_from([columns] * 3))

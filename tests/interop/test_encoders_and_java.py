@@ -21,12 +21,12 @@ from orcstream import blocking
 from orcstream.codec.metadata.layout import positions_of
 from orcstream.codec.metadata.structure import EncodingKind
 from orcstream.schema.schema import Kind
-from tests.support import java_orc
+from tests.reference import java_orc
+from tests.reference import reader as reference_reader
+from tests.reference.reader import DATA, LENGTH, SECONDARY
+from tests.reference.types import KINDS, parse
 from tests.support.effort import share
 from tests.support.encoding import encode, integers
-from tests.support.reference import reader as reference_reader
-from tests.support.reference.reader import DATA, LENGTH, SECONDARY
-from tests.support.reference.types import KINDS, parse
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -10,11 +10,12 @@ import pytest
 import orcstream
 from orcstream import col
 from orcstream.codec.metadata.structure import StreamKind
+from tests.generators.encrypted_columns import KEYS, SUBSETS, TOP
 from tests.interop import judging
-from tests.support import java_1_6, java_orc, reading, selecting
-from tests.support.encrypted_columns import KEYS, SUBSETS, TOP
-from tests.support.java_1_6 import COUNT, TYPE
-from tests.support.java_orc import Key
+from tests.reference import java_1_6, java_orc
+from tests.reference.java_1_6 import COUNT, TYPE
+from tests.reference.java_orc import Key
+from tests.support import reading, selecting
 
 
 @pytest.fixture(params=range(len(SUBSETS)))

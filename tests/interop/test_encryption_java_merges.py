@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.generators.encrypted_columns import KEYS
 from tests.interop import judging
 from tests.interop.test_encryption_writing import SORTED, SORTED_ROOTS, SORTED_ROWS, write
-from tests.support import java_orc, reading
-from tests.support.encrypted_columns import KEYS
+from tests.reference import java_orc
+from tests.support import reading
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import encrypted_columns, java_orc
-from tests.support.encrypted_columns import KEYS, PII, TOP
-from tests.support.java_orc import Key
-from tests.support.reference.types import parse, struct
+from tests.generators import encrypted_columns
+from tests.generators.encrypted_columns import KEYS, PII, TOP
+from tests.reference import java_orc
+from tests.reference.java_orc import Key
+from tests.reference.types import parse, struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -19,14 +19,15 @@ from orcstream.errors import CorruptTail, KeyUnavailable, Unsupported, UsageErro
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.plan.messages import parse_footer
 from orcstream.writer import merge as merging
+from tests.generators import encrypted_columns, strategies
+from tests.generators.encrypted_columns import PII, TOP, Root
+from tests.generators.merging import tail_of
 from tests.interop import judging
-from tests.support import compare, encrypted_columns, java_orc, strategies
+from tests.reference import compare, java_orc
+from tests.reference.java_orc import Key
+from tests.reference.types import struct
 from tests.support.effort import pairs
-from tests.support.encrypted_columns import PII, TOP, Root
-from tests.support.java_orc import Key
-from tests.support.merging import tail_of
 from tests.support.reading import provider
-from tests.support.reference.types import struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

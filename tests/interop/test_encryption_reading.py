@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream.errors import KeyUnavailable, OrcError
+from tests.generators import encrypted_columns, strategies
+from tests.generators.encrypted_columns import KEYS, PII, RICH, RICH_ROOTS, SUBSETS, TOP, Root, name_of
 from tests.interop import judging
-from tests.support import compare, encrypted_columns, java_orc, reading, strategies
+from tests.reference import compare, java_orc
+from tests.reference.java_orc import Key
+from tests.reference.types import T, parse, struct
+from tests.support import reading
 from tests.support.effort import share
-from tests.support.encrypted_columns import KEYS, PII, RICH, RICH_ROOTS, SUBSETS, TOP, Root, name_of
-from tests.support.java_orc import Key
-from tests.support.reference.types import T, parse, struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

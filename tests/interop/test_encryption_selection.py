@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream import col
 from orcstream.schema.column_statistics import ColumnStatistics
+from tests.generators import encrypted_columns, strategies
+from tests.generators.encrypted_columns import KEYS, PII, RICH, SUBSETS, TOP, name_of
 from tests.interop import test_encryption_reading
-from tests.support import encrypted_columns, java_orc, reading, selecting, strategies
+from tests.reference import java_orc
+from tests.reference.java_orc import Key
+from tests.reference.types import struct
+from tests.support import reading, selecting
 from tests.support.effort import share, some
-from tests.support.encrypted_columns import KEYS, PII, RICH, SUBSETS, TOP, name_of
-from tests.support.java_orc import Key
-from tests.support.reference.types import struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream.encryption import Encrypt, Mask
 from orcstream.errors import KeyUnavailable
+from tests.generators import encrypted_columns, strategies
+from tests.generators.encrypted_columns import KEYS, PII, RICH, RICH_ROOTS, SUBSETS, TOP, Root
 from tests.interop import judging, test_written_statistics
-from tests.support import compare, encrypted_columns, java_orc, peers, reading, selecting, strategies, writing
+from tests.reference import compare, java_orc, peers
+from tests.reference.java_orc import Key
+from tests.reference.types import T, Union, parse, struct
+from tests.support import reading, selecting, writing
 from tests.support.effort import share
-from tests.support.encrypted_columns import KEYS, PII, RICH, RICH_ROOTS, SUBSETS, TOP, Root
-from tests.support.java_orc import Key
-from tests.support.reference.types import T, Union, parse, struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from orcstream import Encrypt
-from tests.support import compare, encrypted_columns, java_orc, peers, reading, strategies, writing
-from tests.support.encrypted_columns import KEYS, PII, TOP
-from tests.support.reference.encryption import Locked
-from tests.support.reference.types import parse
+from tests.generators import encrypted_columns, strategies
+from tests.generators.encrypted_columns import KEYS, PII, TOP
+from tests.reference import compare, java_orc, peers
+from tests.reference.encryption import Locked
+from tests.reference.types import parse
+from tests.support import reading, writing
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -24,10 +24,11 @@ from orcstream.errors import SchemaMismatch
 from orcstream.file.zones import load_zone
 from orcstream.plan.projection import project
 from orcstream.schema.schema import Schema
-from tests.support import compare, evolving, java_orc
-from tests.support.conversion_values import DECIMALS, DOUBLES, NUMBERS, TEXTS, TIMES
+from tests.generators import evolving
+from tests.generators.conversion_values import DECIMALS, DOUBLES, NUMBERS, TEXTS, TIMES
+from tests.reference import compare, java_orc
+from tests.reference.types import T, Union, parse
 from tests.support.effort import share
-from tests.support.reference.types import T, Union, parse
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

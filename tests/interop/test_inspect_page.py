@@ -14,8 +14,8 @@ from pyarrow import orc
 
 from orcstream import col
 from orcstream.inspect import Inspection, inspect_blocking
-from tests.support.browser import chromium
-from tests.support.trips import trips
+from tests.generators.trips import trips
+from tests.servers.browser import chromium
 
 # Of different kinds: no rows, nested types, many stripes, an old writer, encryption.
 CORPUS = (

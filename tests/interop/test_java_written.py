@@ -9,11 +9,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from tests.generators import strategies
 from tests.interop import judging
-from tests.support import compare, java_orc, strategies
+from tests.reference import compare, java_orc, reader
+from tests.reference.types import struct
 from tests.support.effort import share
-from tests.support.reference import reader
-from tests.support.reference.types import struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -19,9 +19,9 @@ from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.encryption import KeyProviderKind
 from orcstream.io.keys import HadoopKeyProvider
 from orcstream.plan.tail import Tail, plan_tail
-from tests.support import java_keys
-from tests.support.hadoop_kms import fake_kms
-from tests.support.kms import start_kms
+from tests.reference import java_keys
+from tests.servers.hadoop_kms import fake_kms
+from tests.servers.kms import start_kms
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

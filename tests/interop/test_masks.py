@@ -16,9 +16,10 @@ from orcstream.codec.crypto.masks import parse_mask
 from orcstream.encryption import Mask
 from orcstream.errors import UsageError
 from orcstream.file.zones import load_zone
-from tests.support import java_orc, strategies
-from tests.support.masks import comparable, masked
-from tests.support.reference.types import T, Union, parse
+from tests.generators import strategies
+from tests.generators.masks import comparable, masked
+from tests.reference import java_orc
+from tests.reference.types import T, Union, parse
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -19,12 +19,13 @@ import orcstream
 from orcstream import col
 from orcstream.codec.metadata.structure import Calendar
 from orcstream.schema.column_statistics import merge as merged_statistics
+from tests.generators import strategies
+from tests.generators.merging import assert_java_agrees, assert_merged, merged, stripe_statistics, tail_of
+from tests.generators.rebuilding import Parts, rebuilt
 from tests.golden.corpus_table import TABLE
-from tests.support import compare, java_orc, peers, strategies
+from tests.reference import compare, java_orc, peers
+from tests.reference.types import T, struct
 from tests.support.effort import share, some
-from tests.support.merging import assert_java_agrees, assert_merged, merged, stripe_statistics, tail_of
-from tests.support.rebuilding import Parts, rebuilt
-from tests.support.reference.types import T, struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 import orcstream
+from tests.generators import arrow, odd_reading
+from tests.generators.odd import JAVA_NAMES, NAMES, PLAIN_NAMES, Shape, draw_table
+from tests.generators.strategies import CPP_COMPRESSIONS, JAVA_COMPRESSIONS, PLAIN, Table
 from tests.interop.test_pyarrow_written import struct_in_nullable
 from tests.interop.test_written_statistics import check_columns
-from tests.support import arrow, compare, java_orc, odd_reading, peers, writing
-from tests.support.odd import JAVA_NAMES, NAMES, PLAIN_NAMES, Shape, draw_table
-from tests.support.reference import reader
-from tests.support.reference.types import T
-from tests.support.strategies import CPP_COMPRESSIONS, JAVA_COMPRESSIONS, PLAIN, Table
+from tests.reference import compare, java_orc, peers, reader
+from tests.reference.types import T
+from tests.support import writing
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

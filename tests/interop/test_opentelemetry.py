@@ -21,9 +21,9 @@ from orcstream.byterange import ByteRange, BytesLike
 from orcstream.integrations.opentelemetry import tracing
 from orcstream.io.contract.byte_source import OnBytes, Transient
 from orcstream.io.stores.memory.source import BytesSource
+from tests.generators.trips import trips
 from tests.support.read_sources import NEAR, opened
 from tests.support.recording import WrappedSource
-from tests.support.trips import trips
 
 
 class Traces:

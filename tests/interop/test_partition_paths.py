@@ -10,7 +10,7 @@ import pytest
 
 import orcstream
 from orcstream.writer.template import NULL_TEXT, UrlTemplate, escape, text_of
-from tests.support import java_orc
+from tests.reference import java_orc
 
 TEXTS = [
     *(chr(code) for code in range(1, 128)),

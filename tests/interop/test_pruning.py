@@ -25,10 +25,11 @@ from orcstream.plan.prune.prune import Outcome
 from orcstream.query.predicate import Negation, Op
 from orcstream.schema.column_statistics import ColumnStatistics, trust_of
 from orcstream.schema.schema import FileColumn
+from tests.generators import arrow, rebuilding, strategies
 from tests.interop import pruning, test_pyarrow_written
-from tests.support import arrow, corpus, java_orc, peers, rebuilding, strategies
+from tests.reference import corpus, java_orc, peers
+from tests.reference.types import struct
 from tests.support.effort import share
-from tests.support.reference.types import struct
 
 
 def tables(kinds: tuple[str, ...], *, zone: str = "UTC") -> st.SearchStrategy[strategies.Table]:

@@ -15,11 +15,11 @@ import hypothesis
 import pytest
 from pyarrow import orc
 
+from tests.generators import arrow, strategies
 from tests.interop import judging
-from tests.support import arrow, compare, peers, strategies
+from tests.reference import compare, peers, reader
+from tests.reference.types import T
 from tests.support.effort import share
-from tests.support.reference import reader
-from tests.support.reference.types import T
 
 KINDS = (*strategies.PLAIN, "timestamp with local time zone")
 SCHEMAS = strategies.schemas(KINDS, plain_names=True)

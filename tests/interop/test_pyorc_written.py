@@ -11,10 +11,10 @@ import pyorc
 import pytest
 from hypothesis import strategies as st
 
+from tests.generators import strategies
 from tests.interop import judging
-from tests.support import compare, java_orc, peers, strategies
+from tests.reference import compare, java_orc, peers, reader
 from tests.support.effort import share
-from tests.support.reference import reader
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from orcstream.codec.metadata.layout import positions_of
 from orcstream.codec.metadata.structure import EncodingKind
 from orcstream.schema.schema import Kind
-from tests.support import compare, java_orc, peers, strategies
+from tests.generators import strategies
+from tests.reference import blooms, compare, compression, java_orc, peers, positions, statistics, wire
+from tests.reference import reader as reference_reader
+from tests.reference.builder import Options
+from tests.reference.columns import Encoder, make_file
+from tests.reference.indexes import ROW_INDEX, Index
+from tests.reference.reader import PRESENT
+from tests.reference.types import KINDS, T, parse
 from tests.support.effort import share
-from tests.support.reference import blooms, compression, positions, statistics, wire
-from tests.support.reference import reader as reference_reader
-from tests.support.reference.builder import Options
-from tests.support.reference.columns import Encoder, make_file
-from tests.support.reference.indexes import ROW_INDEX, Index
-from tests.support.reference.reader import PRESENT
-from tests.support.reference.types import KINDS, T, parse
 
 SCHEMAS = strategies.schemas(strategies.EVERYTHING, unions=True)
 INDEXES = st.builds(

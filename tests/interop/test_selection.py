@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from orcstream.codec.decode.numeric import PlainDecoder
+from tests.generators import strategies
+from tests.generators.predicates import Ask
 from tests.golden import test_corpus
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_pyorc_written
-from tests.support import compare, java_orc, selecting, strategies
+from tests.reference import compare, java_orc, reader
+from tests.support import selecting
 from tests.support.effort import share, some
-from tests.support.predicates import Ask
-from tests.support.reference import reader
 from tests.support.selecting import API
 
 SEEDS = st.integers(0, 2**32)

@@ -19,17 +19,18 @@ from orcstream.cli import main as cli
 from orcstream.codec.encode.statistics import statistics_of
 from orcstream.reader import verifying
 from orcstream.reader.verifying import Verification
+from tests.generators import strategies
+from tests.generators.encrypting import CountedKeys
+from tests.generators.seeds import encrypted
 from tests.golden.corpus_table import TABLE
 from tests.interop import test_java_written, test_pyarrow_written, test_written
-from tests.support import strategies, writing
+from tests.reference.builder import FileBuilder, Options
+from tests.reference.columns import Encoder, add_stripe, make_file
+from tests.reference.indexes import Index
+from tests.reference.statistics import Statistics, honest
+from tests.reference.types import T
+from tests.support import writing
 from tests.support.effort import share, some
-from tests.support.encrypting import CountedKeys
-from tests.support.reference.builder import FileBuilder, Options
-from tests.support.reference.columns import Encoder, add_stripe, make_file
-from tests.support.reference.indexes import Index
-from tests.support.reference.statistics import Statistics, honest
-from tests.support.reference.types import T
-from tests.support.seeds import encrypted
 
 SOUND = [path for path, row in TABLE.items() if row.judge != "refused"]
 TYPE = T(

@@ -24,10 +24,11 @@ from orcstream.codec.vectors.cells import Cells, cells_of
 from orcstream.codec.vectors.column import Vector
 from orcstream.schema.column_statistics import ColumnStatistics, merge
 from orcstream.schema.schema import Kind
-from tests.support import compare, java_orc, strategies
+from tests.generators import strategies
+from tests.generators.rebuilding import BLOOMS, Parts, Stripe, rebuilt
+from tests.reference import compare, java_orc
+from tests.reference.types import T, Union, struct
 from tests.support.effort import share
-from tests.support.rebuilding import BLOOMS, Parts, Stripe, rebuilt
-from tests.support.reference.types import T, Union, struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

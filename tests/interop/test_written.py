@@ -15,11 +15,12 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from tests.generators import strategies
 from tests.interop import judging
-from tests.support import compare, java_orc, peers, strategies, writing
+from tests.reference import compare, java_orc, peers, reader
+from tests.reference.types import T, parse
+from tests.support import writing
 from tests.support.effort import share
-from tests.support.reference import reader
-from tests.support.reference.types import T, parse
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

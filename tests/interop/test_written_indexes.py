@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream.codec.metadata.structure import StreamKind
+from tests.generators import strategies
+from tests.generators.rebuilding import Parts
 from tests.interop import pruning
-from tests.support import compare, java_orc, peers, strategies, writing
+from tests.reference import compare, java_orc, peers, reader
+from tests.reference.types import T, struct
+from tests.support import writing
 from tests.support.effort import pairs, share
-from tests.support.rebuilding import Parts
-from tests.support.reference import reader
-from tests.support.reference.types import T, struct
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import arrow, java_orc, writing
-from tests.support.reference.types import parse
+from tests.generators import arrow
+from tests.reference import java_orc
+from tests.reference.types import parse
+from tests.support import writing
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

@@ -17,11 +17,12 @@ import pyorc
 import pytest
 from hypothesis import strategies as st
 
-from tests.support import java_orc, strategies, writing
+from tests.generators import strategies
+from tests.reference import java_orc, reader
+from tests.reference.types import T
+from tests.reference.values import EXACT
+from tests.support import writing
 from tests.support.effort import share
-from tests.support.reference import reader
-from tests.support.reference.types import T
-from tests.support.reference.values import EXACT
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 

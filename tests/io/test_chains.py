@@ -9,7 +9,7 @@ import pytest
 import orcstream
 from orcstream.errors import RetriesExhausted, SourceError
 from orcstream.io.stores.fsspec.source import cause_of, translate_error
-from tests.support.servers import RangeServer, range_server
+from tests.servers.loopback import RangeServer, range_server
 
 __all__ = ["range_server"]  # a fixture
 

@@ -23,8 +23,8 @@ from pyarrow import csv, orc, parquet
 
 from orcstream.cli.main import main
 from tests.meta.tree import ROOT
+from tests.servers.loopback import MotoServer, moto_server
 from tests.support.effort import some
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
 

@@ -15,10 +15,10 @@ from orcstream import Encrypt
 from orcstream.errors import KeyUnavailable
 from orcstream.io.loop.clients import leased_clients
 from orcstream.query.expr import col
-from tests.support.encrypting import CountedKeys
-from tests.support.s3_proxy import S3_KINDS, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer
-from tests.support.sink_stores import SinkStore, make_store, s3_store
+from tests.generators.encrypting import CountedKeys
+from tests.servers.loopback import MotoServer
+from tests.servers.s3_proxy import S3_KINDS, S3Proxy, s3_proxies
+from tests.servers.sink_stores import SinkStore, make_store, s3_store
 
 __all__ = ["s3_proxies"]  # a fixture
 

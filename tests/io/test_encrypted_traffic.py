@@ -19,9 +19,9 @@ from orcstream.byterange import ByteRange, CostModel
 from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.query.expr import col
 from orcstream.reader.file import OrcFile
+from tests.generators import seeds
+from tests.generators.encrypting import CountedKeys, ProbeKeys, written
 from tests.io.test_traffic import describe, record
-from tests.support import seeds
-from tests.support.encrypting import CountedKeys, ProbeKeys, written
 from tests.support.read_sources import cost_of, opened, sample_rows
 from tests.support.recording import RecordingSource
 

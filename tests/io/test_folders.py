@@ -20,9 +20,9 @@ from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.folders import list_files, list_folder, list_names, remove_files
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.s3 import folder as folder_s3
-from tests.support.s3_proxy import S3_KINDS, start_s3
-from tests.support.servers import RangeServer, range_server
-from tests.support.sink_stores import SinkStore, make_store, s3_store
+from tests.servers.loopback import RangeServer, range_server
+from tests.servers.s3_proxy import S3_KINDS, start_s3
+from tests.servers.sink_stores import SinkStore, make_store, s3_store
 
 __all__ = ["range_server"]  # fixture
 

@@ -17,8 +17,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 import orcstream
 from orcstream.errors import FormatError, SourceChanged, SourceError, Unsupported, UsageError
 from orcstream.file.unlocking import UnlockedFile
-from tests.support import java_orc
-from tests.support.filesystems import FILES, LoopFileSystem, ThreadFileSystem
+from tests.reference import java_orc
+from tests.servers.filesystems import FILES, LoopFileSystem, ThreadFileSystem
 
 SCHEMA = "struct<n:bigint>"
 POLL_S = 0.01

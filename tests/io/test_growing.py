@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import orcstream
 from orcstream.errors import Unsupported, UsageError
-from tests.support import java_orc
+from tests.reference import java_orc
 
 SCHEMA = "struct<n:bigint>"
 

@@ -15,7 +15,7 @@ from orcstream.errors import SinkError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
-from tests.support.hdfs import HdfsServer, hdfs_server
+from tests.servers.hdfs import HdfsServer, hdfs_server
 
 __all__ = ["hdfs_server"]  # fixture
 

@@ -19,7 +19,7 @@ from orcstream.io.stores.hdfs.hadoop_configuration import (
 )
 from orcstream.io.stores.hdfs.hadoop_tokens import HadoopToken, read_tokens, token_for
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
-from tests.support.hdfs import write_configuration
+from tests.servers.hdfs import write_configuration
 
 HA = {
     "fs.defaultFS": "hdfs://lake",

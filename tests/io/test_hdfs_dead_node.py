@@ -22,7 +22,7 @@ from orcstream.io.sink import open_sink
 from orcstream.io.source import open_source
 from orcstream.io.stores.hdfs.native import HdfsNative
 from orcstream.io.stores.hdfs.webhdfs_nodes import AVOIDED_S, MOST_AVOIDED, AvoidedNodes, transfer_address
-from tests.support.hdfs import USER, FaultyHdfs, HdfsServer, faulty_hdfs, hdfs_server, native_hdfs
+from tests.servers.hdfs import USER, FaultyHdfs, HdfsServer, faulty_hdfs, hdfs_server, native_hdfs
 
 __all__ = ["faulty_hdfs", "hdfs_server", "native_hdfs"]  # fixtures
 

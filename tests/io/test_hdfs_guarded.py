@@ -16,7 +16,7 @@ from orcstream.io.sink import cleanup
 from orcstream.io.source import open_source
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
-from tests.support.hdfs import USER, GuardedHdfs, guarded_hdfs, write_configuration
+from tests.servers.hdfs import USER, GuardedHdfs, guarded_hdfs, write_configuration
 
 __all__ = ["guarded_hdfs"]  # fixture
 

@@ -31,8 +31,8 @@ from orcstream.io.stores.hdfs import native as module
 from orcstream.io.stores.hdfs.calls import HdfsRefusal, StandBy, place_of
 from orcstream.io.stores.hdfs.native import HdfsNative, NativeConnection, lease_hdfs_native
 from tests.io.test_follow import POLL_S, all_of, numbers, rows
+from tests.servers.hdfs import HdfsServer, hdfs_server, native_hdfs
 from tests.support.clocks import until
-from tests.support.hdfs import HdfsServer, hdfs_server, native_hdfs
 
 __all__ = ["hdfs_server", "native_hdfs"]  # fixtures
 

@@ -23,8 +23,8 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.source import open_source
 from orcstream.io.stores.http.source import HttpSource
+from tests.servers.loopback import RangeServer, range_server, run_range_server
 from tests.support.effort import share
-from tests.support.servers import RangeServer, range_server, run_range_server
 
 __all__ = ["range_server"]  # a fixture
 

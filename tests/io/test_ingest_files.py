@@ -21,8 +21,8 @@ import orcstream
 from orcstream.errors import SchemaMismatch, SinkError, Unsupported, UsageError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.local import sink as sink_local
+from tests.servers.loopback import MotoServer, moto_server
 from tests.support.clocks import moved_clock, until
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]  # fixture
 

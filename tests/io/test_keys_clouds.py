@@ -16,9 +16,9 @@ from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProvider
 from orcstream.errors import KeyUnavailable, RetriesExhausted, SourceError, UsageError
 from orcstream.io.keys import AwsKeyProvider, GcpKeyProvider
 from orcstream.io.loop.clients import leased_clients
-from tests.support.azure_vault import Credential
-from tests.support.google_kms import RING
-from tests.support.key_stores import AwsStore, AzureStore, GcpStore, key_store
+from tests.servers.azure_vault import Credential
+from tests.servers.google_kms import RING
+from tests.servers.key_stores import AwsStore, AzureStore, GcpStore, key_store
 
 AES_128, AES_256 = EncryptionAlgorithm.AES_CTR_128, EncryptionAlgorithm.AES_CTR_256
 
@@ -268,7 +268,7 @@ async def test_keys_of_azure_that_cannot_be_used(azure: AzureStore, monkeypatch:
         ):
             with pytest.raises(KeyUnavailable):
                 await provider.decrypt_local_key(key, f"{head}\0".encode() + bytes(256))
-        monkeypatch.setattr("tests.support.azure_vault._public", lambda _key: {"kty": "EC", "crv": "P-256"})
+        monkeypatch.setattr("tests.servers.azure_vault._public", lambda _key: {"kty": "EC", "crv": "P-256"})
         with pytest.raises(KeyUnavailable, match="cannot wrap"):
             await provider.current_key(name)
 

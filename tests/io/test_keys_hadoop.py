@@ -28,9 +28,9 @@ from orcstream.errors import KeyUnavailable, RetriesExhausted, SourceError, Unsu
 from orcstream.io.keys import HadoopKeyProvider, InMemoryKeyProvider
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.hdfs.hadoop_rest import Reply
-from tests.support.certificates import certificate
-from tests.support.hadoop_kms import FakeKms, fake_kms
-from tests.support.kms import start_kms
+from tests.servers.certificates import certificate
+from tests.servers.hadoop_kms import FakeKms, fake_kms
+from tests.servers.kms import start_kms
 
 AES_128, AES_256 = EncryptionAlgorithm.AES_CTR_128, EncryptionAlgorithm.AES_CTR_256
 MASTER = bytes(range(16))

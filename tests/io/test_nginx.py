@@ -18,7 +18,7 @@ import orcstream
 from orcstream import col
 from orcstream.errors import SourceChanged, SourceError, Unsupported
 from orcstream.io.loop.clients import leased_clients
-from tests.support.nginx import AWKWARD, Nginx, nginx_server
+from tests.servers.nginx import AWKWARD, Nginx, nginx_server
 
 __all__ = ["nginx_server"]  # a fixture
 

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.support.processes import start_process
+from tests.servers.processes import start_process
 folder = Path(sys.argv[1])
 process = start_process([sys.executable, "-c", "import time; time.sleep(600)"], folder)
 print(process.pid, flush=True)

@@ -21,7 +21,7 @@ from orcstream.io.folders import list_files
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.source import open_source
 from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source, lease_s3
-from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
+from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
 
 __all__ = ["moto_server", "range_server"]  # fixtures
 

@@ -21,9 +21,9 @@ from orcstream.cli.main import main
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.writer import merge
-from tests.support.certificates import certificate
-from tests.support.s3_proxy import S3_KINDS, Asked, S3Proxy, run_s3_proxy, start_s3
-from tests.support.servers import MotoServer, RangeServer, moto_server, range_server, run_range_server
+from tests.servers.certificates import certificate
+from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server, run_range_server
+from tests.servers.s3_proxy import S3_KINDS, Asked, S3Proxy, run_s3_proxy, start_s3
 
 __all__ = ["moto_server", "range_server"]  # fixtures
 

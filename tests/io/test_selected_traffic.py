@@ -22,14 +22,14 @@ from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.io.stores.memory.source import BytesSource
 from orcstream.reader.file import OrcFile
 from tests.io.test_traffic import record
+from tests.reference.builder import FileBuilder, Options
+from tests.reference.columns import Encoder, add_stripe
+from tests.reference.indexes import Index
+from tests.reference.statistics import honest
+from tests.reference.types import parse
 from tests.support.effort import share
 from tests.support.read_sources import indexed_sample, opened, sample, sample_rows
 from tests.support.recording import RecordingSource
-from tests.support.reference.builder import FileBuilder, Options
-from tests.support.reference.columns import Encoder, add_stripe
-from tests.support.reference.indexes import Index
-from tests.support.reference.statistics import honest
-from tests.support.reference.types import parse
 from tests.support.selecting import API
 
 STRIPES, PER_STRIPE, STRIDE = 4, 60, 10

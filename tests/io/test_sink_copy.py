@@ -14,9 +14,9 @@ from orcstream.errors import SinkError, SourceChanged, UsageError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.request import part_sink
 from orcstream.io.request.part_sink import PartSink
-from tests.support.s3_proxy import Asked, Fault, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer
-from tests.support.sink_stores import BUCKET, SinkStore, make_store, s3_store
+from tests.servers.loopback import MotoServer
+from tests.servers.s3_proxy import Asked, Fault, S3Proxy, s3_proxies
+from tests.servers.sink_stores import BUCKET, SinkStore, make_store, s3_store
 
 __all__ = ["s3_proxies"]  # a fixture
 

@@ -11,9 +11,9 @@ import pytest
 
 from orcstream.errors import CommitFailed, CommitUnknown
 from orcstream.io.stores.fsspec.sink import ATOMIC_RENAMES
-from tests.support.sink_stores import FILES, RenamingFileSystem, SinkStore, make_store, rename_at_once
+from tests.servers.sink_stores import FILES, RenamingFileSystem, SinkStore, make_store, rename_at_once
 
-RENAMING = "tests.support.sink_stores.RenamingFileSystem"
+RENAMING = "tests.servers.sink_stores.RenamingFileSystem"
 Rename = Callable[[Any, str, str, bool], None]
 
 

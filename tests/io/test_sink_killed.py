@@ -14,8 +14,8 @@ import pytest
 
 from orcstream.io.sink import cleanup
 from tests.io.sink_child import content
-from tests.support.s3_proxy import S3_KINDS
-from tests.support.sink_stores import SinkStore, make_store
+from tests.servers.s3_proxy import S3_KINDS
+from tests.servers.sink_stores import SinkStore, make_store
 
 
 def run_and_kill(store: SinkStore, stage: str, after_s: float) -> None:

@@ -22,10 +22,10 @@ from orcstream.io.request.part_sink import GROWS_AFTER_PARTS, PartSink
 from orcstream.io.sink import cleanup, open_sink
 from orcstream.io.stores.s3.sink import PART_CAP, TOKEN, _Body, open_s3_store
 from orcstream.io.stores.s3.source import lease_s3
+from tests.servers.loopback import MotoServer, RangeServer, range_server
+from tests.servers.s3_proxy import Asked, Fault, Refusal, S3Proxy, s3_proxies
+from tests.servers.sink_stores import BUCKET, SinkStore, memory_store, s3_store
 from tests.support.effort import some
-from tests.support.s3_proxy import Asked, Fault, Refusal, S3Proxy, s3_proxies
-from tests.support.servers import MotoServer, RangeServer, range_server
-from tests.support.sink_stores import BUCKET, SinkStore, memory_store, s3_store
 
 __all__ = ["range_server", "s3_proxies"]  # fixtures
 

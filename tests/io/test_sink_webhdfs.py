@@ -21,9 +21,9 @@ from orcstream.errors import CommitFailed, CommitUnknown, SinkError
 from orcstream.io.contract.byte_sink import ByteSink, Prepared, is_temporary_of
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup, commit, discard, open_sink
+from tests.servers.hdfs import HdfsServer
+from tests.servers.hdfs_proxy import Fault, HdfsAsked, HdfsProxy, hdfs_proxy, hdfs_server
 from tests.support.effort import STEP, pairs, some
-from tests.support.hdfs import HdfsServer
-from tests.support.hdfs_proxy import Fault, HdfsAsked, HdfsProxy, hdfs_proxy, hdfs_server
 
 __all__ = ["hdfs_proxy", "hdfs_server"]  # fixtures
 

@@ -24,7 +24,7 @@ from orcstream.io.stores.fsspec.source import FilesystemSource, translate_error
 from orcstream.io.stores.local.source import LocalSource
 from orcstream.io.stores.memory.source import BytesSource, MemoryFileSource
 from orcstream.io.urls import local_path, protocol_of
-from tests.support.filesystems import FILES, LoopFileSystem
+from tests.servers.filesystems import FILES, LoopFileSystem
 
 DATA = bytes(range(256)) * 10
 

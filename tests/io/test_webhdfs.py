@@ -40,9 +40,9 @@ from orcstream.io.stores.fsspec import source as filesystem
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal, StandBy, place_of
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
-from tests.support.certificates import certificate
-from tests.support.hdfs import HdfsServer
-from tests.support.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server
+from tests.servers.certificates import certificate
+from tests.servers.hdfs import HdfsServer
+from tests.servers.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server
 
 __all__ = ["hdfs_proxy", "hdfs_server"]  # fixtures
 

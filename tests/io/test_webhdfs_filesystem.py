@@ -17,7 +17,7 @@ from orcstream.errors import UsageError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.stores.hdfs import webhdfs_filesystem as module
 from orcstream.io.stores.hdfs.webhdfs_filesystem import WebHdfsFileSystem, register
-from tests.support.hdfs import USER, HdfsServer, hdfs_server
+from tests.servers.hdfs import USER, HdfsServer, hdfs_server
 
 __all__ = ["hdfs_server"]  # fixture
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import orcstream
 from orcstream.io.keys import InMemoryKeyProvider
-from tests.support.encrypting import SECRETS
+from tests.generators.encrypting import SECRETS
 
 KEYS = InMemoryKeyProvider()
 for name, secret in SECRETS.items():

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 import orcstream
 from orcstream import Encrypt
+from tests.generators.encrypting import CountedKeys
 from tests.memory.child import status_bytes
-from tests.support.encrypting import CountedKeys
 
 ROWS = 50_000
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from tests.generators import bombs
 from tests.memory.bomb_child import LIMIT, OPERATIONS
-from tests.support import bombs
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = LIMIT + 100_000_000

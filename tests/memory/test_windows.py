@@ -19,12 +19,12 @@ import pytest
 from pyarrow import orc
 
 from tests.memory.encrypted_child import ROWS, block
+from tests.reference import compression, rle_v2
+from tests.reference.builder import FileBuilder, Options, Stream
+from tests.reference.columns import Encoder, make_file
+from tests.reference.reader import DATA, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, DIRECT_V2, LENGTH
+from tests.reference.types import T
 from tests.support.effort import ALL, some
-from tests.support.reference import compression, rle_v2
-from tests.support.reference.builder import FileBuilder, Options, Stream
-from tests.support.reference.columns import Encoder, make_file
-from tests.support.reference.reader import DATA, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, DIRECT_V2, LENGTH
-from tests.support.reference.types import T
 
 ROOT = Path(__file__).parents[2]
 MB = 1_000_000

@@ -9,7 +9,7 @@ import sys
 
 from tests.meta.tree import ROOT, imports_of, module_name, source_files
 
-PLACE = "tests.support.corpus_place"
+PLACE = "tests.reference.corpus_place"
 # The fixture, and a program that runs without fixtures.
 MAY_IMPORT = {"tests.conftest", "tests.fuzz.fuzz_read"}
 # In two halves, or this module would find itself.

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 from pyarrow import orc
 
+from tests.generators.trips import trips
 from tests.meta.tree import ROOT, project_files
-from tests.support.servers import MotoServer, RangeServer, moto_server, range_server
-from tests.support.trips import trips
-from tests.support.webhdfs_files import webhdfs_of
+from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
+from tests.servers.webhdfs_files import webhdfs_of
 
 __all__ = ["moto_server", "range_server"]
 

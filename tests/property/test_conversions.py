@@ -22,7 +22,7 @@ from orcstream.codec.convert.conversion import ConvertOptions
 from orcstream.codec.convert.transform import transform_of
 from orcstream.codec.vectors import _texts
 from orcstream.schema.schema import Schema
-from tests.support.arrow_vectors import vector_from
+from tests.generators.arrow_vectors import vector_from
 
 EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 

@@ -22,12 +22,12 @@ from orcstream.codec.metadata.structure import EncodingKind, StreamKind
 from orcstream.codec.vectors._vector import offsets_of
 from orcstream.codec.vectors.column import VectorOptions, vector_bytes
 from orcstream.errors import CorruptStream, FormatError, OrcError, Unsupported
-from tests.support import compare, strategies
+from tests.generators import strategies
+from tests.reference import byte_rle, compare, rle_v1, rle_v2
+from tests.reference.columns import Encoder
+from tests.reference.types import T, Union, parse
 from tests.support.effort import share
 from tests.support.kernels import Column, buffer_of, int64_buffer, rows_of
-from tests.support.reference import byte_rle, rle_v1, rle_v2
-from tests.support.reference.columns import Encoder
-from tests.support.reference.types import T, Union, parse
 
 ALL = strategies.schemas(strategies.EVERYTHING, unions=True, depth=4, plain_names=True)
 OPTIONS = st.fixed_dictionaries(
@@ -559,8 +559,8 @@ CLAIMS = """
 import resource
 from orcstream.errors import OrcError, Unsupported
 from tests.property.test_decoders import dictionary_of, encoded, lengths_of
-from tests.support.reference import rle_v2
-from tests.support.reference.types import parse
+from tests.reference import rle_v2
+from tests.reference.types import parse
 from orcstream.codec.metadata.structure import StreamKind
 
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -18,10 +18,10 @@ from orcstream.codec.streams._encode_rle_v2 import IntEncoder
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression
 from tests.golden.test_spec_examples import EXAMPLES
+from tests.reference import byte_rle, rle_v1, rle_v2, varint
 from tests.support.effort import share
 from tests.support.encoding import EDGES, HIGH, LOW, Encoded, encode, encoder_of, integers, packed, split
 from tests.support.kernels import Fed
-from tests.support.reference import byte_rle, rle_v1, rle_v2, varint
 
 RUNS = ("rle_v1", "rle_v2", "byte", "boolean")
 ALL = (*RUNS, "varint128", "raw1", "raw4", "raw8")

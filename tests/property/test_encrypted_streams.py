@@ -20,7 +20,7 @@ from orcstream.codec.metadata.structure import StreamKind
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.errors import CorruptStream
-from tests.support import chunks
+from tests.generators import chunks
 from tests.support.effort import share
 
 # More than is decrypted at a time.

@@ -12,14 +12,15 @@ import hypothesis
 from hypothesis import strategies as st
 
 from orcstream import Encrypt, Mask
-from tests.support import compare, strategies, writing
+from tests.generators import strategies
+from tests.generators.encrypted_columns import places
+from tests.generators.encrypting import SECRETS, CountedKeys, written
+from tests.generators.masks import masked
+from tests.reference import compare, reader, wire
+from tests.reference.encryption import Locked
+from tests.reference.types import T
+from tests.support import writing
 from tests.support.effort import share
-from tests.support.encrypted_columns import places
-from tests.support.encrypting import SECRETS, CountedKeys, written
-from tests.support.masks import masked
-from tests.support.reference import reader, wire
-from tests.support.reference.encryption import Locked
-from tests.support.reference.types import T
 
 UNIONS = strategies.schemas(strategies.EVERYTHING, unions=True)
 MASKS: tuple[str | Mask, ...] = ("nullify", "redact", "sha256", Mask("redact", ("", "_ 10 10")))

@@ -28,7 +28,7 @@ from orcstream.codec.vectors.filter import RowFilter
 from orcstream.query.binding import bind
 from orcstream.query.expr import All, Any_, Condition, Expr, Matching, Not, col
 from orcstream.schema.schema import Schema
-from tests.support.arrow_vectors import memory, orc_text, patient, vector_from
+from tests.generators.arrow_vectors import memory, orc_text, patient, vector_from
 
 UTC = datetime.UTC
 NUMBERS = (

@@ -16,7 +16,7 @@ from orcstream.codec.vectors._selection import Selection, select_mask, select_po
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.codec.vectors.gather import compact
 from orcstream.errors import Unsupported
-from tests.support.arrow_vectors import LEAVES, arrays, field_from, memory, patient, vector_from
+from tests.generators.arrow_vectors import LEAVES, arrays, field_from, memory, patient, vector_from
 
 
 def out_of(field: Field, vector: Vector) -> pa.Array:

@@ -21,7 +21,7 @@ from orcstream.codec.ingest.ingest import UserData
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import SchemaMismatch
 from orcstream.schema.schema import Schema
-from tests.support.arrow_vectors import patient
+from tests.generators.arrow_vectors import patient
 
 _TEXT = st.text("aß€😀 ", max_size=14)
 _BINARY = st.binary(max_size=14)

@@ -16,10 +16,12 @@ import orcstream
 from orcstream.byterange import ByteRange
 from orcstream.inspect.layout import Part, brought, file_parts, stripe_parts
 from orcstream.inspect.terms import GROUPS, PARTS
+from tests.generators import strategies
+from tests.generators.encrypting import written
 from tests.property.test_encrypted_writing import UNIONS, encrypts
-from tests.support import corpus, strategies, writing
+from tests.reference import corpus
+from tests.support import writing
 from tests.support.effort import share
-from tests.support.encrypting import written
 
 
 def _assert_covers(parts: Sequence[Part], start: int, stop: int) -> None:

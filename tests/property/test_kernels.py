@@ -15,12 +15,12 @@ import pytest
 from hypothesis import strategies as st
 
 from orcstream.errors import CorruptStream
-from tests.support import chunks
+from tests.generators import chunks
+from tests.reference import byte_rle, rle_v1, rle_v2
+from tests.reference.errors import Malformed
+from tests.reference.varint import unzigzag, wrap, write_signed, write_varint, zigzag
 from tests.support.effort import share, some
 from tests.support.kernels import Fed, decode
-from tests.support.reference import byte_rle, rle_v1, rle_v2
-from tests.support.reference.errors import Malformed
-from tests.support.reference.varint import unzigzag, wrap, write_signed, write_varint, zigzag
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 EDGES = (0, 1, -1, 127, 128, -128, 255, 1 << 31, 1 << 32, 1 << 55, 1 << 56, HIGH - 1, HIGH, LOW, LOW + 1)

@@ -18,9 +18,9 @@ from orcstream import Encrypt
 from orcstream.codec.crypto.masks import Masking
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
-from tests.support import strategies
+from tests.generators import strategies
+from tests.generators.encrypting import CountedKeys, paths_of
 from tests.support.effort import share
-from tests.support.encrypting import CountedKeys, paths_of
 from tests.support.writing import pieces
 
 MASKS = ("nullify", "redact", "sha256", "redact,`AaN`,`_ _ 1 _`,`0:0,-1:-1`")

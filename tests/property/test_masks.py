@@ -22,9 +22,10 @@ from orcstream.codec.crypto.redaction import _classes
 from orcstream.codec.ingest.ingest import UserData
 from orcstream.encryption import Mask
 from orcstream.schema.schema import Schema
-from tests.support import kernels, strategies
-from tests.support.masks import buffers_of, column_of, masked
-from tests.support.reference.types import T, parse
+from tests.generators import strategies
+from tests.generators.masks import buffers_of, column_of, masked
+from tests.reference.types import T, parse
+from tests.support import kernels
 
 DEFAULTS = "Xx9$._\u00aa\u0903\u00b2\u06dd"
 _CLASSES = ["Lu", "Ll", "Nd", "S", "P", "Z", "L", "M", "N", ""]

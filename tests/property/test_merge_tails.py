@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream.errors import FormatError, Unsupported, UsageError
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
+from tests.generators.strategies import Limits, make_table
+from tests.reference import statistics
+from tests.reference.builder import FileBuilder, Options
+from tests.reference.columns import add_stripe
+from tests.reference.types import parse
 from tests.support.effort import share
 from tests.support.read_sources import indexed_sample
-from tests.support.reference import statistics
-from tests.support.reference.builder import FileBuilder, Options
-from tests.support.reference.columns import add_stripe
-from tests.support.reference.types import parse
-from tests.support.strategies import Limits, make_table
 
 RICH = parse(
     "struct<a:array<int>,m:map<string,double>,t:timestamp,d:decimal(10,2),b:boolean,s:struct<x:date>>"

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream import Expr, col
-from tests.support.odd import NAMES, Shape, draw_table
-from tests.support.odd_questions import Questions
-from tests.support.predicates import Both, Either, Node, Not, build
+from tests.generators.odd import NAMES, Shape, draw_table
+from tests.generators.odd_questions import Questions
+from tests.generators.predicates import Both, Either, Node, Not, build
 
 SHAPE = Shape(names=NAMES, unions=True, empty_structs=True, unit="us")
 WORDS: dict[str, Any] = {"col": col, "datetime": datetime, "Decimal": Decimal, "np": np}

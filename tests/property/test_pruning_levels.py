@@ -23,8 +23,8 @@ from orcstream.query.expr import All, Any_, Expr, Not
 from orcstream.reader import planning
 from orcstream.reader.engine.pruning import Pruner
 from orcstream.schema.schema import Schema
+from tests.generators.arrow_vectors import orc_text, patient
 from tests.property.test_filter import conditions, tables
-from tests.support.arrow_vectors import orc_text, patient
 
 LEVELS = ("none", "file", "stripe", "row group", "all")
 

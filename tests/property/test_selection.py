@@ -18,14 +18,15 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tests.support import selecting, strategies
+from tests.generators import strategies
+from tests.generators.predicates import Ask, Not, literal_of
+from tests.reference import compression, statistics
+from tests.reference.builder import FileBuilder, Options
+from tests.reference.columns import Encoder, add_stripe
+from tests.reference.indexes import Index
+from tests.reference.types import T, parse
+from tests.support import selecting
 from tests.support.effort import share, some
-from tests.support.predicates import Ask, Not, literal_of
-from tests.support.reference import compression, statistics
-from tests.support.reference.builder import FileBuilder, Options
-from tests.support.reference.columns import Encoder, add_stripe
-from tests.support.reference.indexes import Index
-from tests.support.reference.types import T, parse
 from tests.support.selecting import API
 
 SCHEMAS = strategies.schemas(strategies.EVERYTHING, unions=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orcstream.codec.encode.statistics import statistics_of
 from orcstream.schema.column_statistics import ColumnStatistics, merge
-from tests.support.arrow_vectors import LEAVES, arrays, field_from, patient, sliced_arrays, vector_from
+from tests.generators.arrow_vectors import LEAVES, arrays, field_from, patient, sliced_arrays, vector_from
 
 
 def of(array: pa.Array) -> list[ColumnStatistics]:

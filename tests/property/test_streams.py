@@ -19,11 +19,11 @@ from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams._values import BoolValues, IntValues
 from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.errors import CorruptStream
-from tests.support import chunks
+from tests.generators import chunks
+from tests.reference import byte_rle, compression, rle_v1, rle_v2
+from tests.reference.varint import write_signed
 from tests.support.effort import share
 from tests.support.kernels import Fed
-from tests.support.reference import byte_rle, compression, rle_v1, rle_v2
-from tests.support.reference.varint import write_signed
 
 ENCODINGS = ("byte", "boolean", "rle_v1", "rle_v2", "varint128", "raw1", "raw4", "raw8")
 

@@ -20,8 +20,8 @@ from orcstream.codec.metadata.limits import (
     metadata_limit,
 )
 from orcstream.errors import CorruptStripe, Unsupported
-from tests.support.reference import wire
-from tests.support.reference.varint import write_varint
+from tests.reference import wire
+from tests.reference.varint import write_varint
 
 NUMBERS = st.integers(0, 2**64 - 1)
 ENTRIES = st.lists(st.tuples(st.lists(NUMBERS, max_size=6), st.binary(max_size=9)), max_size=6)

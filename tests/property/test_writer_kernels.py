@@ -23,7 +23,7 @@ from orcstream.codec.encode._encode_temporal import (
 from orcstream.codec.encode._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec.vectors._filter import Texts
 from orcstream.file.zones import load_zone
-from tests.support.reference.values import day_from_hybrid, decode_nanos, decode_timestamp
+from tests.reference.values import day_from_hybrid, decode_nanos, decode_timestamp
 
 EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
 MICROSECOND = datetime.timedelta(microseconds=1)

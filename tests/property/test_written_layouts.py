@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orcstream
+from tests.generators.arrow_vectors import patient
 from tests.property.test_ingest import foreign
-from tests.support.arrow_vectors import patient
 
 OPTIONS = st.fixed_dictionaries(
     {"compression": st.sampled_from(("none", "zstd"))},

@@ -33,9 +33,9 @@ from orcstream import col
 from orcstream.errors import RetriesExhausted, SinkError
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.sink import cleanup
-from tests.support.s3_proxy import Asked, Refusal, S3Proxy, run_s3_proxy, start_versitygw
-from tests.support.sink_stores import BUCKET, SinkStore, s3_store
-from tests.support.toxiproxy import Link, linked
+from tests.servers.s3_proxy import Asked, Refusal, S3Proxy, run_s3_proxy, start_versitygw
+from tests.servers.sink_stores import BUCKET, SinkStore, s3_store
+from tests.servers.toxiproxy import Link, linked
 
 ERROR_SHARE = 0.05
 REPORT_S = 5.0

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orcstream.spark import OrcStreamDataSource
-from tests.support.disks import unhurried_disk
+from tests.servers.disks import unhurried_disk
 from tests.support.effort import ALL
 
 __all__ = ["unhurried_disk"]

@@ -27,11 +27,11 @@ from orcstream.spark import jobs
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.acid_compaction import TableToCompact, compact_table_with
 from orcstream.spark.jobs.distributing import SparkTasks
+from tests.generators.acid_history import History, Options
+from tests.generators.acid_logs import keep_history
+from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.killer import Killed, Killer
-from tests.support.acid_history import History, Options
-from tests.support.acid_logs import keep_history
 from tests.support.effort import STEP
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
 

@@ -28,6 +28,7 @@ from orcstream.spark.read.merged_files import Merges
 from orcstream.spark.read.reading import reader_of
 from orcstream.spark.stream import commit_log
 from orcstream.spark.write.target import Folder
+from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.stream_driver import (
     DEATH,
     SCHEMA,
@@ -41,7 +42,6 @@ from tests.spark.stream_driver import (
     killer,
 )
 from tests.support.effort import ALL, STEP
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["folder", "killer", "moto_server"]
 

@@ -24,9 +24,9 @@ from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
 from orcstream.spark.write import written
 from orcstream.spark.write.target import Folder
+from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.killer import Killed, Killer
 from tests.support.effort import STEP
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
 

@@ -8,8 +8,8 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
+from tests.generators.trips import trips
 from tests.meta.test_docs_snippets import SNIPPETS
-from tests.support.trips import trips
 
 
 def test_the_block_runs(

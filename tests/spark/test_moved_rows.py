@@ -26,10 +26,10 @@ from orcstream.spark.read.files import FileChoice, find_files
 from orcstream.spark.read.pieces import PieceReader
 from orcstream.spark.read.reading import reader_of
 from orcstream.spark.stream import commit_log
+from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.stream_driver import SCHEMA, Killer, Query, Writer, add, folder, ids_of, killer
 from tests.spark.test_compacted_reading import batch_ids, compacted, dies, files_in
 from tests.support.effort import ALL
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["folder", "killer", "moto_server"]
 

@@ -42,7 +42,7 @@ from orcstream.spark.read.partitions import inferred_type
 from orcstream.spark.read.planning import Piece, packed
 from orcstream.spark.read.reading import LoadOptions, read_plan, reader_of, schema_of
 from orcstream.spark.types import spark_schema
-from tests.support.servers import start_moto
+from tests.servers.loopback import start_moto
 
 STRIPE_ROWS = 1000
 TIME_OF_DAY = TimeType(6) if int(pyspark.__version__.split(".")[1]) >= 3 else StringType()

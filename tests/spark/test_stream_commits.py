@@ -29,9 +29,9 @@ from orcstream.spark.stream.commit_log import CommitLog
 from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write import written
 from orcstream.spark.write.options import write_plan
+from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.killer import Killed, Killer
 from tests.support.effort import STEP
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
 

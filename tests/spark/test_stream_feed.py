@@ -20,6 +20,7 @@ from orcstream.errors import FormatError, OrcError, SourceChanged, UsageError
 from orcstream.io import small_files
 from orcstream.spark.stream.reading import stream_reader_of
 from orcstream.spark.stream.seen_files import SeenFiles, name_key, version_key
+from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.stream_driver import (
     DEATH,
     LOG,
@@ -32,7 +33,6 @@ from tests.spark.stream_driver import (
     stream_of,
 )
 from tests.support.effort import STEP
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["folder", "killer", "moto_server"]
 

@@ -27,7 +27,7 @@ from orcstream.spark.write import written
 from orcstream.spark.write.options import write_plan
 from orcstream.spark.write.target import Folder
 from orcstream.spark.write.writing import writer_of
-from tests.support.hive_tables import TABLES, HiveTable, kept_tables
+from tests.generators.hive_tables import TABLES, HiveTable, kept_tables
 
 SCHEMA = StructType([StructField("a", IntegerType())])
 REFUSAL = r"part of a transactional table.*acid\.open_table"

@@ -26,8 +26,8 @@ from orcstream.spark.write.options import write_plan
 from orcstream.spark.write.storing import as_stored
 from orcstream.spark.write.writing import TaskFiles, replaced_paths, writer_of
 from orcstream.spark.write.written import WrittenFile
+from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.conftest import ZONE
-from tests.support.servers import MotoServer, moto_server
 
 __all__ = ["moto_server"]
 

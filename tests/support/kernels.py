@@ -32,10 +32,10 @@ from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.codec.vectors.column import Vector, VectorOptions
 from orcstream.codec.vectors.times import UTC, Clock
 from orcstream.schema.schema import FileColumn, Schema
-from tests.support import chunks
-from tests.support.reference import values as values_reference
-from tests.support.reference.builder import Stream
-from tests.support.reference.types import T, Union
+from tests.generators import chunks
+from tests.reference import values as values_reference
+from tests.reference.builder import Stream
+from tests.reference.types import T, Union
 
 
 def values_of(encoding: str, stream: InputStream, *, signed: bool) -> tuple[Values, type[np.generic]]:

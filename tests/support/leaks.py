@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.reference import reader, wire
-from tests.support.reference.encryption import BLOOMS, Locked
-from tests.support.reference.types import T
-from tests.support.reference.values import EXACT
-from tests.support.reference.varint import write_varint
+from tests.reference import reader, wire
+from tests.reference.encryption import BLOOMS, Locked
+from tests.reference.types import T
+from tests.reference.values import EXACT
+from tests.reference.varint import write_varint
 
 # Shorter bytes than these are found anywhere, in what is encrypted, too.
 _LEAST_NUMBER = 5

@@ -27,12 +27,12 @@ from orcstream.reader import opening
 from orcstream.reader.engine.budget import MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.file import OrcFile
+from tests.reference.builder import FileBuilder, Options
+from tests.reference.columns import Encoder, add_stripe
+from tests.reference.indexes import Index
+from tests.reference.statistics import honest
+from tests.reference.types import T
 from tests.support.recording import WrappedSource
-from tests.support.reference.builder import FileBuilder, Options
-from tests.support.reference.columns import Encoder, add_stripe
-from tests.support.reference.indexes import Index
-from tests.support.reference.statistics import honest
-from tests.support.reference.types import T
 
 __all__ = [
     "NEAR",

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 import orcstream
 from orcstream.io.keys import InMemoryKeyProvider
-from tests.support import compare
-from tests.support.columnwise import Conversion
-from tests.support.java_orc import Key
-from tests.support.reference.types import T
+from tests.reference import compare
+from tests.reference.columnwise import Conversion
+from tests.reference.java_orc import Key
+from tests.reference.types import T
 
 OPEN_OPTIONS = frozenset(
     {

@@ -17,10 +17,11 @@ import pytest
 
 import orcstream
 from orcstream.reader import planning
-from tests.support import compare, reading
+from tests.generators.predicates import Node, Predicates, as_tuples, build, columns_of, matching
+from tests.reference import compare
+from tests.reference.types import T
+from tests.support import reading
 from tests.support.effort import ALL
-from tests.support.predicates import Node, Predicates, as_tuples, build, columns_of, matching
-from tests.support.reference.types import T
 
 ROW_NUMBER = "row_number"
 MANY_PIECES = 200

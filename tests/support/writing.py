@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 import orcstream
-from tests.support import arrow
-from tests.support.reference.types import T, Union
+from tests.generators import arrow
+from tests.reference.types import T, Union
 
 COMPRESSIONS = ("none", "zlib", "snappy", "lzo", "lz4", "zstd")
 ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles")

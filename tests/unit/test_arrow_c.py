@@ -26,8 +26,8 @@ from orcstream.codec.arrow._arrow_c import count_nulls, export_array, export_sch
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import Unsupported
 from orcstream.schema.schema import Schema
+from tests.generators.arrow_vectors import arrays, field_from, memory, patient, sliced_arrays, vector_from
 from tests.support.arrow_structs import CArray, CSchema, opened
-from tests.support.arrow_vectors import arrays, field_from, memory, patient, sliced_arrays, vector_from
 
 BIGINT = field_from("n", pa.int64())
 TEXT = field_from("t", pa.string())

@@ -22,8 +22,8 @@ from orcstream.codec.ingest.ingest import UserData
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, SourceError, UsageError
 from orcstream.schema.schema import Schema
+from tests.generators.arrow_vectors import memory
 from tests.support.arrow_structs import CArray
-from tests.support.arrow_vectors import memory
 
 ctypes.pythonapi.PyCapsule_New.restype = ctypes.py_object
 ctypes.pythonapi.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -26,8 +26,8 @@ from orcstream.codec.arrow.schema import schema_of
 from orcstream.codec.vectors.column import VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from orcstream.schema.schema import MAX_DEPTH, Kind, Schema, Type
+from tests.generators.strategies import EVERYTHING, schemas
 from tests.support.arrow_structs import CSchema, opened
-from tests.support.strategies import EVERYTHING, schemas
 
 EVERY_TYPE = (
     "struct<b:boolean,t:tinyint,s:smallint,i:int,l:bigint,f:float,d:double,str:string,bin:binary,"

@@ -19,7 +19,7 @@ from orcstream.batch import Batch, BatchSchema, ReadResult, UnionValue, stream_c
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema.schema import Schema
-from tests.support.arrow_vectors import (
+from tests.generators.arrow_vectors import (
     LEAVES,
     arrays,
     batch_from,

@@ -19,8 +19,8 @@ from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors.cells import cells_of
 from orcstream.codec.vectors.column import VectorOptions, field_of
 from orcstream.schema.schema import Kind, Schema, Type
-from tests.support import java_orc
-from tests.support.arrow_vectors import vector_from
+from tests.generators.arrow_vectors import vector_from
+from tests.reference import java_orc
 
 
 def built(array: pa.Array, type_text: str, entries: int = 100, share: float = 0.05) -> BloomFilter:

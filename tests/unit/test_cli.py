@@ -25,7 +25,7 @@ import orcstream
 from orcstream.cli.main import main
 from orcstream.cli.text import csv_format, json_format
 from orcstream.schema.schema import Schema
-from tests.support.trips import trips
+from tests.generators.trips import trips
 
 NASTY_TEXTS = [
     "",

@@ -13,7 +13,7 @@ import pytest
 from orcstream import acid, col
 from orcstream.cli import progress as cli_progress
 from orcstream.cli.main import main
-from tests.support.acid_tables import SCHEMA, rows_of
+from tests.generators.acid_tables import SCHEMA, rows_of
 from tests.unit.test_cli_merge import Terminal
 
 

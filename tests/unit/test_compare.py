@@ -11,9 +11,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tests.support import compare, strategies
-from tests.support.columnwise import Conversion
-from tests.support.reference.types import T, Union, parse
+from tests.generators import strategies
+from tests.reference import compare
+from tests.reference.columnwise import Conversion
+from tests.reference.types import T, Union, parse
 
 TABLES = strategies.tables(strategies.schemas(strategies.EVERYTHING, unions=True))
 

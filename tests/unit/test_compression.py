@@ -21,8 +21,8 @@ from orcstream.codec.streams._inflate import Inflater
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams.compression import Compression, Decompressor, decompress_metadata
 from orcstream.errors import CorruptStream, Unsupported
-from tests.support import chunks
-from tests.support.reference import compression as reference
+from tests.generators import chunks
+from tests.reference import compression as reference
 
 Compress = Callable[[bytes], bytes]
 

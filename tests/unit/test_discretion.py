@@ -17,7 +17,7 @@ import pytest
 import orcstream
 from orcstream import Encrypt
 from orcstream.errors import SchemaMismatch, SourceError
-from tests.support.encrypting import CountedKeys
+from tests.generators.encrypting import CountedKeys
 
 
 @pytest.mark.parametrize("hide", [{"encrypt": [Encrypt("pii", ["a"])]}, {"masks": {"a": "redact"}}])

@@ -20,13 +20,14 @@ from orcstream.codec.crypto import streams as encryption
 from orcstream.codec.encode import encoders, variants
 from orcstream.codec.encode.encoder import EncodedColumn, EncodedStream
 from orcstream.codec.metadata.structure import StreamKind
-from tests.support import compare, writing
+from tests.generators.encrypting import SECRETS, written
+from tests.reference import compare
+from tests.reference.encryption import Locked
+from tests.reference.types import T, Union, parse
+from tests.reference.values import EXACT
+from tests.support import writing
 from tests.support.effort import pairs
-from tests.support.encrypting import SECRETS, written
 from tests.support.leaks import clear_parts, leaks, traces_of_file, traces_of_values
-from tests.support.reference.encryption import Locked
-from tests.support.reference.types import T, Union, parse
-from tests.support.reference.values import EXACT
 
 COMPRESSIONS = ("none", "zlib", "snappy", "lzo", "lz4", "zstd", "brotli")
 DAY = 86_400 * 10**9

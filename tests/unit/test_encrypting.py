@@ -25,9 +25,9 @@ from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageErro
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.writer.creating import Creating
 from orcstream.writer.outflow import Outflow
-from tests.support.encrypting import SECRETS, CountedKeys, written
-from tests.support.reference import encryption, reader, values, wire
-from tests.support.reference.encryption import Locked
+from tests.generators.encrypting import SECRETS, CountedKeys, written
+from tests.reference import encryption, reader, values, wire
+from tests.reference.encryption import Locked
 
 SCHEMA = "struct<id:int,who:struct<ssn:string,age:int>,tags:array<string>,pay:decimal(10,2)>"
 ENCRYPT = (Encrypt("pii", ["who.ssn", "tags"]), Encrypt("pay", ["pay"]))

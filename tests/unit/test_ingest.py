@@ -29,7 +29,7 @@ from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from orcstream.schema.schema import MAX_DEPTH, Schema
-from tests.support.arrow_vectors import memory
+from tests.generators.arrow_vectors import memory
 
 UTC = datetime.UTC
 

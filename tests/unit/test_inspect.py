@@ -23,7 +23,7 @@ from orcstream.cli.main import main
 from orcstream.inspect import inspect, inspect_blocking
 from orcstream.inspect.layout import Part
 from orcstream.io.keys import InMemoryKeyProvider
-from tests.support.trips import trips
+from tests.generators.trips import trips
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import strategies as st
 
 from orcstream.errors import CorruptStream
-from tests.support import chunks, kernels, strategies
-from tests.support.reference import byte_rle, rle_v1, rle_v2
-from tests.support.reference.errors import Malformed
-from tests.support.reference.types import T
+from tests.generators import chunks, strategies
+from tests.reference import byte_rle, rle_v1, rle_v2
+from tests.reference.errors import Malformed
+from tests.reference.types import T
+from tests.support import kernels
 
 ENCODINGS = ("byte", "boolean", "rle_v1", "rle_v2")
 

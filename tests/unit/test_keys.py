@@ -28,7 +28,7 @@ from orcstream.io.keys import (
     open_keys,
     read_key_file,
 )
-from tests.support.encrypting import CountedKeys
+from tests.generators.encrypting import CountedKeys
 
 AES_128, AES_256 = EncryptionAlgorithm.AES_CTR_128, EncryptionAlgorithm.AES_CTR_256
 

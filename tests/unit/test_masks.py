@@ -14,8 +14,8 @@ from orcstream.encryption import Mask
 from orcstream.errors import UsageError
 from orcstream.file.zones import load_zone
 from orcstream.schema.schema import FileColumn, Schema
-from tests.support.masks import column_of, masked
-from tests.support.reference.types import T, parse
+from tests.generators.masks import column_of, masked
+from tests.reference.types import T, parse
 
 STRING = Schema.parse("string").root
 

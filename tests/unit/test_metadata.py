@@ -37,7 +37,7 @@ from orcstream.errors import CorruptStripe, CorruptTail, FormatError, Unsupporte
 from orcstream.plan.tail import Tail, plan_tail
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics
 from orcstream.schema.schema import FileColumn, Schema
-from tests.support.corpus import manifest
+from tests.reference.corpus import manifest
 
 CUDF_STRUCT = {"18446744073709551615": "DIRECT"}
 BAD_STRIPE_FOOTER = "apache-orc/corrupt/stripe_footer_bad_column_encodings.orc"

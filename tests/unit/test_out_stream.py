@@ -14,8 +14,8 @@ from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams.compression import Compression, Compressor, Decompressor
 from orcstream.errors import UsageError
+from tests.reference import compression as reference
 from tests.support.encoding import packed
-from tests.support.reference import compression as reference
 
 CODECS = [kind for kind in Compression if kind is not Compression.NONE]
 

@@ -26,11 +26,11 @@ from orcstream.plan.merge import merge as plan
 from orcstream.plan.merge.merge import FileMerger
 from orcstream.plan.merge.variants import OpenedStatistics
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
+from tests.reference import statistics, wire
+from tests.reference.builder import FileBuilder, Options
+from tests.reference.columns import add_stripe
+from tests.reference.statistics import Statistics
 from tests.support.read_sources import SAMPLE, sample, sample_rows
-from tests.support.reference import statistics, wire
-from tests.support.reference.builder import FileBuilder, Options
-from tests.support.reference.columns import add_stripe
-from tests.support.reference.statistics import Statistics
 
 NOTHING_OPENED = OpenedStatistics(StatisticsList(()), ())
 

@@ -11,7 +11,7 @@ from orcstream.codec.metadata.structure import EncodingKind, StreamKind
 from orcstream.errors import CorruptStripe
 from orcstream.plan.selection import ColumnIndex, RowGroups, Span, StreamSlice, joined, plan_spans
 from orcstream.schema.schema import Kind
-from tests.support.reference import wire
+from tests.reference import wire
 
 BLOCK = 100_000
 GROUPS = RowGroups(40, 10)

@@ -6,9 +6,19 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from tests.support import strategies
-from tests.support.predicates import Ask, Both, Either, Node, Not, Predicates, as_tuples, evaluate, matching
-from tests.support.reference.types import parse
+from tests.generators import strategies
+from tests.generators.predicates import (
+    Ask,
+    Both,
+    Either,
+    Node,
+    Not,
+    Predicates,
+    as_tuples,
+    evaluate,
+    matching,
+)
+from tests.reference.types import parse
 
 TYPE = parse("struct<n:int,d:double,s:struct<x:string>>")
 N = TYPE.children[0]

@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
 from orcstream._proto import orc_proto as pb
-from tests.support import java_orc
+from tests.reference import java_orc
 
 ROOT = Path(__file__).resolve().parents[2]
 

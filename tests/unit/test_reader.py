@@ -29,14 +29,14 @@ from orcstream.reader.engine.runs import ColumnRun, RowSizes, StreamPiece, Strip
 from orcstream.reader.engine.stripes import StripeStarter
 from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.explain import Explanation, Wave
+from tests.reference import rle_v2
+from tests.reference.builder import FileBuilder, Options, Stream
+from tests.reference.columns import Encoder, make_file
+from tests.reference.reader import DATA as DATA_KIND
+from tests.reference.reader import DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
+from tests.reference.statistics import honest
+from tests.reference.types import T
 from tests.support.read_sources import sample
-from tests.support.reference import rle_v2
-from tests.support.reference.builder import FileBuilder, Options, Stream
-from tests.support.reference.columns import Encoder, make_file
-from tests.support.reference.reader import DATA as DATA_KIND
-from tests.support.reference.reader import DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
-from tests.support.reference.statistics import honest
-from tests.support.reference.types import T
 
 DATA = sample(3, 20)
 

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from tests.support import compare, strategies
-from tests.support.reference import (
+from tests.generators import strategies
+from tests.reference import (
     byte_rle,
     columns,
+    compare,
     compression,
     reader,
     rle_v1,
@@ -29,8 +30,8 @@ from tests.support.reference import (
     varint,
     wire,
 )
-from tests.support.reference.builder import Options
-from tests.support.reference.errors import Malformed
+from tests.reference.builder import Options
+from tests.reference.errors import Malformed
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 RUNS = st.lists(st.one_of(INT64, st.integers(-5, 5)), min_size=1, max_size=512)

@@ -21,7 +21,7 @@ from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.plan.merge import variants as merge_variants
 from orcstream.plan.tail import Tail
 from orcstream.writer import merge as merging
-from tests.support.encrypting import CountedKeys, written
+from tests.generators.encrypting import CountedKeys, written
 
 SCHEMA = "struct<a:int,b:string,c:string>"
 ROWS = [(i, f"b{i}", f"c{i}") for i in range(10)]

@@ -15,7 +15,7 @@ from pyarrow import orc
 
 from orcstream.errors import CorruptTail, FormatError, OrcError, Unsupported, UsageError
 from orcstream.plan.tail import Need, Tail, _check_sum, parse_stripe_statistics, plan_tail
-from tests.support.corpus import manifest
+from tests.reference.corpus import manifest
 
 
 def _file() -> bytes:

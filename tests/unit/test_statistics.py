@@ -18,7 +18,7 @@ from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors.column import Vector, VectorOptions, field_of
 from orcstream.schema.column_statistics import ALL_NULL, BoundingBox, ColumnStatistics, merge
 from orcstream.schema.schema import FileColumn, Schema
-from tests.support.arrow_vectors import field_from, vector_from
+from tests.generators.arrow_vectors import field_from, vector_from
 
 
 def of(array: pa.Array, type_text: str | None = None) -> list[ColumnStatistics]:

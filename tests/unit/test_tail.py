@@ -17,7 +17,7 @@ from orcstream.codec.streams.compression import Compression
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported
 from orcstream.plan.tail import Need, Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema.schema import MAX_DEPTH, Schema
-from tests.support.corpus import manifest
+from tests.reference.corpus import manifest
 
 
 def read(data: bytes, suffix: int | None = None) -> Tail:

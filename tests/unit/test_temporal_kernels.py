@@ -17,8 +17,8 @@ from orcstream._buffer import Buffer
 from orcstream.codec.decode._temporal import dates, decimals, timestamps, widen
 from orcstream.codec.vectors.times import UNITS, UTC, ZoneRules
 from orcstream.file.zones import load_zone
+from tests.reference import values as reference
 from tests.support.kernels import buffer_of, int64_buffer, packaged_zones
-from tests.support.reference import values as reference
 
 __all__ = ["packaged_zones"]
 

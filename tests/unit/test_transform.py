@@ -18,7 +18,7 @@ from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, null
 from orcstream.errors import Unsupported
 from orcstream.file.zones import load_zone
 from orcstream.schema.schema import Schema, Type
-from tests.support.arrow_vectors import vector_from
+from tests.generators.arrow_vectors import vector_from
 from tests.support.effort import pairs
 
 INSTANT = "timestamp with local time zone"

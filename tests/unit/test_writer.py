@@ -25,9 +25,9 @@ from orcstream.codec.encode.file_encoder import FileEncoder, StripeEncoder
 from orcstream.errors import SchemaMismatch, UsageError
 from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import WholeFile
+from tests.reference import reader
+from tests.reference.types import T, parse
 from tests.support import reading
-from tests.support.reference import reader
-from tests.support.reference.types import T, parse
 
 MIB = 1 << 20
 
