@@ -10,20 +10,11 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from orcstream.acid.compact.cleaning import Cleaned, clean
-from orcstream.acid.compact.compacting import Compaction, TableCompaction, begin_compaction, compact
-from orcstream.acid.compact.piece import PieceWriter
 from orcstream.acid.transactions.contract import TableDefinition, check_encryption
 from orcstream.acid.view import TableView
-from orcstream.acid.write.delta_files import DeltaFiles
-from orcstream.acid.write.overwriting import check_not_overwritten
-from orcstream.acid.write.streaming import WritingStream
-from orcstream.acid.write.writing import TableTransaction
 from orcstream.errors import UsageError, located
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.plan.acid.compaction import CompactionKind
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.writer.creating import FileOptions
 
 if TYPE_CHECKING:
     from orcstream.acid.compact.cleaning import Cleaned
@@ -88,6 +79,7 @@ class AcidTable(TableView):
         Raises `Unsupported` for a store whose files cannot grow (``no_append``), for a table that only takes
         inserts (``insert_only``), both with more than one transaction, and as `transaction` does.
         """
+        from orcstream.acid.write.overwriting import check_not_overwritten
         from orcstream.acid.write.streaming import WritingStream
         from orcstream.writer.creating import hidden_names
 
@@ -136,6 +128,9 @@ class AcidTable(TableView):
         `Unsupported` (``columns_would_be_lost``) for columns, fields and values that the table has no room
         for, (``no_transactions``) as `transaction` does, and what reading and writing raise.
         """
+        from orcstream.acid.compact.compacting import compact
+        from orcstream.acid.compact.piece import PieceWriter
+
         compaction = await self.begin_compaction(kind, partitions=partitions)
         files: FileOptions = {"storage_options": self._opening.storage_options, **options}
         writer = PieceWriter(files, memory_limit=memory_limit, on_rows=on_rows)
@@ -148,6 +143,8 @@ class AcidTable(TableView):
 
         `kind` and `partitions` are those of `compact`, which is this, the writing and the commit.
         """
+        from orcstream.acid.compact.compacting import begin_compaction
+
         if kind not in ("minor", "major"):
             raise UsageError(f"kind is minor or major, not {kind!r}", url=self._url)
         known = {one.path for one in self.partitions}
@@ -181,6 +178,8 @@ class AcidTable(TableView):
 
         Snapshots from before cannot be read any more (``history_is_gone``).
         """
+        from orcstream.acid.compact.cleaning import clean
+
         return await clean(self, self._need_transactions(), older_than_s=older_than_s, remove=remove)
 
     # --- life time

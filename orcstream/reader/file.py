@@ -31,9 +31,6 @@ from orcstream.reader.engine.session import Session
 from orcstream.reader.engine.shaping import take_rows
 from orcstream.reader.engine.stripes import parse_index
 from orcstream.reader.engine.times import FileTimes
-from orcstream.reader.explain import Explanation
-from orcstream.reader.explaining import explain_plan
-from orcstream.reader.following import Following
 from orcstream.reader.options import (
     ANY_TIME,
     LARGE_BATCHES,
@@ -244,9 +241,10 @@ class OrcFile:
 
         Raises what `batches` raises.
         """
+        from orcstream.reader.explaining import explain_plan
+
         plan = await self._plan(ReadOptions(**options))
         columns_read = str(plan.schema.schema)
-
         return await explain_plan(
             plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
         )

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from orcstream.batch import BatchSchema
 from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.convert.conversion import ConvertOptions
-from orcstream.codec.convert.transform import transform_of
 from orcstream.codec.vectors.column import field_of, nulls_of
 from orcstream.codec.vectors.times import UNITS, beyond_unit
 from orcstream.errors import UsageError, located
@@ -22,11 +20,9 @@ from orcstream.plan.late import late_pays
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
 from orcstream.plan.tail import Tail
-from orcstream.query.binding import bind
 from orcstream.query.predicate import Predicate, leaves_of
 from orcstream.reader.engine.budget import LEAST_LIMIT, Shares
 from orcstream.reader.engine.fetching import StripeWork
-from orcstream.reader.engine.late import LatePlan
 from orcstream.reader.engine.pipeline import PipelineOptions
 from orcstream.reader.engine.read_statistics import PrunedRows
 from orcstream.reader.engine.session import Session
@@ -173,6 +169,7 @@ class ReadPlanner:
     def _predicate(self, options: ReadOptions) -> Predicate | None:
         if options.expr is None:
             return None
+        from orcstream.query.binding import bind
 
         return bind(options.expr, (options.read_schema or self._tail.footer.schema).root, options.matching)
 
@@ -206,6 +203,8 @@ class ReadPlanner:
             return OutputColumn(missing=lambda count: nulls_of(field, count))
         if not source.converted:
             return OutputColumn(place)
+        from orcstream.codec.convert.conversion import ConvertOptions
+        from orcstream.codec.convert.transform import transform_of
         from orcstream.file.zones import find_zone
 
         zone = self._times.zone(None)

@@ -18,13 +18,11 @@ from urllib.parse import unquote
 import numpy as np
 
 from orcstream._buffer import zeroed
-from orcstream.codec.ingest.python_values import vector_of
 from orcstream.codec.vectors._selection import select_positions
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of, nulls_of
 from orcstream.codec.vectors.gather import copied
 from orcstream.codec.vectors.times import beyond_unit
 from orcstream.errors import SchemaMismatch
-from orcstream.query.binding import bind
 from orcstream.query.expr import Condition, Matching
 from orcstream.schema.schema import INTEGERS, TEXTS, Kind, Schema, Type, numbered
 
@@ -108,6 +106,7 @@ class PartitionRow:
     def holds(self, condition: Condition, matching: Matching) -> bool:
         """Whether a condition on these columns is true. Times are cut to the unit, as they are delivered."""
         from orcstream.codec.vectors.filter import RowFilter
+        from orcstream.query.binding import bind
 
         root = _struct(self.columns)
         unit = self._fitting(matching.unit)
@@ -149,6 +148,7 @@ def _single(value: Any, field: Field) -> Vector:
             raise beyond_unit(f"a folder names a time for {field.name} that does", unit)
         number: Any = np.array([count], np.int64)
         return Vector(1, (None, number), 0)
+    from orcstream.codec.ingest.python_values import vector_of
 
     return vector_of([value], field, (field.name,))[1]
 

@@ -20,7 +20,6 @@ from pyspark.sql import types as spark
 
 from orcstream import Expr
 from orcstream.errors import ColumnNotFound, UsageError
-from orcstream.query.binding import bind
 from orcstream.query.expr import Condition, Matching
 from orcstream.schema.schema import Kind, Type, find_column
 from orcstream.spark.read.partitions import zone_named
@@ -53,6 +52,8 @@ class Where:
 
         Raises `UsageError` and `SchemaMismatch` for what cannot be asked of these columns.
         """
+        from orcstream.query.binding import bind
+
         root = _asked_type(orc_schema(_with_texts(schema)).root, schema)
         with _option_named():
             found = cls(Expr.parse(text), root, case_sensitive)
