@@ -1,0 +1,1 @@
+"""Bytes to values and back: everything that knows the format."""

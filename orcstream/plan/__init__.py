@@ -1,0 +1,1 @@
+"""What to read, decided from values alone."""

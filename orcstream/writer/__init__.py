@@ -1,0 +1,1 @@
+"""Files, written: one, many over time, or many joined."""
