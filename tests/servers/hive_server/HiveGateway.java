@@ -90,6 +90,9 @@ public final class HiveGateway {
     // fs.defaultFS to hive.querylog.location: everything is below two folders of the test, on the disk.
     values.put("fs.defaultFS", "file:///");
     values.put("hadoop.tmp.dir", folder + "/hadoop");
+    // Defaults of these are folders for all users of a machine, which belong to the first of them.
+    values.put("mapreduce.jobtracker.staging.root.dir", folder + "/staging");
+    values.put("hive.query.results.cache.directory", folder + "/results");
     values.put("hive.metastore.warehouse.dir", warehouse);
     values.put("hive.metastore.warehouse.external.dir", warehouse);
     values.put("hive.exec.scratchdir", folder + "/scratch");
