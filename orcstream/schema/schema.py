@@ -57,13 +57,16 @@ class Schema:
     `schema["a.b"]` is the `Type` at a path (dotted, or a tuple where names hold dots).
     """
 
-    __slots__ = ("root", "types")
+    __slots__ = ("_places", "root", "types")
 
     root: Type
     types: tuple[Type, ...]
+    # Where the names of each type stand, once one of them was looked up: wide files are asked for every name.
+    _places: _Places
 
     def __init__(self, root: Type) -> None:
         object.__setattr__(self, "root", root)
+        object.__setattr__(self, "_places", {})
         # By column id. (A projected tree has gaps; a schema is never projected.)
         types = tuple(node for _, node in root.walk())
         if [node.column_id for node in types] != list(range(len(types))):
@@ -128,7 +131,7 @@ class Schema:
 
     def __getitem__(self, path: str | tuple[str, ...]) -> Type:
         node = self.root
-        for index in _find(node, _parts(path), True):
+        for index in _find(node, _parts(path), True, self._places):
             node = node.children[index]
         return node
 
@@ -253,9 +256,10 @@ def _child(node: Type, name: str, case_sensitive: bool, places: _Places | None =
         matches = [index for index, step in enumerate(steps) if step == name]
     else:
         if id(node) not in places:
-            known = places[id(node)] = {}
+            known: dict[str, list[int]] = {}
             for index, step in enumerate(steps):
                 known.setdefault(step, []).append(index)
+            places[id(node)] = known  # whole, since threads share a schema
         matches = places[id(node)].get(name, [])
     if not matches and not case_sensitive:
         folded = name.casefold()
