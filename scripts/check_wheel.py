@@ -28,7 +28,7 @@ NEEDED = (
     "orcstream/codec/streams/_encode_rle_v2.pyi",
     "orcstream/inspect/style.css",
     "orcstream/completions/_orcstream",
-    "orcstream/acid/hive_metastore.thrift",
+    "orcstream/acid/transactions/hive_metastore.thrift",
 )
 UNWANTED_FOLDERS = ("tests/", "bench/", "examples/", "scripts/", "docs/")
 UNWANTED_SUFFIXES = (".c", ".pyc", ".pyx", ".pxd")
