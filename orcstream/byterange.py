@@ -61,8 +61,8 @@ class CostModel:
     `part_bytes`, the first one for `tail_bytes`. With `request_cap` requests under
     way at once, one more request costs its CPU or its share of the latency, whichever is larger; a gap
     that is read and thrown away costs its bytes of bandwidth. `gap_bytes` is where the two meet.
-    `adaptive` says whether latency and bandwidth may be replaced by what was measured (`io.estimate`); they
-    are what counts only where a store is distant.
+    `adaptive` says whether latency and bandwidth may be replaced by what was measured
+    (`io.request.estimate`); they are what counts only where a store is distant.
     """
 
     latency_s: float

@@ -4,9 +4,9 @@
         for batch in file.batches(columns=["id"]):
             ...
 
-Calls are made on an event loop on a thread of its own (`blocking_loop`). So this works where a loop is
+Calls are made on an event loop on a thread of its own (`blocking.loop`). So this works where a loop is
 running already, as in a notebook, and from any thread. Must not know how anything is read. What writes is in
-`blocking_writing`, what reads many files as one in `blocking_tables`: each is imported when it is first used.
+`blocking.writing`, what reads many files as one in `blocking.tables`: each is imported when it is first used.
 """
 
 from __future__ import annotations

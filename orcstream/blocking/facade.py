@@ -1,6 +1,6 @@
 """What the blocking names are made of: calls that are waited for, and objects whose methods are.
 
-Knows that there is an event loop on a thread of its own (`blocking_loop`); each call hands it a coroutine and
+Knows that there is an event loop on a thread of its own (`blocking.loop`); each call hands it a coroutine and
 waits. Must not know what is called: what has no explicit method in a class here is passed on, so that new
 methods of the asynchronous classes are there.
 """

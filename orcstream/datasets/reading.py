@@ -1,6 +1,6 @@
 """How a file of a data set is read: its own columns, and those that its folders name.
 
-Knows one file and what is asked of it. Must not know which file is read when (`reader.lanes`).
+Knows one file and what is asked of it. Must not know which file is read when (`table.lanes`).
 """
 
 from __future__ import annotations

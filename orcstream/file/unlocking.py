@@ -1,9 +1,9 @@
 """Opening the encrypted columns of a file: their local keys, and the statistics that are encrypted, too.
 
 Knows which keys a file asks for and who has them. Must not know how key stores are reached (`io.keys`), nor
-how streams are decrypted (`codec.forms` names the cipher of each). A column is read from the first of its
-variants whose key the provider hands out; where it refuses all of them, what the mask left is read. What
-cannot be answered now is an error: masked values in place of real ones would go unnoticed.
+how streams are decrypted (`codec.crypto.forms` names the cipher of each). A column is read from the first
+of its variants whose key the provider hands out; where it refuses all of them, what the mask left is
+read. What cannot be answered now is an error: masked values in place of real ones would go unnoticed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Files that grow where everybody sees them, and say how far they may be read.
 
-Knows local paths; `io.append_memory` knows fsspec's ``memory://`` and `io.append_hdfs` HDFS. Must not know
-what the bytes mean.
+Knows local paths; `io.stores.memory.append` knows fsspec's ``memory://`` and `io.stores.hdfs.append`
+HDFS. Must not know what the bytes mean.
 
-A writer that is killed leaves the file and its lengths (`io.append_file`): up to the last flush it can be
-read. `cut` ends a file there: it is shortened to what was flushed, or removed where nothing was.
+A writer that is killed leaves the file and its lengths (`io.contract.append_file`): up to the last flush
+it can be read. `cut` ends a file there: it is shortened to what was flushed, or removed where nothing
+was.
 """
 
 from __future__ import annotations

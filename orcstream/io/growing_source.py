@@ -1,8 +1,9 @@
 """A file that somebody may still be writing, read up to where its writer says that it is complete.
 
-Knows the lengths that a writer keeps beside its file (`io.append_file`; Hive's streaming ingest has the
-same): 8 bytes each, big-endian, the last whole one valid; none, or one of 0, when nothing is valid yet; no
-such file when the file itself is complete, whatever its length. Must not know what the bytes mean.
+Knows the lengths that a writer keeps beside its file (`io.contract.append_file`; Hive's streaming ingest
+has the same): 8 bytes each, big-endian, the last whole one valid; none, or one of 0, when nothing is
+valid yet; no such file when the file itself is complete, whatever its length. Must not know what the
+bytes mean.
 
 A file that grows is not held to one size and time of modification. What tells it from another one of its
 name is that bytes once valid never change: the last ones before each length are kept and compared with what

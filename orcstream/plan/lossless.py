@@ -1,6 +1,6 @@
 """Decide which conversions between scalar types keep every value.
 
-The conversions themselves are those of `codec.conversion`.
+The conversions themselves are those of `codec.convert.conversion`.
 """
 
 from __future__ import annotations

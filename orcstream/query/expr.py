@@ -2,9 +2,9 @@
 
 Knows how a question is written, as expressions or as lists of filters, and the order of SQL's logic: a
 comparison with a null is neither true nor false, and only rows whose predicate is true are answered. Must not
-know types, literals' exact forms (`expr_binding` has those) or any column's bytes. All values here are frozen
-and can be pickled; they are equal when they ask the same, and their text is the code that makes them again.
-A column is the exception: `==` on it makes an expression, so it is compared by `path`.
+know types, literals' exact forms (`query.binding` has those) or any column's bytes. All values here are
+frozen and can be pickled; they are equal when they ask the same, and their text is the code that makes
+them again. A column is the exception: `==` on it makes an expression, so it is compared by `path`.
 """
 
 from __future__ import annotations

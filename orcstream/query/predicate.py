@@ -1,7 +1,7 @@
 """Predicates after binding: typed, with literals in the form that values are compared in.
 
 Knows three-valued logic and what each kind of column is compared by. Must not know columns' bytes,
-statistics or the user's expressions: `expr` binds those to a schema and makes these; `codec.filter`
+statistics or the user's expressions: `expr` binds those to a schema and makes these; `codec.vectors.filter`
 evaluates them on vectors, `plan.prune` on statistics. All values here are frozen and can be pickled.
 
 Literals are canonical, by the kind of the column that is read:

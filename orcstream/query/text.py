@@ -1,7 +1,7 @@
 """Predicates as text: ``amount > 100 and city in ('Oslo', 'Rome')``, for command lines and configuration.
 
 Knows a small part of SQL's WHERE, and applies Python's operators to the columns that its caller makes. Must
-not know types: what a column takes is said when the expression is bound (`expr_binding`). Contract: any text
+not know types: what a column takes is said when the expression is bound (`query.binding`). Contract: any text
 in; out comes an expression, or a UsageError that points at the place.
 
     predicate   = conjunction { "or" conjunction }

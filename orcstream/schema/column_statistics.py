@@ -2,9 +2,9 @@
 
 Knows what each kind of column records, how two records become one, and which writers' numbers and bloom
 filters may be believed. Must not know protobuf (`codec.metadata` fills these values from foreign bytes),
-how values are counted (`codec.statistics`), nor what they prove about a predicate (`plan.prune`). Contract:
-every value that is not None is of the type the documentation names, decimals are finite, and a bound that
-could not be read is None, which proves nothing. Specification: "Column Statistics".
+how values are counted (`codec.encode.statistics`), nor what they prove about a predicate (`plan.prune`).
+Contract: every value that is not None is of the type the documentation names, decimals are finite, and a
+bound that could not be read is None, which proves nothing. Specification: "Column Statistics".
 """
 
 from __future__ import annotations

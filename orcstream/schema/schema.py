@@ -1,6 +1,6 @@
 """Schemas: the type tree of a file, and selection of its columns by name.
 
-Re-exports the types (`schema_types`); `schema_text` parses their text form. Must not know protobuf, Arrow or
+Re-exports the types (`schema.types`); `schema.text` parses their text form. Must not know protobuf, Arrow or
 any byte of a file.
 """
 

@@ -1,7 +1,7 @@
 """Schemas as text: ``struct<a:int,`odd name`:array<string>>``, Hive's form, as ORC Java prints it.
 
 Knows the grammar, and words that other systems have for the same types. Must not know how a tree is printed
-(`schema_types`) or searched (`schema`). Contract: any text in; out comes a well-formed tree, a SchemaMismatch
+(`schema.types`) or searched (`schema`). Contract: any text in; out comes a well-formed tree, a SchemaMismatch
 that points at the place, or Unsupported for a tree that nests too deep.
 """
 

@@ -1,6 +1,6 @@
 """Batches of a table, file by file: what the consumer holds.
 
-Knows how rows of small files are put together. Must not know files, nor how they are read (`reader.lanes`).
+Knows how rows of small files are put together. Must not know files, nor how they are read (`table.lanes`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The keys of files that are merged: asked for, drawn anew, and put in the place of the old ones.
 
-Knows key providers and what `plan.merge_variants` wants of them. Must not know which files go together, nor
+Knows key providers and what `plan.merge.variants` wants of them. Must not know which files go together, nor
 how bytes are copied.
 """
 

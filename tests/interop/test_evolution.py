@@ -1,6 +1,6 @@
 """Files of the Java writer read as other types: every pair of types, judged by Java's own schema evolution.
 
-Where the two differ on purpose the docstring of `codec.conversion` says why; values of that
+Where the two differ on purpose the docstring of `codec.convert.conversion` says why; values of that
 sort are left out of the pools here and stand in tests of their own.
 """
 

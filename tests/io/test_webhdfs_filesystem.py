@@ -14,9 +14,9 @@ import pytest
 from fsspec.implementations import webhdfs as of_fsspec
 
 from orcstream.errors import UsageError
+from orcstream.io import webhdfs_filesystem as module
 from orcstream.io.loop.clients import leased_clients
-from orcstream.io.stores.hdfs import webhdfs_filesystem as module
-from orcstream.io.stores.hdfs.webhdfs_filesystem import WebHdfsFileSystem, register
+from orcstream.io.webhdfs_filesystem import WebHdfsFileSystem, register
 from tests.servers.hdfs import USER, HdfsServer, hdfs_server
 
 __all__ = ["hdfs_server"]  # fixture

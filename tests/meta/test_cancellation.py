@@ -24,7 +24,7 @@ MAY_SWALLOW = {"io/loop/uncancelled.py", "blocking/loop.py", "writer/workers.py"
 # The second owns the event loop and all that runs on it.
 MAY_CANCEL_TASKS = {"io/loop/uncancelled.py", "blocking/loop.py"}
 
-# What `asyncio` has for waiting with a limit, in groups, or shielded: `anyio` and `io.uncancelled` do that.
+# What `asyncio` has for waiting with a limit, in groups, or shielded: anyio and `io.loop.uncancelled` do it.
 NOT_FROM_ASYNCIO = {"wait_for", "timeout", "timeout_at", "gather", "shield", "TaskGroup"}
 # The names of cancel scopes, tickets, timers and futures of threads; what else is cancelled may be a task.
 SCOPES = {"scope", "_scope", "cancel_scope", "_looking", "ticket", "timer", "state"}

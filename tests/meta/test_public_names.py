@@ -236,3 +236,17 @@ def test_modules_that_the_page_names_need_no_import_of_their_own(expression: str
     code = f"import orcstream; print(orcstream.{expression}); print(dir(orcstream))"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert f"'{expression.split('.')[0]}'" in run.stdout
+
+
+# Paths that the documentation tells programs to import, besides `MODULES`; they stay when modules move.
+IMPORTED_BY_PROGRAMS = (
+    "orcstream.io.webhdfs_filesystem.WebHdfsFileSystem",
+    "orcstream.io.webhdfs_filesystem.register",
+)
+
+
+@pytest.mark.parametrize("path", IMPORTED_BY_PROGRAMS)
+def test_paths_that_programs_import_stay(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert hasattr(importlib.import_module(module), name)
+    assert any(module in page.read_text() for page in (ROOT / "docs").glob("*.md"))

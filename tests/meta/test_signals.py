@@ -1,4 +1,4 @@
-"""An event of anyio's happens once; what changes again and again has an `io.tasks.Signal`."""
+"""An event of anyio's happens once; what changes again and again has an `io.loop.tasks.Signal`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compaction of a table: directories of events brought together as few large ones, for readers to come.
 
 Knows which files are read and written for each bucket, and what becomes of them. Must not know Hive's rules
-(`plan.acid_compaction`), how a file is made (`compaction_piece`), nor who says what is committed. What is
+(`plan.acid.compaction`), how a file is made (`acid.compact.piece`), nor who says what is committed. What is
 made counts when its transaction is committed; what it stands in for stays where it is until `clean` removes
 it, since readers of earlier snapshots need it.
 """

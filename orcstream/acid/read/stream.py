@@ -1,6 +1,6 @@
 """How the files of a table are read: opened with what has to be known before their rows, and shaped.
 
-Knows buckets and events. Must not know which file is read when (`reader.lanes`), how rows are told from
+Knows buckets and events. Must not know which file is read when (`table.lanes`), how rows are told from
 events (`merging`), nor what users asked for.
 
 Half of the memory is for the file whose turn it is, a quarter for those ahead of it, a quarter for keys of

@@ -1,8 +1,8 @@
 """The transaction log of a table that only this package writes: small files in ``_orcstream_acid/``.
 
 Knows the names of records, how one is added, and which are needed no more. Must not know what outcomes mean
-(`acid.log_state`), rows, nor how directories are written. Hive does not see the folder: its name begins with
-an underscore.
+(`acid.transactions.log_state`), rows, nor how directories are written. Hive does not see the folder: its
+name begins with an underscore.
 
 - ``table.json``: what the table is.
 - ``claim-ID.json``: an id was taken, for a write or a compaction; or several ids, from this one on.

@@ -2,7 +2,7 @@
 
 Knows which entry counts, what conflicts with what, and the records' contents as JSON. Must not know where
 records lie, nor clocks. Pure functions over values; what is no record is `ValueError`, `KeyError` or
-`TypeError`, which `acid.log` makes a `FormatError`.
+`TypeError`, which `acid.transactions.log` makes a `FormatError`.
 
 One sequence of ids serves writes and compactions. Entry k is appended by whoever creates it first, and is
 never changed, so the outcome of an id, the first entry that names it, is decided by one atomic step. One

@@ -1,6 +1,6 @@
 """The calls of a Hive metastore about one table: what it is, what is committed, and requests for locks.
 
-Must not know connections (`acid.metastore_client`), stores, nor what becomes of a transaction
+Must not know connections (`acid.transactions.metastore_client`), stores, nor what becomes of a transaction
 (`metastore_transactions`).
 """
 

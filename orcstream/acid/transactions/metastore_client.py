@@ -2,7 +2,8 @@
 
 Knows addresses, who asks, and which failures end a connection. Must not know what is asked. A call that is
 cancelled ends at once, and its connection with it, since nobody could tell whose the next answer is. Answers
-are bounded, in bytes and in values (`acid.thrift_messages`), and the time limit is that of a whole call.
+are bounded, in bytes and in values (`acid.transactions.thrift_messages`), and the time limit is that of a
+whole call.
 """
 
 from __future__ import annotations

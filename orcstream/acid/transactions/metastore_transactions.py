@@ -1,7 +1,7 @@
 """Transactions that were begun at a Hive metastore: their locks, their signs of life, their ends.
 
 Knows what the metastore answers to those, and what it means that an answer was lost. Must not know how ids
-are given (`acid.metastore`), connections, stores, nor how directories are written.
+are given (`acid.transactions.metastore`), connections, stores, nor how directories are written.
 
 Locks are those of Hive: inserting shares them with everybody, changing rows excludes others that do,
 overwriting excludes all. At the commit the metastore compares who changed what meanwhile; the first wins.

@@ -2,7 +2,7 @@
 
 Knows how Hive makes one hash of the values of a row, nested ones too (`ObjectInspectorUtils`,
 `getBucketHashCode`, which is its bucketing version 2). Must not know files, nor how bytes are hashed
-(`codec._bucket_hash`).
+(`codec.hive._bucket_hash`).
 
 What is particular about Hive's hash, and kept: the bits of a FLOAT or DOUBLE are taken for a whole number,
 which is hashed as a floating point number; BOOLEAN and TINYINT are their own hashes; a null counts as 0;

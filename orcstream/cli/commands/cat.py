@@ -1,6 +1,6 @@
 """The commands that read rows: `cat` and `count`, of a file, or of many files as one table.
 
-Knows how rows look as text (`cli_text`), and which of a URL and a folder is meant. Must not know how they are
+Knows how rows look as text (`cli.text`), and which of a URL and a folder is meant. Must not know how they are
 read.
 """
 

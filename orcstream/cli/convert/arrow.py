@@ -2,8 +2,8 @@
 
 The only module that uses pyarrow, which it imports when there is something to convert. Must not know what
 becomes of the rows. Contract: a block or row group is in memory at a time; errors say which row it is. CSV
-and JSON mean what `cli_rows` says: it decides types, and reads each block in which a value is not written
-plainly, since libraries differ about those.
+and JSON mean what `cli.convert.rows` says: it decides types, and reads each block in which a value is not
+written plainly, since libraries differ about those.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class _CsvErrors:
 
 
 def _typed(texts: Any, type_: Type) -> Any:
-    """The values of texts; None where one is not plainly of the type, for `cli_rows` to judge."""
+    """The values of texts; None where one is not plainly of the type, for `cli.convert.rows` to judge."""
     import pyarrow as pa
 
     try:

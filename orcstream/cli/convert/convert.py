@@ -1,8 +1,8 @@
 """The command `orcstream convert`: CSV, JSON, Parquet and ORC into one ORC file.
 
-Knows the sources' formats by name, and `orcstream.create`. Must not know how rows lie in files (`cli_rows`,
-`cli_arrow`). Contract: the target appears whole or not at all, whatever goes wrong; rows flow, so that memory
-does not grow with the source; what was done is one line.
+Knows the sources' formats by name, and `orcstream.create`. Must not know how rows lie in files
+(`cli.convert.rows`, `cli.convert.arrow`). Contract: the target appears whole or not at all, whatever goes
+wrong; rows flow, so that memory does not grow with the source; what was done is one line.
 """
 
 from __future__ import annotations

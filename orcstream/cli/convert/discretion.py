@@ -1,7 +1,7 @@
 """What errors may say of texts that are converted, where columns are to be encrypted or masked.
 
 Knows which columns are hidden. Must not know how texts are read. Errors of writing are seen to by
-`codec.discretion`.
+`codec.encode.discretion`.
 """
 
 from __future__ import annotations

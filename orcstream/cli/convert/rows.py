@@ -2,8 +2,8 @@
 
 Knows how rows lie in texts. Must not know what becomes of them. Contract: `Rows` with the schema, and batches
 for `OrcWriter.write`. Without a schema the first batch decides; a later row that does not fit is
-SchemaMismatch with its number. No row of more than `longest` characters is held. `cli_arrow` reads the same
-faster.
+SchemaMismatch with its number. No row of more than `longest` characters is held. `cli.convert.arrow`
+reads the same faster.
 """
 
 from __future__ import annotations

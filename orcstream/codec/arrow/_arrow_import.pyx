@@ -1,7 +1,7 @@
 """Takes what the capsules of the Arrow PyCapsule protocol hold: schemas as plain values, arrays as buffers.
 
 Knows the structs of https://arrow.apache.org/docs/format/CDataInterface.html and how many bytes each format needs.
-Must not know ORC types: `codec.arrow_schema` and `codec.fitting` do.
+Must not know ORC types: `codec.arrow.schema` and `codec.ingest.fitting` do.
 
 Contract. `import_schema` looks at the struct while it holds the capsule and takes nothing over, so the capsule's own
 destructor releases it, and it may be read again. `import_array` and `ArrowStream.read` move the array out of its

@@ -1,11 +1,11 @@
 """Schemas as users give them: an ORC schema, its text, or an Arrow schema of any library.
 
 Knows which ORC type holds each Arrow type (by the format strings of the Arrow C data interface) and what
-our own export keeps in metadata (`codec.column.field_of`, whose inverse this is). Must not know any Arrow
-library: objects are asked for a capsule, which `_arrow_import` reads. Contract: each ORC type is one whose
-values take all values of the Arrow type; an Arrow type without such a one is a SchemaMismatch that names
-the field. Whether fields are nullable, names of time zones, the order of map keys and sizes of fixed-size
-types are not kept: ORC types cannot say them.
+our own export keeps in metadata (`codec.vectors.column.field_of`, whose inverse this is). Must not know
+any Arrow library: objects are asked for a capsule, which `_arrow_import` reads. Contract: each ORC type
+is one whose values take all values of the Arrow type; an Arrow type without such a one is a
+SchemaMismatch that names the field. Whether fields are nullable, names of time zones, the order of map
+keys and sizes of fixed-size types are not kept: ORC types cannot say them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """From the vectors a file's columns decode to, to those a reader asked for.
 
-Knows how vectors of nested types are built. Must not know how values are converted (`codec.conversion`), nor
-how read columns find their file columns (`plan.projection`): a struct's fields are matched by name here, in
-the order they stand, and what the file lacks is null. Subtrees that stay as they are share their memory.
+Knows how vectors of nested types are built. Must not know how values are converted
+(`codec.convert.conversion`), nor how read columns find their file columns (`plan.projection`): a struct's
+fields are matched by name here, in the order they stand, and what the file lacks is null. Subtrees that
+stay as they are share their memory.
 """
 
 from __future__ import annotations

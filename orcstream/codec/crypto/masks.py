@@ -1,10 +1,11 @@
 """What stands in a file instead of encrypted values: masks of vectors, as texts, and as files name them.
 
-Knows the masks by name and takes nested types apart; what "redact" makes of values is in `codec.redaction`.
-Must not know keys, streams or stripes. Contract: a masked vector has the field and the rows of the one it
-is made of, and nothing of its values: neither in buffers beyond its rows nor beneath nulls. Of vectors is
-expected what encoders expect (`codec.fitting`). Masks are those of ORC Java (`org.apache.orc.impl.mask`);
-docs/masks.md has the differences. Specification: "Column Encryption".
+Knows the masks by name and takes nested types apart; what "redact" makes of values is in
+`codec.crypto.redaction`. Must not know keys, streams or stripes. Contract: a masked vector has the field
+and the rows of the one it is made of, and nothing of its values: neither in buffers beyond its rows nor
+beneath nulls. Of vectors is expected what encoders expect (`codec.ingest.fitting`). Masks are those of
+ORC Java (`org.apache.orc.impl.mask`); docs/masks.md has the differences. Specification: "Column
+Encryption".
 """
 
 from __future__ import annotations

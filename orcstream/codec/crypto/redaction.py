@@ -1,10 +1,10 @@
 """The mask "redact": what its parameters mean, and what it makes of the values of each type.
 
 Knows parameters, classes of characters and how numbers are written; the loops over characters and dates are
-in `_mask`. Must not know nested types (`codec.mask` takes them apart) nor files. Contract of the leaves: a
-vector of the same field and as many rows, null where the values are, in memory of its own, and beneath nulls
-nothing of what stood there. The values are those of ORC Java's `RedactMaskFactory`; docs/masks.md lists where
-they are not.
+in `_mask`. Must not know nested types (`codec.crypto.masks` takes them apart) nor files. Contract of the
+leaves: a vector of the same field and as many rows, null where the values are, in memory of its own, and
+beneath nulls nothing of what stood there. The values are those of ORC Java's `RedactMaskFactory`;
+docs/masks.md lists where they are not.
 """
 
 from __future__ import annotations

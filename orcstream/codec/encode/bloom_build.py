@@ -1,7 +1,7 @@
 """Bloom filters of the values in vectors: what a writer records of a row group.
 
 Knows how ORC Java sizes filters and what it hashes of each type. Must not know protobuf
-(`codec.metadata_out`) nor which columns the user wants filters of. Contract: bit for bit the filter of ORC
+(`codec.metadata.write`) nor which columns the user wants filters of. Contract: bit for bit the filter of ORC
 Java's stream BLOOM_FILTER_UTF8 with `bloom_encoding` 1 for the same values, so `column_statistics.Trust`
 may believe it.
 

@@ -7,8 +7,8 @@ makes chunks of what is full, so that no more than a block of each stream stays 
 the stripe. The same vectors, groups and options give the same bytes.
 
 Knows positions and how streams become an index. Must not know files, threads, nor where a stream comes
-to lie. Vectors are as `codec.fitting` promises. Specification: "Stripes", "Row Group Index", "Bloom Filter
-Index".
+to lie. Vectors are as `codec.ingest.fitting` promises. Specification: "Stripes", "Row Group Index",
+"Bloom Filter Index".
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Encoders of every type: which streams it has, and how values become what they hold.
 
-Know the encoding tables. What is common to all stands in `codec.encoder`. Specification: "Column Encodings".
+Know the encoding tables. What is common to all stands in `codec.encode.encoder`. Specification: "Column
+Encodings".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The statistics of a file under construction: those of each stripe, and of all stripes together.
 
 Knows columns of one file, or of one encrypted subtree of it. Must not know how statistics become bytes of a
-tail (`codec.metadata_out`), nor encryption.
+tail (`codec.metadata.write`), nor encryption.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Statistics of the values in vectors: what a writer records of a row group.
 
-Knows which numbers each type has, and the units of vectors. Must not know protobuf (`codec.metadata_out`) nor
-how statistics of several row groups become those of a stripe (`column_statistics.merge`). Contract: exact,
-but for sums of floating point, which are added up in the order of rows. As ORC Java records them, with these
-choices where it leaves the answer to the order of values or to chance:
+Knows which numbers each type has, and the units of vectors. Must not know protobuf
+(`codec.metadata.write`) nor how statistics of several row groups become those of a stripe
+(`column_statistics.merge`). Contract: exact, but for sums of floating point, which are added up in the
+order of rows. As ORC Java records them, with these choices where it leaves the answer to the order of
+values or to chance:
 
 - Bounds of floating point pass over NaN, whose presence shows in the sum, so that readers who look at bounds
   alone lose no number; a zero as lower bound is negative and as upper bound positive, since ORC Java compares

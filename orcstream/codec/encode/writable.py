@@ -1,7 +1,7 @@
 """What a file cannot hold of vectors that fit its schema: times that would come back as others.
 
 Knows which times are lost on their way through a file. Must not know where vectors come from. All else that
-fits a vector of a type (`codec.fitting`) can be written. Specification: "Timestamp Columns"; ORC-763.
+fits a vector of a type (`codec.ingest.fitting`) can be written. Specification: "Timestamp Columns"; ORC-763.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arrow columns without children as vectors: numbers, times and texts.
 
 Knows the Arrow layouts of values, and which of their values each ORC type takes. Must not know lists,
-structs, unions nor dictionaries: those are in `codec.fitting`, which also says what is promised.
+structs, unions nor dictionaries: those are in `codec.ingest.fitting`, which also says what is promised.
 """
 
 from __future__ import annotations

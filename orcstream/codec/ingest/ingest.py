@@ -1,8 +1,8 @@
 """What users hand in to be written, as vectors of an ORC schema.
 
 Knows the forms of data: Arrow capsules, dictionaries of numpy arrays, lists of rows. Must not know what
-becomes of the vectors. What of them encoders may count on stands in `codec.fitting`. No form needs a library:
-Arrow's objects are asked for capsules.
+becomes of the vectors. What of them encoders may count on stands in `codec.ingest.fitting`. No form needs
+a library: Arrow's objects are asked for capsules.
 
 Contract. Columns go by name; one that the data lacks is null, one that the schema lacks is an error. Values
 are taken exactly or not at all: integers and decimals may narrow where they fit, texts are never cut. Errors

@@ -1,7 +1,8 @@
 """Arrays of numpy as columns in the Arrow layout, sharing their memory where it is laid out so.
 
-Knows dtypes, and masked arrays. Must not know ORC types: `codec.fitting` takes the columns from here; arrays
-of objects are for `codec.python_values`. Contract: NaT and masked values are null; NaN is a value.
+Knows dtypes, and masked arrays. Must not know ORC types: `codec.ingest.fitting` takes the columns from
+here; arrays of objects are for `codec.ingest.python_values`. Contract: NaT and masked values are null;
+NaN is a value.
 """
 
 from __future__ import annotations

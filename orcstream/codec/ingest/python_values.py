@@ -1,9 +1,9 @@
 """Python values as vectors of the types of an ORC schema, and the type that holds some Python values.
 
 Knows which Python objects each type takes (those that `Batch.to_pylist` gives, and a few more). Must not know
-rows' files nor Arrow. Works value by value: for data in Arrow or numpy there is `codec.fitting`. Contract as
-there: what does not fit exactly is a SchemaMismatch with path and row, with one exception: FLOAT takes any
-`float`, rounded, since Python has no other.
+rows' files nor Arrow. Works value by value: for data in Arrow or numpy there is `codec.ingest.fitting`.
+Contract as there: what does not fit exactly is a SchemaMismatch with path and row, with one exception:
+FLOAT takes any `float`, rounded, since Python has no other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kernels of bloom filters: the two hashes, and many hashes added to, or tested against, one filter.
 
-Know bits and numbers; must not know how values of a type become bytes or integers (`codec.bloom`). The hashes
+Know bits and numbers; must not know how values of a type become bytes or integers (`codec.metadata.bloom`). The hashes
 are those of Hive and ORC Java: Thomas Wang's of 64-bit integers, and a 64-bit Murmur3 of Hive's own making (the
 body of one lane of the 128-bit one, seed 104729). Specification: "Bloom Filter Index".
 """

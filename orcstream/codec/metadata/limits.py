@@ -2,9 +2,9 @@
 
 Knows what a parsed message takes, part by part, as measured. Must not know what the parts mean (that is
 `codec.metadata`). A few kilobytes decompress to millions of parts, and each takes 100 bytes and some
-microseconds. So parts are counted first (`codec._wire`), and what they would take is compared with a limit:
-64 MiB, or eight times the file's length where that is more, because files of thousands of columns and stripes
-need that much.
+microseconds. So parts are counted first (`codec.metadata._wire`), and what they would take is compared
+with a limit: 64 MiB, or eight times the file's length where that is more, because files of thousands of
+columns and stripes need that much.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Protobuf bytes of a file to frozen, checked values: parse, then trust.
 
 Knows the wire form of postscript, file footer and stripe footers, and what a hostile file may claim in them.
-With `metadata_indexes`, which has statistics and indexes, and `metadata_out`, their counterpart, the only
-modules that import the generated messages; nothing below or above them sees a protobuf. Must not know
-compression (callers hand in decompressed bytes, at most `MESSAGE_CAP_BYTES` of them unless said otherwise: a
-parsed message takes up to 50 times its bytes) nor which ranges to read.
+With `codec.metadata.indexes`, which has statistics and indexes, and `codec.metadata.write`, their
+counterpart, the only modules that import the generated messages; nothing below or above them sees a
+protobuf. Must not know compression (callers hand in decompressed bytes, at most `MESSAGE_CAP_BYTES` of
+them unless said otherwise: a parsed message takes up to 50 times its bytes) nor which ranges to read.
 
 Contract: any bytes in, only `FormatError` or `Unsupported` out. Ids are within the schema, lengths within
 the file, counts agree with each other. Numbers of enums that a later format may add stay harmless where

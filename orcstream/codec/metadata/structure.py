@@ -1,9 +1,10 @@
 """The structure of a file as frozen values: postscript, stripes, streams, encodings, encryption.
 
 Knows which facts a tail and a stripe footer hold. Must not know how they were serialised (that is
-`codec.metadata`, the only maker of these values from foreign bytes) nor where streams lie (`codec.layout`).
-Contract: offsets, lengths, ids and indices in these values were checked against each other and against
-the file's length. Specification: "File Tail", "Stripes", "Column Encryption".
+`codec.metadata`, the only maker of these values from foreign bytes) nor where streams lie
+(`codec.metadata.layout`). Contract: offsets, lengths, ids and indices in these values were checked
+against each other and against the file's length. Specification: "File Tail", "Stripes", "Column
+Encryption".
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class RetryPolicy:
 
     Of each wait, half is fixed and half is drawn, so that requests that failed together do not return
     together. A store that names a time to wait gets it, up to the longest wait. `hedge` says whether the
-    scheduler may send a second request beside one that is slow (`io.estimate`).
+    scheduler may send a second request beside one that is slow (`io.request.estimate`).
     """
 
     retries: int

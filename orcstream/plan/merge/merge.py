@@ -9,7 +9,7 @@ The rules are those of ORC Java (`OrcFile.mergeFiles`): format and writer versio
 schema with its attributes, compression, format version, writer, writer version, row index stride and
 calendar; and the same values where two files have user metadata of one name. The longest compression block
 size is that of the result. Encrypted files go together where the same columns are encrypted with the same
-keys (`plan.merge_variants`).
+keys (`plan.merge.variants`).
 
 The result promises no more than the files do: it names their writer and its version, by which readers decide
 what to believe, and its software version where all have the same. Statistics of stripes are copied as they

@@ -2,9 +2,9 @@
 
 Knows bound predicates, and the indexes and statistics of stripes as values; which writers to believe comes
 in as `Trust`. Must not know the user's expressions, bytes, where indexes lie, nor how one leaf is judged
-(`plan.proof`). Contract: an `Outcome` holds everything that the predicate may be for a row of the group, and
-perhaps more. Without TRUE in it the group has no match; of TRUE alone, all rows match. Specification: "Row
-Group Index", "Bloom Filter Index".
+(`plan.prune.proof`). Contract: an `Outcome` holds everything that the predicate may be for a row of the
+group, and perhaps more. Without TRUE in it the group has no match; of TRUE alone, all rows match.
+Specification: "Row Group Index", "Bloom Filter Index".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which files are the next batch of a stream, so that each is in exactly one.
 
 Knows what was seen and in which order files come. Must not know how a batch is read. What Spark keeps is an
-offset of a few bytes, which names a batch; what a batch is of is written down (`stream_log`) before Spark
-hears of it, so that a batch that is planned again, by whichever driver, is of the same files.
+offset of a few bytes, which names a batch; what a batch is of is written down (`spark.stream.log`) before
+Spark hears of it, so that a batch that is planned again, by whichever driver, is of the same files.
 
 Files are told from others by their names alone, and never by when they were changed, unless maxFileAge says
 so: no clock has to be right, and a file that appears late is not lost.

@@ -1,7 +1,7 @@
 """Reading a stream of Spark: a growing folder, each file in exactly one batch, over restarts.
 
 Knows what Spark calls, and where: one process of the driver asks for offsets and tasks, and keeps its reader
-for the whole run; executors get another. Must not know which files are the next (`stream_feed`).
+for the whole run; executors get another. Must not know which files are the next (`spark.stream.feed`).
 """
 
 from __future__ import annotations

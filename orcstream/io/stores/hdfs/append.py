@@ -29,7 +29,7 @@ CLOSED_POLL_S = 0.25
 
 
 class HdfsFile:
-    """One growing file and its lengths; see `io.append_file`."""
+    """One growing file and its lengths; see `io.contract.append_file`."""
 
     def __init__(self, opened: OpenedHdfs, ending: str, url: str, options: SinkOptions) -> None:
         self._hdfs = opened.hdfs

@@ -1,7 +1,7 @@
 """HDFS, whichever way it is asked: the calls that reading and writing need, and what its refusals mean.
 
-Knows Java's exceptions by their names, and paths. Must not know how a call travels: that is `io.webhdfs`'s
-(HTTP) and `io.hdfs_native`'s (RPC) business.
+Knows Java's exceptions by their names, and paths. Must not know how a call travels: that is
+`io.stores.hdfs.webhdfs`'s (HTTP) and `io.stores.hdfs.native`'s (RPC) business.
 
 Errors: `FileNotFoundError`, `PermissionError` and `FileExistsError` for what the server says was the reason;
 `Transient` where another attempt may help, a stand-by NameNode or one in safe mode among it; `ShortRead` for

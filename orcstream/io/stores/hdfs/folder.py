@@ -1,4 +1,4 @@
-"""Folders of HDFS: a request or more for each. Knows the calls of `io.hdfs`, not how they travel."""
+"""Folders of HDFS: a request or more for each. Knows the calls, not how they travel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HDFS over its own RPC, through the package hdfs-native: the calls of `io.hdfs`, on worker threads.
+"""HDFS over its own RPC, through the package hdfs-native: the calls of `hdfs.calls`, on worker threads.
 
 Knows hdfs-native's client and the forms of its errors. Must not know what the bytes mean, nor when a call may
 be repeated. Name services, tokens, Kerberos and mount tables are the client's: it reads ``HADOOP_CONF_DIR``
@@ -81,7 +81,7 @@ class NativeConnection:
 
 
 class HdfsNative:
-    """The calls; see `io.hdfs.Hdfs`. `url` is what errors name."""
+    """The calls; see `io.stores.hdfs.calls.Hdfs`. `url` is what errors name."""
 
     appends = False
 
@@ -162,7 +162,7 @@ class HdfsNative:
 
 
 class _Writer:
-    """One file that is open for writing; see `io.hdfs.HdfsWriter`. After a failure nothing can be added."""
+    """One file that is open for writing; see `HdfsWriter`. After a failure nothing can be added."""
 
     def __init__(self, writer: Any, url: str) -> None:
         self._writer = writer

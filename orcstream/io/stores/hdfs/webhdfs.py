@@ -2,7 +2,7 @@
 
 Knows the REST interface as Hadoop documents it, and HttpFS, which speaks the same. Must not know what the
 bytes mean, nor when a call may be repeated: that is for whoever calls to judge. Who is asked, and as whom, is
-`io.webhdfs_connection`'s to find out. Errors are those of `io.hdfs`.
+`io.stores.hdfs.webhdfs_connection`'s to find out. Errors are those of `io.stores.hdfs.calls`.
 
 The NameNode answers names; bytes travel to and from a DataNode, which it names in an answer (servers that
 know `noredirect`) or a redirect (others). HttpFS may serve the bytes itself. The address of a DataNode holds

@@ -2,7 +2,7 @@
 
 Knows storage options, the environment and Hadoop's configuration, and what they say about NameNodes, users
 and tokens. Must not know the calls. A name that stands for several NameNodes is resolved here; which of them
-is active turns out when they are asked (`io.webhdfs`).
+is active turns out when they are asked (`io.stores.hdfs.webhdfs`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["InMemoryFile"]
 
 
 class InMemoryFile:
-    """One growing file and its lengths; see `io.append_file`."""
+    """One growing file and its lengths; see `io.contract.append_file`."""
 
     gathered_bytes = GATHERED_BYTES
 

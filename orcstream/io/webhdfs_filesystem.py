@@ -1,8 +1,9 @@
 """WebHDFS as an asynchronous file system of fsspec, for programs that use fsspec beside this package.
 
-Knows fsspec's interface, and translates it into the calls of `io.webhdfs`. Must not know how a call travels.
-Nothing of this package needs it, and importing it registers nothing: `register` does, where a program wants
-``webhdfs://`` to mean this one. fsspec's own asks one server with requests, on threads.
+Knows fsspec's interface, and translates it into the calls of `io.stores.hdfs.webhdfs`. Must not know how
+a call travels. Nothing of this package needs it, and importing it registers nothing: `register` does,
+where a program wants ``webhdfs://`` to mean this one. fsspec's own asks one server with requests, on
+threads.
 
 A file that is written appears at once, empty, and grows by its parts, as everywhere in HDFS; but in a
 transaction of fsspec's it is written under another name, and renamed. Nothing is asked a second time.
