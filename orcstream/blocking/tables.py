@@ -19,7 +19,7 @@ from orcstream.datasets.splitting import Split
 from orcstream.reader.engine.read_statistics import ReadStatistics
 from orcstream.reader.options import Where
 from orcstream.schema.schema import Schema
-from orcstream.table import stream as reader_table_stream
+from orcstream.table import stream as table_stream
 
 __all__ = ["OrcDataset", "TableStream", "dataset"]
 
@@ -27,7 +27,7 @@ __all__ = ["OrcDataset", "TableStream", "dataset"]
 class TableStream(Facade, Iterator[Batch]):
     """`orcstream.TableStream` without `await`: ``for batch in stream``."""
 
-    _inner: reader_table_stream.TableStream
+    _inner: table_stream.TableStream
 
     @property
     def schema(self) -> Schema:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
+import anyio.lowlevel
+
 from orcstream.batch import Batch
 from orcstream.codec.encode.statistics import statistics_of
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
@@ -175,6 +177,7 @@ class _Verifier:
         by_stripe = await self._stripe_statistics()
         whole: Statistics | None = {}
         for number in self._wanted:
+            await anyio.lowlevel.checkpoint()  # damaged stripes are found out without waiting for anything
             found = await self._stripe(self._file.stripes[number], by_stripe)
             whole = None if found is None or whole is None else _merged(whole, found)
         if self._is_whole and whole is not None:
