@@ -13,22 +13,19 @@ must be durable, and only an upload is durable without being visible.
 - An upload whose creation was not answered has no id to abort it by. It is looked for: same key, no parts,
   begun while the request was under way.
 """
-# ruff: noqa: SLF001 - the asynchronous interface of s3fs is spelled with underscores
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import io
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import anyio
-from botocore.exceptions import NoCredentialsError, ParamValidationError
 
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange
@@ -36,27 +33,22 @@ from orcstream.errors import (
     CommitFailed,
     CommitUnknown,
     RetriesExhausted,
-    SinkError,
     SourceChanged,
     Unsupported,
     UsageError,
 )
 from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
-from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
+from orcstream.io.contract.byte_source import Transient, no_such_file
 from orcstream.io.contract.retry import is_transient
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.uncancelled import end_task, until_over
 from orcstream.io.request.part_sink import policy_of
-from orcstream.io.stores.fsspec.source import translate_error, translated
-from orcstream.io.stores.http.source import ContentRange
-from orcstream.io.stores.s3.options import object_of, parameter_refused
+from orcstream.io.stores.fsspec.source import translated
+from orcstream.io.stores.http.ranges import ContentRange
+from orcstream.io.stores.s3.calls import Refused, S3Calls
+from orcstream.io.stores.s3.options import object_of
 from orcstream.io.stores.s3.source import (
-    CREDENTIAL_CODES,
-    NO_CREDENTIALS,
-    TRANSIENT_CODES,
     S3Client,
-    answer_of,
-    asked_wait_s,
     find_place,
 )
 from orcstream.io.urls import protocol_of
@@ -69,17 +61,11 @@ SMALLEST_PART_BYTES = 5 << 20
 # How far our clock and the store's may be apart: signatures of requests allow for minutes, hosts in practice
 # differ by less than this.
 CLOCK_SKEW_S = 5.0
-# A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.
-ABORT_WAITS_S = (0.0, 0.1, 0.3, 0.6)
 # A store that has taken an upload apart may need a moment until its object is there.
 SETTLE_WAITS_S = (0.1, 0.3, 0.6, 1.0)
-# So many of them, where it is known that a part was sent whole and not answered.
-UNSETTLED_LOOKS = 2
 # The share of the time for an abort that the answers to such parts are waited for.
 ANSWER_SHARE = 1 / 3
 LOOK_TIMEOUT_S = 30.0
-# Refusals of what arrived damaged, which another attempt may not meet.
-DAMAGED_CODES = frozenset({"BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,128 +92,6 @@ class S3Upload:
         return f"upload {self.upload_id}"
 
 
-class Refused(SinkError):
-    """A refusal of the store that stays one; leaves this module as something else, or as a cause."""
-
-    def __init__(self, message: str, code: str, status: int, *, url: str) -> None:
-        super().__init__(message, url=url)
-        self.code = code
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Requests to one key, failing with `Transient`, `Refused` and what the store's refusals stand for."""
-
-    filesystem: Any
-    bucket: str
-    key: str
-    url: str
-
-    async def call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
-        try:
-            answer: Mapping[str, Any] = await self.filesystem._call_s3(
-                operation, self.filesystem.req_kw, **{"Bucket": self.bucket, **arguments}
-            )
-        except ParamValidationError as error:
-            raise parameter_refused(error, self.url) from None
-        except Exception as error:
-            raise self._translate(error) from error
-        return answer
-
-    async def abort_upload(self, key: str, upload_id: str, *, is_settled: bool = True) -> None:
-        """Until the store knows of no such upload; longer where parts may still arrive."""
-        is_gone = False
-        for number, wait_s in enumerate(ABORT_WAITS_S):
-            await anyio.sleep(wait_s)
-            is_gone = await self._abort_once(key, upload_id)
-            if is_gone and (is_settled or number >= UNSETTLED_LOOKS):
-                return
-        if not is_gone:
-            raise Transient("the upload was aborted and is still there", url=self.url)
-
-    async def _abort_once(self, key: str, upload_id: str) -> bool:
-        """Whether it is gone, as far as this writer may know."""
-        try:
-            await self.call("abort_multipart_upload", Key=key, UploadId=upload_id)
-            return await self.has_parts(key, upload_id) is None
-        except Refused as error:
-            if error.status == 404:
-                return True
-            raise
-
-    async def has_parts(self, key: str, upload_id: str) -> bool | None:
-        """Whether an upload has parts; None for writers that may not look. `Refused` where there is none."""
-        try:
-            answer = await self.call("list_parts", Key=key, UploadId=upload_id, MaxParts=1)
-        except PermissionError:
-            return None
-        self.text_of(answer, "UploadId")
-        return bool(answer.get("Parts"))
-
-    async def uploads(self, prefix: str) -> AsyncIterator[Mapping[str, Any]]:
-        """The unfinished uploads to keys with this prefix."""
-        markers: dict[str, str] = {}
-        seen: set[tuple[str, str]] = set()
-        while True:
-            answer = await self.call("list_multipart_uploads", Prefix=prefix, **markers)
-            self.text_of(answer, "Bucket")
-            for upload in answer.get("Uploads") or ():
-                if not isinstance(upload.get("Initiated"), datetime.datetime):
-                    raise SinkError("the store lists an upload and not when it was begun", url=self.url)
-                self.text_of(upload, "Key")
-                self.text_of(upload, "UploadId")
-                yield upload
-            if not answer.get("IsTruncated"):
-                return
-            following = {
-                "KeyMarker": answer.get("NextKeyMarker") or "",
-                "UploadIdMarker": answer.get("NextUploadIdMarker") or "",
-            }
-            place = following["KeyMarker"], following["UploadIdMarker"]
-            if not following["KeyMarker"] or place in seen:
-                raise SinkError(
-                    "the store's listing of uploads has more pages and does not go on", url=self.url
-                )
-            seen.add(place)
-            markers = following
-
-    def text_of(self, answer: Mapping[str, Any], name: str) -> str:
-        """A member that each answer has. Proxies and stores that fail send status 200 and nothing else."""
-        found = answer.get(name)
-        if not isinstance(found, str) or not found:
-            raise Transient(f"not an answer of S3: it has no {name}", url=self.url)
-        return found
-
-    async def head(self) -> Mapping[str, Any] | None:
-        """What is visible under the key now; None for nothing."""
-        try:
-            seen = await self.call("head_object", Key=self.key)
-        except Refused as error:
-            if error.status == 404:
-                return None
-            raise
-        self.text_of(seen, "ETag")
-        return seen
-
-    def _translate(self, error: Exception) -> Exception:
-        if isinstance(error, NoCredentialsError):
-            return not_permitted(self.url, NO_CREDENTIALS)
-        answer = answer_of(error)
-        if answer is None:
-            return translate_error(error, self.url)
-        code = str(answer.get("Error", {}).get("Code", ""))
-        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0
-        text = f"{code}: {answer.get('Error', {}).get('Message', '')}"
-        if code == "NoSuchBucket":
-            return no_such_file(self.url, text)
-        if status in TRANSIENT_STATUS or code in TRANSIENT_CODES | DAMAGED_CODES:
-            return Transient(text, url=self.url, retry_after_s=asked_wait_s(answer))
-        if status in (401, 403) or code in CREDENTIAL_CODES:
-            return not_permitted(self.url, text)
-        return Refused(text, code, status, url=self.url)
-
-
 class S3Store:
     """One key of a bucket."""
 
@@ -236,7 +100,7 @@ class S3Store:
     upload_cap = None
 
     def __init__(self, bucket: str, key: str, lease: Lease[S3Client], url: str) -> None:
-        self._calls = _Calls(lease.client.filesystem, bucket, key, url)
+        self._calls = S3Calls(lease.client.filesystem, bucket, key, url)
         self._lease = lease
 
     def new_upload(self, options: SinkOptions) -> _Upload:
@@ -276,7 +140,7 @@ class S3Store:
 class _Upload:
     retries_parts = True
 
-    def __init__(self, calls: _Calls, options: SinkOptions) -> None:
+    def __init__(self, calls: S3Calls, options: SinkOptions) -> None:
         self._calls = calls
         self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
         self._timeout_s, self._stall_timeout_s = options.timeout_s, options.stall_timeout_s
@@ -493,7 +357,7 @@ class _Body(io.BytesIO):
 class _Commit:
     """One commit: the request, again where it may help, and finding out what became of it."""
 
-    def __init__(self, calls: _Calls, upload: S3Upload, overwrite: bool) -> None:
+    def __init__(self, calls: S3Calls, upload: S3Upload, overwrite: bool) -> None:
         self._calls = calls
         self._upload = upload
         self._overwrite = overwrite

@@ -40,7 +40,7 @@ from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.tls import tls_of
 from orcstream.io.stores.fsspec.source import cause_of, translate_error
-from orcstream.io.stores.http.source import ContentRange, HttpStatus, RangeClient, other_range, stall_timeout
+from orcstream.io.stores.http.ranges import ContentRange, HttpStatus, RangeClient, other_range, stall_timeout
 from orcstream.io.stores.s3.options import object_of, options_refused, parameter_refused, with_customer_key
 from orcstream.io.stores.s3.presign import SignedPattern, pattern_of
 
