@@ -391,7 +391,12 @@ class OrcFile:
         from orcstream.reader.verifying import verify_file
 
         return await verify_file(
-            self, self._times, stripes=stripes, on_rows=on_rows, memory_limit=memory_limit
+            self,
+            self._times,
+            statistics=self._tail.footer.statistics,
+            stripes=stripes,
+            on_rows=on_rows,
+            memory_limit=memory_limit,
         )
 
     # --- life time ---------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ how files are read or statistics stored: it reads as any program would.
 A claim that holds but says less than it could (bounds that are wider than the values, as of texts that were
 cut) is no fault. Times are compared to the microsecond. Sums of floating point depend on the order of
 addition, so they may differ in their last digits; totals of children are not compared, since ORC Java records
-those of its batches. Not looked at: bloom filters, and whether positions lead where they should.
+those of its batches. Not looked at: bloom filters, whether positions lead where they should, and the masked
+form of encrypted columns where the keys are there (open the file without keys to verify that).
 
 Specification: "Column Statistics", "Row Index".
 """
@@ -117,8 +118,6 @@ class _File(Protocol):
     @property
     def stripes(self) -> tuple[StripeInformation, ...]: ...
     @property
-    def statistics(self) -> Mapping[str, ColumnStatistics]: ...
-    @property
     def encrypted_columns(self) -> tuple[EncryptedColumn, ...]: ...
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]: ...
     async def stripe_footer(self, stripe: int) -> StripeFooter: ...
@@ -130,12 +129,14 @@ async def verify_file(
     file: _File,
     times: FileTimes,
     *,
+    statistics: StatisticsList,
     stripes: range | None = None,
     on_rows: Callable[[int], None] | None = None,
     memory_limit: int,
 ) -> Verification:
     """Decode the stripes of a file and compare its statistics; see the module.
 
+    `statistics` are those of the whole file, by column id, of the form of encrypted columns that is read.
     With `stripes`, only those are looked at, and what the footer claims of the whole file is not.
     `on_rows` is told how many rows were looked at, now and then. `memory_limit` is for decoding. Raises
     `SourceError` where the store fails; what is wrong with the file itself is in the answer.
@@ -144,7 +145,7 @@ async def verify_file(
     for number in (min(stripes), max(stripes)) if stripes else ():
         if not 0 <= number < count:
             raise UsageError(f"no stripe {number}: the file has {count}", url=file.url)
-    return await _Verifier(file, times, stripes, on_rows or (lambda _: None), memory_limit).run()
+    return await _Verifier(file, times, statistics, stripes, on_rows or (lambda _: None), memory_limit).run()
 
 
 class _Verifier:
@@ -152,12 +153,14 @@ class _Verifier:
         self,
         file: _File,
         times: FileTimes,
+        statistics: StatisticsList,
         stripes: range | None,
         on_rows: Callable[[int], None],
         memory_limit: int,
     ) -> None:
         self._file = file
         self._times = times
+        self._statistics = statistics
         self._wanted = range(len(file.stripes)) if stripes is None else stripes
         self._is_whole = stripes is None
         self._on_rows = on_rows
@@ -246,12 +249,7 @@ class _Verifier:
 
     def _footer(self, found: Statistics) -> None:
         place = _Place(None, self._times.trust(self._trust, None))
-        statistics = self._file.statistics
-        named = set(statistics)
-        names = {column: ".".join(path) for column, (path, _) in self._types.items()}
-        self._compare(
-            lambda column: statistics[names[column]] if names[column] in named else None, found, place
-        )
+        self._compare(self._statistics.get, found, place)
 
     def _compare(self, claim_of: _ClaimOf, found: Statistics, place: _Place) -> None:
         for column, values in found.items():

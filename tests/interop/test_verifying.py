@@ -175,7 +175,31 @@ async def test_honest_files_are_sound() -> None:
     options = Options(stride=300, statistics=honest)
     found = await verified(make_file(TYPE, ROWS, Encoder(index=Index(300)), options))
     assert (found.row_count, found.stripe_count, found.row_group_count, found.faults) == (1000, 1, 4, ())
-    assert found.claim_count == 7 * (4 + 1) + 6  # of the root of a file there are none by name
+    assert found.claim_count == 7 * (4 + 1 + 1)
+
+
+@pytest.mark.parametrize("place", ["row group", "stripe and file"])
+async def test_a_wrong_count_of_rows_is_found(place: str) -> None:
+    """The root has no name, so its statistics are found by column id only."""
+    false = lie(lambda found: [*found, found[0]], "struct")
+    group, above = (false, honest) if place == "row group" else (honest, false)
+    options = Options(stride=300, statistics=above, writer_version=9)
+    found = await verified(make_file(TYPE, ROWS, Encoder(index=Index(300, group)), options))
+    assert not found.is_sound
+    assert {(fault.kind, fault.column) for fault in found.faults} == {("value_count", "")}
+    places = {(fault.stripe, fault.row_group) for fault in found.faults}
+    groups: set[tuple[int | None, int | None]] = {(0, number) for number in range(4)}
+    assert places == (groups if place == "row group" else {(0, None), (None, None)})
+
+
+async def test_columns_of_one_name_are_compared() -> None:
+    """A dotted name that two columns share names neither."""
+    type_ = T("struct", (T("struct", (T("bigint"),), ("b",)), T("bigint")), ("a", "a.b"))
+    false = lie(without_largest, "bigint")
+    data = make_file(type_, [((n,), n) for n in range(10)], options=Options(statistics=false))
+    found = await verified(data)
+    places = [(fault.stripe, fault.column) for fault in found.faults if fault.kind == "maximum"]
+    assert places == [(0, "a.b"), (0, "a.b"), (None, "a.b"), (None, "a.b")]
 
 
 async def test_children_of_a_writer_that_counts_them() -> None:
@@ -267,7 +291,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     bad.write_bytes(make_file(TYPE, ROWS, Encoder(index=Index(300, false)), Options(stride=300)))
     odd.write_bytes(b"no ORC")
     assert cli.main(["verify", str(good)]) == 0
-    assert capsys.readouterr().out == (f"{good}: sound: 1,000 rows, 1 stripe, 4 row groups, 41 claims\n")
+    assert capsys.readouterr().out == (f"{good}: sound: 1,000 rows, 1 stripe, 4 row groups, 42 claims\n")
     missing = str(tmp_path / "missing.orc")
     assert cli.main(["verify", str(good), str(bad), str(odd), missing]) == 1
     lines = capsys.readouterr().out.splitlines()
