@@ -23,12 +23,12 @@ from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.io.request.part_sink import policy_of, sink_error
 from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
 
-__all__ = ["HdfsFile", "open_hdfs_file"]
+__all__ = ["GrowingHdfsFile", "open_hdfs_file"]
 
 CLOSED_POLL_S = 0.25
 
 
-class HdfsFile:
+class GrowingHdfsFile:
     """One growing file and its lengths; see `io.contract.append_file`."""
 
     def __init__(self, opened: OpenedHdfs, ending: str, url: str, options: SinkOptions) -> None:
@@ -151,6 +151,6 @@ class HdfsFile:
 
 async def open_hdfs_file(
     url: str, ending: str, options: Mapping[str, Any], sink_options: SinkOptions, shown: str
-) -> HdfsFile:
+) -> GrowingHdfsFile:
     """The file of a URL of WebHDFS; its lengths are beside it, with `ending`."""
-    return HdfsFile(await open_hdfs(url, options, shown), ending, shown, sink_options)
+    return GrowingHdfsFile(await open_hdfs(url, options, shown), ending, shown, sink_options)

@@ -27,9 +27,9 @@ __all__ = [
     "Appending",
     "FileStatus",
     "Hdfs",
+    "HdfsPlace",
     "HdfsRefusal",
     "HdfsWriter",
-    "Place",
     "StandBy",
     "error_of",
     "missing_bytes",
@@ -189,7 +189,7 @@ def missing_bytes(url: str, offset: int, length: int, what: str) -> ShortRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HdfsPlace:
     """A URL, taken apart: the options that it holds, and the path."""
 
     protocol: str
@@ -197,7 +197,7 @@ class Place:
     path: str
 
 
-def place_of(url: str, shown: str) -> Place:
+def place_of(url: str, shown: str) -> HdfsPlace:
     """The server, the user and the path of ``webhdfs://user@host:port/path``, each but the path optional.
 
     The path is taken as it stands: nothing in it is an escape or a query.
@@ -218,4 +218,4 @@ def place_of(url: str, shown: str) -> Place:
         options |= {"port": port} if port else {}
     if any(part in (".", "..") for part in path.split("/")) or not is_utf8(path):
         raise UsageError("a path in HDFS is UTF-8, without '.' and '..'", url=shown)
-    return Place(scheme, options, "/" + "/".join(part for part in path.split("/") if part))
+    return HdfsPlace(scheme, options, "/" + "/".join(part for part in path.split("/") if part))

@@ -34,7 +34,14 @@ from orcstream.io.contract.byte_source import Transient, no_such_file, not_permi
 from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.loop.threads import own_limiter, run_in_thread
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.stores.hdfs.calls import WRITE_ANEW, FileStatus, HdfsRefusal, Place, error_of, missing_bytes
+from orcstream.io.stores.hdfs.calls import (
+    WRITE_ANEW,
+    FileStatus,
+    HdfsPlace,
+    HdfsRefusal,
+    error_of,
+    missing_bytes,
+)
 from orcstream.io.stores.hdfs.hadoop_configuration import configuration_folder
 
 __all__ = ["HdfsNative", "NativeConnection", "lease_hdfs_native"]
@@ -218,7 +225,9 @@ def _status(found: Any, name: str) -> FileStatus:
     )
 
 
-async def lease_hdfs_native(place: Place, options: Mapping[str, Any], shown: str) -> Lease[NativeConnection]:
+async def lease_hdfs_native(
+    place: HdfsPlace, options: Mapping[str, Any], shown: str
+) -> Lease[NativeConnection]:
     """A share of the running loop's client for the cluster of a URL, these options and the environment."""
     for name in ("user", "password", "token"):
         if name in options or name in place.options:
@@ -243,7 +252,7 @@ async def lease_hdfs_native(place: Place, options: Mapping[str, Any], shown: str
     return await lease_client("hdfs-native", {**settings, **options}, lambda: _connect(place, options, shown))
 
 
-async def _connect(place: Place, options: Mapping[str, Any], shown: str) -> NativeConnection:
+async def _connect(place: HdfsPlace, options: Mapping[str, Any], shown: str) -> NativeConnection:
     try:
         package = await run_in_thread(_imported)
     except ImportError as error:
