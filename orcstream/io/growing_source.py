@@ -23,6 +23,7 @@ from orcstream.errors import ShortRead, SourceChanged, SourceError, Unsupported,
 from orcstream.io.contract.append_file import FLUSH_LENGTH, LENGTH_BYTES, last_length
 from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.source import kind_of
 
 __all__ = ["GrowingSource", "flush_length_url"]
@@ -55,7 +56,7 @@ class _Opened:
     async def leave(self) -> None:
         self.user_count -= 1
         if not self.user_count:
-            await self.source.aclose()
+            await until_over(self.source.aclose())
 
 
 class GrowingSource:
@@ -127,7 +128,7 @@ class GrowingSource:
         except FileNotFoundError:
             return None
         finally:
-            await lengths.aclose()
+            await until_over(lengths.aclose())
         data = bytes(suffix.data)
         return last_length(data[(len(data) - suffix.file_length) % LENGTH_BYTES :])
 

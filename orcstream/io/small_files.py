@@ -13,7 +13,7 @@ from orcstream.errors import Unsupported
 from orcstream.io.contract.folder import retried
 from orcstream.io.contract.retry import retry_commit
 from orcstream.io.folders import make_folder_of
-from orcstream.io.loop.uncancelled import clean_up
+from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.io.source import open_source
 
 if TYPE_CHECKING:
@@ -76,6 +76,6 @@ async def get(url: str, *, storage_options: Mapping[str, Any] | None) -> bytes:
                 found = await source.fetch_suffix(found.file_length)
             return bytes(found.data)
         finally:
-            await source.aclose()
+            await until_over(source.aclose())
 
     return await retried(read, strip_credentials(url))

@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from orcstream.io.loop.clients import Lease, canonical_options, lease_client, leased_clients
+from orcstream.io.loop.clients import Lease, canonical_options, keep_clients, lease_client, leased_clients
 
 
 class FakeClient:
@@ -205,3 +205,30 @@ async def test_closing_is_finished_however_often_the_last_user_is_cancelled() ->
     await asyncio.wait([closing])
     assert closing.cancelled()
     assert is_closed.is_set()
+
+
+async def test_every_client_that_was_kept_is_closed_however_often_this_is_cancelled() -> None:
+    go_on = asyncio.Event()
+    closed: list[object] = []
+
+    class Slow:
+        async def aclose(self) -> None:
+            await go_on.wait()
+            closed.append(self)
+
+    async def make() -> Slow:
+        return Slow()
+
+    kept = keep_clients()
+    for number in range(3):
+        lease = await lease_client("p", {"number": number}, make)
+        await lease.aclose()
+    closing = asyncio.create_task(kept.aclose())
+    for _ in range(3):
+        await asyncio.sleep(0)
+        closing.cancel()
+    go_on.set()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert len(closed) == 3
+    assert leased_clients() == 0

@@ -119,14 +119,17 @@ def keep_clients() -> Lease[Client]:
     clients = _running()
     clients.keeper_count += 1
 
-    async def give_back() -> None:
-        clients.keeper_count -= 1
+    async def close_idle() -> None:
         while clients.keeper_count == 0:  # one at a time: others may come and go meanwhile
             idle = [key for key, entry in clients.entries.items() if entry.user_count == 0]
             if not idle:
                 _forget_empty(clients)
                 return
             await _close(clients, idle[0])
+
+    async def give_back() -> None:
+        clients.keeper_count -= 1
+        await until_over(close_idle(), name=CLOSING)  # all of them, though a wait for one is cancelled
 
     return Lease(_NO_CLIENT, give_back)
 
