@@ -24,7 +24,7 @@ from orcstream.io.append_sink import open_append_sink
 from orcstream.io.contract.append_file import GATHERED_BYTES, last_length
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.loop.clients import Lease
-from orcstream.io.stores.hdfs.append import HdfsFile
+from orcstream.io.stores.hdfs.append import GrowingHdfsFile
 from orcstream.io.stores.hdfs.opening import OpenedHdfs
 
 DATA = os.urandom(3 * GATHERED_BYTES + 7)
@@ -334,7 +334,7 @@ async def test_a_beginning_that_fails_halfway_leaves_nothing_on_hdfs(
 
     calls: Any = hdfs
     opened = OpenedHdfs(calls, Lease(calls, give_back), "/a")
-    file = HdfsFile(opened, "_flush_length", "webhdfs://h/a", SinkOptions(timeout_s=0.5))
+    file = GrowingHdfsFile(opened, "_flush_length", "webhdfs://h/a", SinkOptions(timeout_s=0.5))
     beginning = asyncio.create_task(file.begin())
     await hdfs.is_asked.wait()
     if failure is None:
