@@ -132,7 +132,7 @@ class _Looking:
         self._file = file
         self._problems = problems
         self._parts: dict[int, tuple[Part, ...]] = {}
-        self._columns = _columns_of(file)
+        self._columns: list[ColumnFacts] = []
 
     async def facts(self) -> FileFacts:
         footers = await self._footers()
@@ -141,6 +141,7 @@ class _Looking:
 
     def _facts(self, footers: Mapping[int, StripeFooter]) -> FileFacts:
         file = self._file
+        self._columns = _columns_of(file)
         for stripe, footer in sorted(footers.items()):
             self._count(stripe, footer)
         postscript, footer_of_file = file.tail.postscript, file.tail.footer

@@ -182,9 +182,12 @@ class _Verifier:
         for number in self._wanted:
             await anyio.lowlevel.checkpoint()  # damaged stripes are found out without waiting for anything
             found = await self._stripe(self._file.stripes[number], by_stripe)
-            whole = None if found is None or whole is None else _merged(whole, found)
+            if found is None or whole is None:
+                whole = None
+            else:
+                whole = await run_in_thread(partial(_merged, whole, found)) if whole else found
         if self._is_whole and whole is not None:
-            self._footer(whole)
+            await run_in_thread(partial(self._footer, whole))
         return Verification(
             self._file.url, self._rows, self._stripes, self._groups, self._claims, tuple(self._faults)
         )
@@ -211,7 +214,7 @@ class _Verifier:
             return None
         self._stripes += 1
         if stripe.index < len(by_stripe):
-            self._compare(by_stripe[stripe.index].get, found, place)
+            await run_in_thread(partial(self._compare, by_stripe[stripe.index].get, found, place))
         return found
 
     def _stride(self) -> int:
@@ -227,18 +230,34 @@ class _Verifier:
             async for batch in stream:
                 fields = stream.batch_schema.fields
                 for start, stop in groups.cut(row, batch.num_rows):
-                    piece = partial(_statistics, self._file.schema.root, fields, batch.slice(start, stop))
+                    ends = groups.ends_at(row + stop) or row + stop == stripe.row_count
+                    number = (row + stop - 1) // groups.stride if ends else None
+                    piece = partial(self._piece, fields, batch.slice(start, stop), groups, number, place)
                     # Of many columns it takes longer than a loop may be held up.
-                    group = _merged(group, await run_in_thread(piece))
-                    if groups.ends_at(row + stop) or row + stop == stripe.row_count:
-                        self._group(groups, (row + stop - 1) // groups.stride, group, place)
-                        found, group = _merged(found, group), {}
+                    found, group = await run_in_thread(partial(piece, found, group))
                 row += batch.num_rows
                 self._rows += batch.num_rows
                 self._on_rows(self._rows)
         if row != stripe.row_count:
             self._say("row_count", place, None, str(stripe.row_count), str(row), is_known=False)
-        return _merged(found, group)
+        return await run_in_thread(partial(_merged, found, group)) if group else found
+
+    def _piece(
+        self,
+        fields: Sequence[Field],
+        batch: Batch,
+        groups: _RowGroups,
+        ended: int | None,
+        place: _Place,
+        found: Statistics,
+        group: Statistics,
+    ) -> tuple[Statistics, Statistics]:
+        """What values say, with those of `batch`: of the stripe, and of a row group that has not ended."""
+        group = _merged(group, _statistics(self._file.schema.root, fields, batch))
+        if ended is None:
+            return found, group
+        self._group(groups, ended, group, place)
+        return _merged(found, group), {}
 
     def _group(self, groups: _RowGroups, number: int, found: Statistics, place: _Place) -> None:
         if groups.are_recorded:
