@@ -21,6 +21,7 @@ from orcstream.datasets.splitting import DEFAULT_SPLIT_BYTES, Split
 from orcstream.errors import SourceChanged, UsageError, located
 from orcstream.plan.slices import slices
 from orcstream.query.expr import Expr
+from orcstream.reader.engine.budget import chunk_limit_of
 from orcstream.reader.file import OrcFile, stripes_of
 from orcstream.reader.options import (
     LARGE_BATCHES,
@@ -268,6 +269,7 @@ class OrcDataset:
             units=[self._unit(reading, one, limit) for one in chosen],
             turn_bytes=memory if alone else memory * 3 // 4,
             ahead_bytes=memory // 4,
+            chunk_bytes=chunk_limit_of(memory),
             # Most of those that follow will not be wanted.
             at_once=self._open_files.at_once(self._parts[0].found) if limit is None else _WITH_LIMIT,
         )

@@ -17,7 +17,7 @@ from orcstream.reader.file import OrcFile, batches_of
 from orcstream.reader.options import ReadOptions
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.schema import Schema
-from orcstream.table.lanes import Deliver
+from orcstream.table.lanes import Deliver, LaneMemory
 from orcstream.table.partition_values import PartitionRow
 
 __all__ = ["FileUnit", "Reading", "schema_for"]
@@ -36,7 +36,9 @@ class Reading:
     file_schema: Schema
     options: ReadOptions
 
-    def stream(self, file: OrcFile, where: Expr | None, rows: range | None, memory_limit: int) -> BatchStream:
+    def stream(
+        self, file: OrcFile, where: Expr | None, rows: range | None, memory: LaneMemory
+    ) -> BatchStream:
         schema = schema_for(file, self.file_schema)
         options = replace(
             self.options,
@@ -44,9 +46,9 @@ class Reading:
             where=where,
             rows=rows,
             schema=schema,
-            memory_limit=memory_limit,
+            memory_limit=memory.limit,
         )
-        return batches_of(file, options)
+        return batches_of(file, options, memory.chunk_limit)
 
     def shaped(self, batch: Batch, schema: BatchSchema, partition: PartitionRow) -> Batch:
         """The rows of a file, with what its folders name."""
@@ -96,10 +98,10 @@ class FileUnit:
     async def begin(self) -> None:
         self._file = await self._open()
 
-    async def read(self, memory_limit: int, deliver: Deliver) -> ReadStatistics:
+    async def read(self, memory: LaneMemory, deliver: Deliver) -> ReadStatistics:
         assert self._file is not None
         reading, partition = self._reading, self._partition
-        async with reading.stream(self._file, self._where, self._rows, memory_limit) as stream:
+        async with reading.stream(self._file, self._where, self._rows, memory) as stream:
             schema = BatchSchema(reading.schema.root, stream.masked_columns)
             async for batch in stream:
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, Unpack
@@ -249,18 +250,23 @@ class OrcFile:
             plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
         )
 
-    def _batches(self, options: ReadOptions) -> BatchStream:
-        if self._following is None:
-            return self._stream(options)
-        return self._stream(options, more=lambda row: self._beyond(row, options.rows))
+    def _batches(self, options: ReadOptions, chunk_limit: int | None = None) -> BatchStream:
+        more: More | None = None
+        if self._following is not None:
+            more = partial(self._beyond, rows=options.rows)
+        return self._stream(options, more=more, chunk_limit=chunk_limit)
 
     def _stream(
-        self, options: ReadOptions, rows: Rows | None = None, more: More | None = None
+        self,
+        options: ReadOptions,
+        rows: Rows | None = None,
+        more: More | None = None,
+        chunk_limit: int | None = None,
     ) -> BatchStream:
         self._check_open()
         return BatchStream(
             self,
-            lambda first: (self._planner.plan(options, rows, first), self.row_count),
+            lambda first: (self._planner.plan(options, rows, first, chunk_limit), self.row_count),
             self._session.tasks,
             self.url,
             more,
@@ -449,9 +455,9 @@ async def _all_of(stream: BatchStream) -> ReadResult:
 # With options that are checked already, for tables of several files.
 
 
-def batches_of(file: OrcFile, options: ReadOptions) -> BatchStream:
-    """`OrcFile.batches`."""
-    return file._batches(options)  # noqa: SLF001  # of this module
+def batches_of(file: OrcFile, options: ReadOptions, chunk_limit: int | None = None) -> BatchStream:
+    """`OrcFile.batches`; `chunk_limit` is what a table leaves to the file for chunks in progress."""
+    return file._batches(options, chunk_limit)  # noqa: SLF001  # of this module
 
 
 async def stripes_of(file: OrcFile, options: ReadOptions) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
 from orcstream.plan.tail import Tail
 from orcstream.query.predicate import Predicate, leaves_of
-from orcstream.reader.engine.budget import LEAST_LIMIT, Shares
+from orcstream.reader.engine.budget import LEAST_LIMIT, ChunkRoom, Shares, chunk_limit_of
 from orcstream.reader.engine.fetching import StripeWork
 from orcstream.reader.engine.pipeline import PipelineOptions
 from orcstream.reader.engine.read_statistics import PrunedRows
@@ -77,12 +77,23 @@ class ReadPlanner:
         """Whether other tasks of the loop would notice `plan`, which is then for a thread."""
         return self._tail.footer.schema.column_count > _MANY_COLUMNS
 
-    def plan(self, options: ReadOptions, rows: Rows | None = None, first_row: int = 0) -> ReadingPlan:
-        """The plan of a read of `rows` (None: of those that the options name) from a row on."""
-        with located(url=self._url):
-            return self._plan(options, self._rows(options, rows, first_row))
+    def plan(
+        self,
+        options: ReadOptions,
+        rows: Rows | None = None,
+        first_row: int = 0,
+        chunk_limit: int | None = None,
+    ) -> ReadingPlan:
+        """The plan of a read of `rows` (None: of those that the options name) from a row on.
 
-    def _plan(self, options: ReadOptions, rows: Rows | None) -> ReadingPlan:
+        `chunk_limit` is for chunks in progress; None: what the memory limit allows.
+        """
+        if chunk_limit is None:
+            chunk_limit = chunk_limit_of(options.memory_limit)
+        with located(url=self._url):
+            return self._plan(options, self._rows(options, rows, first_row), ChunkRoom(chunk_limit))
+
+    def _plan(self, options: ReadOptions, rows: Rows | None, chunk_room: ChunkRoom) -> ReadingPlan:
         projection = self._project(options, options.columns)
         predicate = self._predicate(options)
         asked = self._project(options, _names_in(predicate)) if predicate is not None else None
@@ -131,6 +142,7 @@ class ReadPlanner:
                 # Nobody sees the batches of the predicate's columns.
                 batch_rows=max(options.batch_rows, _LEAST_WINDOW_ROWS) if looks_first else options.batch_rows,
                 memory_limit=options.memory_limit // 2 if late else options.memory_limit,
+                chunk_room=chunk_room,
                 hands_on=looks_first,
                 wave="predicate" if looks_first else "rest" if late else "data",
                 observer=watch,

@@ -8,6 +8,8 @@ Files begin in their order, as many as `at_once` says: what can be known of one 
 known when its turn comes. Rows are read ahead where there is memory: one whose turn it is has `turn_bytes`,
 and those behind it share `ahead_bytes`, small ones next to each other and of large ones the first. A limit
 that was too small for what is in a file is no error of the file: it is read again when its turn has come.
+Chunks in progress are shared out in the same way: all of `chunk_bytes` for the file whose turn it is, an
+eighth of that for those behind it. Once they were too large for one of these, no other is read ahead.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from orcstream.io.request.scheduler import TaskStarter
 from orcstream.reader.engine.budget import LEAST_LIMIT
 from orcstream.reader.engine.read_statistics import ReadStatistics
 
-__all__ = ["Deliver", "Lanes", "LanesPlan", "Unit"]
+__all__ = ["Deliver", "LaneMemory", "Lanes", "LanesPlan", "Unit"]
 
 # Takes rows of a unit, and waits until there is room for them.
 Deliver: TypeAlias = Callable[[Batch], Awaitable[None]]
@@ -40,7 +42,17 @@ _WAITING = 2
 _EXPANSION = 8
 _LEAST_AHEAD = 2 << 20
 # What a file may be refused for that would be read in more memory.
-_TOO_LARGE = frozenset({"dictionary_too_large", "row_too_large"})
+_CHUNKS_TOO_LARGE = "chunks_too_large"
+_TOO_LARGE = frozenset({"dictionary_too_large", "row_too_large", _CHUNKS_TOO_LARGE})
+_AHEAD_CHUNKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMemory:
+    """What a file may take: its `memory_limit`, and bytes for chunks that columns are in the middle of."""
+
+    limit: int
+    chunk_limit: int
 
 
 class Unit(Protocol):
@@ -53,7 +65,7 @@ class Unit(Protocol):
     async def begin(self) -> None:
         """What is done ahead of its turn, whatever its size."""
 
-    async def read(self, memory_limit: int, deliver: Deliver) -> ReadStatistics:
+    async def read(self, memory: LaneMemory, deliver: Deliver) -> ReadStatistics:
         """Deliver its rows."""
 
     async def end(self) -> None:
@@ -71,6 +83,7 @@ class LanesPlan:
     units: Sequence[Unit]
     turn_bytes: int
     ahead_bytes: int
+    chunk_bytes: int
     at_once: int
     end: Callable[[], Coroutine[Any, Any, None]] | None = None
     guard: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
@@ -82,7 +95,7 @@ class _Lane:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.batches: deque[Batch] = deque()
-        self.limit = 0  # of memory; none yet
+        self.memory: LaneMemory | None = None  # none yet
         self.admitted = anyio.Event()
         self.has_turn = anyio.Event()
         self.error: Exception | None = None
@@ -90,8 +103,8 @@ class _Lane:
         self.is_whole = False  # all of its rows were read
         self.changed = Signal()
 
-    def admit(self, limit: int) -> None:
-        self.limit = limit
+    def admit(self, memory: LaneMemory) -> None:
+        self.memory = memory
         self.admitted.set()
 
     def end(self) -> None:
@@ -112,6 +125,8 @@ class Lanes:
         self._lanes: deque[_Lane] = deque()
         self._waiting = deque(plan.units)
         self._changed = Signal()
+        self._of_turn = LaneMemory(max(plan.turn_bytes, LEAST_LIMIT), plan.chunk_bytes)
+        self._reads_ahead = True
         self.statistics = ReadStatistics(**{one.name: 0 for one in fields(ReadStatistics)})
 
     # --- tasks
@@ -153,11 +168,13 @@ class Lanes:
             return
         first, *behind = self._lanes
         first.has_turn.set()
-        if not first.limit:
-            first.admit(max(plan.turn_bytes, LEAST_LIMIT))
-        left = plan.ahead_bytes - sum(lane.limit for lane in behind)
+        if first.memory is None:
+            first.admit(self._of_turn)
+        if not self._reads_ahead:
+            return
+        left = plan.ahead_bytes - sum(lane.memory.limit for lane in behind if lane.memory is not None)
         for lane in behind:
-            if lane.limit:
+            if lane.memory is not None:
                 continue
             length = lane.unit.length
             if length is None:
@@ -167,7 +184,8 @@ class Lanes:
             if wanted > left:
                 return
             left -= wanted
-            lane.admit(wanted)
+            chunks = plan.chunk_bytes // _AHEAD_CHUNKS * wanted // max(plan.ahead_bytes, wanted)
+            lane.admit(LaneMemory(wanted, chunks))
 
     async def _work(self, lane: _Lane) -> None:
         try:
@@ -195,13 +213,16 @@ class Lanes:
             delivered += batch.num_rows
             lane.changed.notify()
 
+        assert lane.memory is not None
         try:
-            return await lane.unit.read(lane.limit, deliver)
+            return await lane.unit.read(lane.memory, deliver)
         except Unsupported as error:
-            if error.reason not in _TOO_LARGE or lane.limit >= self._plan.turn_bytes:
+            if error.reason not in _TOO_LARGE or lane.memory is self._of_turn:
                 raise
+            if error.reason == _CHUNKS_TOO_LARGE:
+                self._reads_ahead = False
         await lane.has_turn.wait()
-        return await lane.unit.read(self._plan.turn_bytes, _without_first(delivered, deliver))
+        return await lane.unit.read(self._of_turn, _without_first(delivered, deliver))
 
     # --- the consumer's side
 

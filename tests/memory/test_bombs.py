@@ -16,6 +16,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+import orcstream
+from orcstream.reader.planning import ReadPlanner
 from tests.generators import bombs
 from tests.memory.bomb_child import LIMIT, OPERATIONS
 
@@ -61,6 +63,34 @@ def test_no_small_file_takes_much(operation: str, files: dict[str, Path], tiny: 
     allowed = ("Unsupported", "Corrupt")
     assert all(text.startswith(allowed) for text in outcomes.values() if "Error" in text)
     assert sum(text.startswith(allowed) for text in outcomes.values()) > 10
+
+
+@pytest.mark.parametrize("count", [2, 7, 1000])
+def test_files_of_a_data_set_share_the_room_for_chunks(count: int, tiny: Path, tmp_path: Path) -> None:
+    """Each had 48 MiB of it, and was refused although it can be read alone."""
+    data = bombs.wide_chunks(count, 1 << 23)
+    for number in range(8):
+        (tmp_path / f"{number}.orc").write_bytes(data)
+    (found,) = measured("data_set", tiny, [tmp_path])
+    print(found)  # noqa: T201  # figures for a report of a failure
+    if count < 1000:
+        assert found["outcome"] == f"{8 * (1 << 23) // 4} rows"
+    else:
+        assert "raise memory_limit=" in found["outcome"]
+    assert found["peak"] <= MOST_BYTES
+    assert found["late"] <= MOST_LATE_S
+
+
+async def test_what_is_read_at_once_is_not_refused_where_predicates_come_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seven columns of 8 MiB chunks fit, whether one of them is read ahead of the others or not."""
+    monkeypatch.setattr(ReadPlanner, "_is_late", lambda *_: True)
+    async with orcstream.open(bombs.wide_chunks(7, 1 << 23)) as file:
+        stream = file.batches(where=orcstream.col("c0") >= -(1 << 40), memory_limit=LIMIT)
+        async with stream:
+            rows = sum([batch.num_rows async for batch in stream])
+    assert rows == file.row_count
 
 
 @pytest.mark.parametrize("operation", ["read", "select", "data_set", "verify"])

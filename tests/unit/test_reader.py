@@ -21,7 +21,7 @@ from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.file.unlocking import KeyRing, UnlockedFile
 from orcstream.reader import planning
 from orcstream.reader.engine import session
-from orcstream.reader.engine.budget import Lease, MemoryBudget, Shares
+from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget, Shares
 from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.engine.fetching import StripeWork, windows_of
 from orcstream.reader.engine.pruning import Pruner
@@ -43,7 +43,7 @@ DATA = sample(3, 20)
 
 def budget_of(limit: int = 1 << 20) -> tuple[MemoryBudget, list[int]]:
     calls: list[int] = []
-    budget = MemoryBudget(limit, lambda: calls.append(1))
+    budget = MemoryBudget(limit, ChunkRoom(limit), lambda: calls.append(1))
     return budget, calls
 
 
@@ -335,7 +335,7 @@ async def queue_of(
     data: bytes, limit: int, batch_rows: int = 1 << 16
 ) -> tuple[DecodeQueue, MemoryBudget, list[StripeRun], memoryview]:
     """All stripes of a file under decoding, with no bytes yet."""
-    budget = MemoryBudget(limit, lambda: None)
+    budget = MemoryBudget(limit, ChunkRoom(limit), lambda: None)
     async with orcstream.open(data) as file:
         unlocked = UnlockedFile(file.tail, KeyRing())
         starter = StripeStarter(unlocked, file.schema.root, VectorOptions(), FileTimes(None, "UTC", "auto"))

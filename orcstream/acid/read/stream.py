@@ -22,10 +22,11 @@ from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.query.expr import Expr
+from orcstream.reader.engine.budget import chunk_limit_of
 from orcstream.reader.engine.read_statistics import ReadStatistics
 from orcstream.reader.file import OrcFile
 from orcstream.reader.stream import BatchStream
-from orcstream.table.lanes import Deliver, LanesPlan
+from orcstream.table.lanes import Deliver, LaneMemory, LanesPlan
 from orcstream.table.partition_values import PartitionRow
 
 __all__ = ["FileRead", "OpenFile", "TableRead", "lanes_of"]
@@ -54,7 +55,7 @@ class TableRead:
     output: Output
     write_ids: WriteIds
     open_file: OpenFile
-    batches: Callable[[EventFile, FileRead, bool, int], BatchStream]
+    batches: Callable[[EventFile, FileRead, bool, LaneMemory], BatchStream]
     check: Callable[[EventFile], None]
     memory_limit: int
     batch_rows: int
@@ -72,6 +73,7 @@ def lanes_of(read: TableRead) -> LanesPlan:
         units=[_FileUnit(read, one, budget) for one in read.files],
         turn_bytes=read.memory_limit // 2,
         ahead_bytes=read.memory_limit // 4,
+        chunk_bytes=chunk_limit_of(read.memory_limit),
         at_once=_AT_ONCE,
         end=end,
     )
@@ -93,7 +95,7 @@ class _FileUnit:
     async def begin(self) -> None:
         """Nothing."""
 
-    async def read(self, memory_limit: int, deliver: Deliver) -> ReadStatistics:
+    async def read(self, memory: LaneMemory, deliver: Deliver) -> ReadStatistics:
         plan, read = self._plan, self._file
         if self._opened is None:
             await read.bucket.prepare(plan.open_file, self._budget)
@@ -102,7 +104,7 @@ class _FileUnit:
         file = self._opened
         hidden = read.bucket.hidden
         with_ids = plan.output.needs_ids or hidden is not None or file.needs_ids(plan.write_ids)
-        async with plan.batches(file, read, with_ids, memory_limit) as stream:
+        async with plan.batches(file, read, with_ids, memory) as stream:
             async for batch in stream:
                 events = file.events(batch, with_ids=with_ids)
 

@@ -16,11 +16,27 @@ from collections.abc import Callable
 
 from orcstream.errors import UsageError
 
-__all__ = ["DEFAULT_MEMORY_LIMIT", "LEAST_LIMIT", "Lease", "MemoryBudget", "Shares"]
+__all__ = [
+    "DEFAULT_MEMORY_LIMIT",
+    "LEAST_LIMIT",
+    "ChunkRoom",
+    "Lease",
+    "MemoryBudget",
+    "Shares",
+    "chunk_limit_of",
+]
 
 DEFAULT_MEMORY_LIMIT = 256 << 20
 LEAST_LIMIT = 1 << 16
 _LEAST_CHUNK_LIMIT = 48 << 20
+
+
+def chunk_limit_of(limit: int) -> int:
+    """Bytes for the chunks that columns are in the middle of, in a read of so much memory.
+
+    Those of thousands of columns take more than the limit.
+    """
+    return max(4 * limit, _LEAST_CHUNK_LIMIT)
 
 
 class Lease:
@@ -46,8 +62,6 @@ class Shares:
         self.fetch_limit = limit // 2
         self.decode_limit = limit // 4
         self.dictionary_limit = limit // 2
-        # Chunks that columns are in the middle of: those of thousands of columns take more than the limit.
-        self.chunk_limit = max(4 * limit, _LEAST_CHUNK_LIMIT)
         # Two fetch windows fit, one on its way and one in use; and three windows of decoded rows.
         self.window_bytes = self.fetch_limit // 2
         # Near sources give so much of a stripe at once, since pieces cost more there than the wait: the usual
@@ -56,14 +70,37 @@ class Shares:
         self.decoded_window_bytes = self.decode_limit // 3
 
 
+class ChunkRoom:
+    """Chunks in progress of all pipelines of one read, which share a limit. Counts may be a moment old."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._budgets: list[MemoryBudget] = []
+
+    def join(self, budget: MemoryBudget) -> None:
+        self._budgets.append(budget)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether so much is held that its memory is trimmed, and no other stripe begun."""
+        return sum(one.chunks for one in self._budgets) > self.limit // 4 * 3
+
+    def left_for(self, budget: MemoryBudget) -> int:
+        """What one stripe of a pipeline may take beside the stripes that the others have to deliver next."""
+        return self.limit - sum(one.first_chunks for one in self._budgets if one is not budget)
+
+
 class MemoryBudget(Shares):
     """See the module. `on_release` is called, from any thread, when fetched bytes are given back."""
 
-    def __init__(self, limit: int, on_release: Callable[[], None]) -> None:
+    def __init__(self, limit: int, chunk_room: ChunkRoom, on_release: Callable[[], None]) -> None:
         super().__init__(limit)
         self.decoded = 0
         self.dictionaries = 0
         self.chunks = 0
+        self.first_chunks = 0  # those of the stripe that is delivered next
+        self.chunk_room = chunk_room
+        chunk_room.join(self)
         self.peak_fetched = 0
         self._lent = 0
         self._given_back: deque[int] = deque()

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from orcstream._buffer import release_retained
 from orcstream.codec.decode.decoder import Turn
 from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.codec.vectors.column import Vector, vector_bytes
@@ -125,7 +126,8 @@ class DecodeQueue:
                     if not run.busy:  # what is busy is released by its worker
                         run.release()
             self._stripes.clear()
-            self._budget.decoded = self._budget.dictionaries = self._budget.chunks = 0
+            budget = self._budget
+            budget.decoded = budget.dictionaries = budget.chunks = budget.first_chunks = 0
 
     def has_work(self) -> bool:
         """Whether a worker would find something to do."""
@@ -180,6 +182,7 @@ class DecodeQueue:
         """Make the stripe whose rows come next the first, at once: only that is served whatever it takes."""
         while self._stripes and self._stripes[0].delivered == self._stripes[0].row_count:
             self._stripes.popleft()
+            self._budget.first_chunks = self._stripes[0].chunk_bytes if self._stripes else 0
             if self._stripes:
                 waiting, self._stripes[0].waiting = self._stripes[0].waiting, []
                 for run in waiting:
@@ -212,7 +215,10 @@ class DecodeQueue:
                 vector = self._decode(run, rows, budget, turn)
             except Exception as caught:  # noqa: BLE001  # raised to the consumer, whatever it is
                 error = caught
-            chunk_bytes = run.held_bytes(trim=self._chunks_are_many)
+            is_short = self._budget.chunk_room.is_short
+            chunk_bytes = run.held_bytes(trim=is_short)
+            if is_short:
+                release_retained()  # what was trimmed takes memory in the pool, too
             stopped = time.perf_counter()
             if self._observer is not None:
                 done = vector.length if vector is not None else 0
@@ -368,7 +374,7 @@ class DecodeQueue:
         opens_window = not stripe.bounds or run.row >= stripe.bounds[-1]
         if opens_window and self._sizes.unknown and len(stripe.bounds) >= _GUESSED_WINDOWS:
             return None
-        if self._budget.decoded < self._budget.decode_limit and not self._chunks_are_many:
+        if self._budget.decoded < self._budget.decode_limit and not self._budget.chunk_room.is_short:
             return run
         first = self._stripes[0]
         if stripe is not first:
@@ -396,18 +402,15 @@ class DecodeQueue:
         run.stripe.dictionary_bytes += size
         self._budget.dictionaries += size
 
-    @property
-    def _chunks_are_many(self) -> bool:
-        """Whether chunks in progress take so much that their memory is trimmed, and no other stripe begun."""
-        return self._budget.chunks > self._budget.chunk_limit // 4 * 3
-
     def _charge_chunks(self, run: ColumnRun, size: int) -> OrcError | None:
         """Count the chunks that a run is in the middle of; what is wrong where its stripe has too many."""
         grown = size - run.chunk_bytes
         run.chunk_bytes = size
         run.stripe.chunk_bytes += grown
         self._budget.chunks += grown
-        if grown <= 0 or run.stripe.chunk_bytes <= self._budget.chunk_limit:
+        if run.stripe is self._stripes[0]:
+            self._budget.first_chunks = run.stripe.chunk_bytes
+        if grown <= 0 or run.stripe.chunk_bytes <= self._budget.chunk_room.left_for(self._budget):
             return None
         return Unsupported(
             f"the columns of a stripe have chunks of {run.stripe.chunk_bytes} bytes in progress; raise "

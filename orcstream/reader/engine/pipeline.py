@@ -19,7 +19,7 @@ from orcstream.errors import UsageError
 from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
-from orcstream.reader.engine.budget import MemoryBudget
+from orcstream.reader.engine.budget import ChunkRoom, MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue, Delivery
 from orcstream.reader.engine.fetching import Fetcher, FetchPlan, StripeStart, StripeWork
 from orcstream.reader.engine.observing import ReadObserver
@@ -37,6 +37,7 @@ class PipelineOptions:
     column_count: int
     batch_rows: int
     memory_limit: int
+    chunk_room: ChunkRoom
     hands_on: bool = False
     wave: str = "data"
     observer: ReadObserver | None = None
@@ -53,7 +54,7 @@ class Pipeline:
         self._notified = False
         self._failure: Exception | None = None
         self._stopped = False
-        self.budget = MemoryBudget(options.memory_limit, self._notify)
+        self.budget = MemoryBudget(options.memory_limit, options.chunk_room, self._notify)
         self.queue = DecodeQueue(
             compression=options.compression,
             batch_rows=options.batch_rows,
