@@ -25,6 +25,7 @@ from orcstream.errors import CommitFailed, SourceError, Unsupported
 from orcstream.io.folders import FolderListing, list_folder
 from tests.servers.hive import Hive, start_hive
 from tests.servers.metastores import opened
+from tests.support.errors import raises
 
 ROWS = 3_000
 DELTAS = 4
@@ -103,10 +104,10 @@ async def test_hive_cleans_after_the_last_reader(hive: Hive, url: str, other: Me
         assert count == DELTAS * ROWS
         hive.clean()
         assert deltas(hive) == []
-        with pytest.raises(Unsupported, match="since the table was opened") as caught:
+        with raises(Unsupported, reason="history_is_gone") as caught:
             await table.read()
         assert caught.value.reason == "history_is_gone"
-        with pytest.raises(Unsupported, match="since the table was opened"):
+        with raises(Unsupported, reason="history_is_gone"):
             await table.describe()
     assert not await opened_now(other)
 
@@ -237,7 +238,7 @@ async def test_an_aborted_transaction_ends_the_read(
         await anyio.sleep(0.1)  # some heartbeats
         (transaction,) = await opened_now(other)
         await other.call("abort_txns", services().AbortTxnsRequest(txn_ids=[transaction]))
-        with pytest.raises(SourceError, match=f"aborted the read transaction {transaction}"):
+        with pytest.raises(SourceError):
             await slowly(stream)
 
 
@@ -286,7 +287,7 @@ async def test_a_table_that_is_being_overwritten(
         await again.lock("overwrite", [""])
         assert table._transactions is not None
         monkeypatch.setattr(table._transactions, "lock_timeout_s", 0.2)
-        with pytest.raises(SourceError, match="read_lock=False"):
+        with pytest.raises(SourceError):
             await table.read()
         assert await opened_now(other) == [again.transaction_id]
         await again.abort()
