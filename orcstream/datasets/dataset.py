@@ -338,6 +338,8 @@ class OrcDataset:
 
 def _without(root: Type, names: Sequence[str]) -> Type:
     """The columns of the files that no folder names: where both do, the folders' values are the table's."""
+    if not names:
+        return root
     kept = [
         (name, one) for name, one in zip(root.field_names, root.children, strict=True) if name not in names
     ]

@@ -50,6 +50,10 @@ class Reading:
         )
         return batches_of(file, options, memory.chunk_limit)
 
+    def schema_of(self, masked: tuple[str, ...]) -> BatchSchema:
+        """That of the batches of a file, where these columns are as their masks left them."""
+        return self.schema if masked == self.schema.masked else BatchSchema(self.schema.root, masked)
+
     def shaped(self, batch: Batch, schema: BatchSchema, partition: PartitionRow) -> Batch:
         """The rows of a file, with what its folders name."""
         return Batch(schema, tuple(self._vectors(batch, partition)), batch.num_rows)
@@ -65,7 +69,8 @@ class Reading:
 
 def schema_for(file: OrcFile, schema: Schema) -> Schema | None:
     """What a file is read as, where it is not what it is."""
-    return None if str(file.schema) == str(schema) else schema
+    same = file.schema == schema or str(file.schema) == str(schema)
+    return None if same else schema
 
 
 class FileUnit:
@@ -102,10 +107,12 @@ class FileUnit:
         assert self._file is not None
         reading, partition = self._reading, self._partition
         async with reading.stream(self._file, self._where, self._rows, memory) as stream:
-            schema = BatchSchema(reading.schema.root, stream.masked_columns)
+            schema: BatchSchema | None = None
             async for batch in stream:
+                # Asked before, it would be planned on the loop.
+                schema = schema or reading.schema_of(stream.masked_columns)
 
-                def shaped(batch: Batch = batch) -> Batch:
+                def shaped(batch: Batch = batch, schema: BatchSchema = schema) -> Batch:
                     return reading.shaped(batch, schema, partition)
 
                 await deliver(await run_in_thread(shaped) if reading.partition_names else shaped())

@@ -19,7 +19,7 @@ from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
 from orcstream.codec.metadata.limits import AT_ONCE_BYTES, Room, metadata_limit
-from orcstream.codec.metadata.structure import StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import ColumnNotFound, UsageError, located
 from orcstream.file.unlocking import EncryptedColumn, KeyRing, UnlockedFile
@@ -30,7 +30,7 @@ from orcstream.plan.tail import Tail
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.engine.session import Session
 from orcstream.reader.engine.shaping import take_rows
-from orcstream.reader.engine.stripes import parse_index
+from orcstream.reader.engine.stripes import index_requests, parse_index
 from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.options import (
     ANY_TIME,
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from orcstream.reader.verifying import Verification
 
 __all__ = ["FileStatistics", "OrcFile", "batches_of", "stripes_of"]
+
+# Beyond it, going through the streams of a stripe is for a thread: other tasks would notice.
+_MANY_STREAMS = 4000
 
 
 class FileStatistics(Mapping[str, ColumnStatistics]):
@@ -330,19 +333,20 @@ class OrcFile:
         with located(url=self.url):
             variants = file.variants_of(file.form.variant_of)
             await file.unlock_stripes([information], variants)
-            form = file.form.of_stripe(information, footer, file.local_keys(information, variants))
-        wanted = [
-            stream for stream in form.streams if stream.kind is StreamKind.ROW_INDEX and stream.range.length
-        ]
         room = Room(metadata_limit(self._tail.file_length), "row indexes of a stripe")
-        with located(url=self.url, stripe=stripe):
-            room.take(sum(stream.range.length for stream in wanted))
-        buffers = await self._fetch([stream.range for stream in wanted])
+        choose = partial(index_requests, file, information, footer, variants, room)
+        is_wide = len(footer.streams) > _MANY_STREAMS
+        with located(url=self.url):
+            wanted, requests = await run_in_thread(choose) if is_wide else choose()
+        buffers = await self._fetch([request.range for request in requests])
 
         def parse() -> Mapping[int, RowIndex]:
             return {
-                stream.column: parse_index(file, information, stream, buffer.view(stream.range), room)
-                for stream, buffer in zip(wanted, buffers, strict=True)
+                wanted[member].column: parse_index(
+                    file, information, wanted[member], buffer.view(wanted[member].range), room
+                )
+                for request, buffer in zip(requests, buffers, strict=True)
+                for member in request.members
             }
 
         with located(url=self.url):

@@ -145,7 +145,11 @@ async def verify_file(
     for number in (min(stripes), max(stripes)) if stripes else ():
         if not 0 <= number < count:
             raise UsageError(f"no stripe {number}: the file has {count}", url=file.url)
-    return await _Verifier(file, times, statistics, stripes, on_rows or (lambda _: None), memory_limit).run()
+    # Of thousands of columns, preparing takes long.
+    told = on_rows or (lambda _: None)
+    prepare = partial(_Verifier, file, times, statistics, stripes, told, memory_limit)
+    verifier = await run_in_thread(prepare)
+    return await verifier.run()
 
 
 class _Verifier:

@@ -7,6 +7,7 @@ any byte of a file.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -27,6 +28,7 @@ from orcstream.schema.types import (
     Kind,
     Type,
     decimal_shape,
+    nodes_of,
     steps_of,
 )
 
@@ -68,7 +70,7 @@ class Schema:
         object.__setattr__(self, "root", root)
         object.__setattr__(self, "_places", {})
         # By column id. (A projected tree has gaps; a schema is never projected.)
-        types = tuple(node for _, node in root.walk())
+        types = tuple(nodes_of(root))
         if [node.column_id for node in types] != list(range(len(types))):
             raise UsageError("the column ids of a schema must count its types in pre-order, from 0")
         try:  # files and Arrow have UTF-8
@@ -180,14 +182,13 @@ def numbered(root: Type, *, attributes: bool = True) -> Schema:
         if depth > MAX_DEPTH:
             raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
         own = FileColumn(next(ids))
-        children = tuple(count(child, depth + 1) for child in node.children)
-        return replace(
-            node,
-            children=children,
-            attributes=node.attributes if attributes else (),
-            column_id=own,
-            last_column_id=children[-1].last_column_id if children else own,
-        )
+        children = tuple([count(child, depth + 1) for child in node.children])
+        last = children[-1].last_column_id if children else own
+        kept = node.attributes if attributes else ()
+        is_same = (own, last, kept) == (node.column_id, node.last_column_id, node.attributes)
+        if is_same and all(map(operator.is_, children, node.children)):
+            return node  # as are all, where everything is read
+        return replace(node, children=children, attributes=kept, column_id=own, last_column_id=last)
 
     return Schema(count(root, 1))
 

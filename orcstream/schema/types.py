@@ -26,6 +26,7 @@ __all__ = [
     "Kind",
     "Type",
     "decimal_shape",
+    "nodes_of",
     "steps_of",
 ]
 
@@ -178,6 +179,17 @@ def _type_from_rows(rows: tuple[_Row, ...]) -> Type:
         children = tuple(done.pop() for _ in range(count))
         done.append(Type(kind, children, names, *rest))
     return done[0]
+
+
+def nodes_of(root: Type) -> list[Type]:
+    """Every node of a tree, parents first."""
+    nodes: list[Type] = []
+    left = [root]
+    while left:
+        node = left.pop()
+        nodes.append(node)
+        left.extend(reversed(node.children))
+    return nodes
 
 
 def decimal_shape(type_: Type) -> tuple[int, int]:

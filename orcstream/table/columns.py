@@ -16,8 +16,10 @@ __all__ = ["AskedColumns", "with_partitions"]
 
 def with_partitions(row: Type, columns: PartitionColumns) -> Type:
     """The struct of a table's columns, numbered anew."""
-    names = (*row.field_names, *columns.names)
-    return numbered(Type(Kind.STRUCT, (*row.children, *columns.types), names), attributes=False).root
+    if columns.names:
+        names = (*row.field_names, *columns.names)
+        row = Type(Kind.STRUCT, (*row.children, *columns.types), names)
+    return numbered(row, attributes=False).root
 
 
 class AskedColumns:

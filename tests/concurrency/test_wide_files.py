@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,10 +11,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 import orcstream
+import orcstream.inspect
 from orcstream.errors import ColumnNotFound, UsageError
+from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
 from tests.generators import bombs
 
 COUNT = 40_000
@@ -143,3 +148,64 @@ async def test_other_tasks_have_a_turn_between_stripes_that_are_verified(tmp_pat
             verified = await file.verify()
     assert not verified.is_sound
     assert max(found) < LONGEST_TURN_S
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a row index for each column, and statistics."""
+    path = tmp_path_factory.mktemp("indexed") / "indexed.orc"
+    column = pa.array(range(ROWS), pa.int32())
+    orc.write_table(pa.table({f"c{number}": column for number in range(20_000)}), path)
+    return path
+
+
+async def verify(path: Path) -> None:
+    async with orcstream.open(path) as file:
+        assert (await file.verify()).faults == ()
+
+
+async def row_index(path: Path) -> None:
+    async with orcstream.open(path) as file:
+        assert len(await file.row_index(0)) == 20_001
+
+
+async def look(path: Path) -> None:
+    assert (await orcstream.inspect.inspect(path)).problems == ()
+
+
+async def data_set(path: Path) -> None:
+    async with orcstream.dataset(path) as files:
+        assert (await files.read()).num_rows == ROWS
+
+
+@pytest.mark.parametrize("use", [verify, row_index, look, data_set])
+async def test_other_tasks_go_on_while_tools_look(
+    indexed: Path, use: Callable[[Path], Awaitable[None]]
+) -> None:
+    narrow = indexed.with_name("narrow.orc")
+    orc.write_table(pa.table({"a": range(ROWS)}), narrow)
+    with contextlib.suppress(AssertionError):  # it has one column
+        await use(narrow)  # what is imported late is not counted
+    async with turns() as found:
+        await use(indexed)
+    assert max(found) < LONGEST_TURN_S
+
+
+class Requests:
+    """Which were sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[RequestSpan] = []
+
+    def on_request(self, span: RequestSpan) -> None:
+        self.sent.append(span)
+
+    def on_decode(self, span: DecodeSpan) -> None: ...
+
+
+async def test_row_indexes_of_all_columns_are_one_request(indexed: Path) -> None:
+    requests = Requests()
+    async with orcstream.open(indexed, observer=requests) as file:
+        before = len(requests.sent)
+        assert len(await file.row_index(0)) == 20_001
+    assert len(requests.sent) - before <= 2  # with the stripe's footer

@@ -192,7 +192,7 @@ class DecodeQueue:
     def _cut(self, run: ColumnRun, start: int, stop: int) -> Vector:
         segment = run.segments[0]
         if stop == segment.stop:
-            run.segments.popleft()
+            del run.segments[0]
             self._budget.decoded -= segment.size
         return segment.vector.slice(start - segment.start, stop - segment.start)
 

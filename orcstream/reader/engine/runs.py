@@ -70,7 +70,8 @@ class StreamFeed:
         self.run = run
         self.cursor = cursor
         self.slices = slices
-        self.pieces: deque[StreamPiece] = deque()
+        # Lists: these are short, and an empty deque takes 600 bytes, times the streams of a wide file.
+        self.pieces: list[StreamPiece] = []
         self.fed_to = slices[0].range.start
 
     @property
@@ -93,7 +94,7 @@ class StreamFeed:
     def flow(self) -> None:
         """Feed what has arrived in order. Only by who holds the run."""
         while (piece := self.head) is not None and piece.arrived is not None:
-            self.pieces.popleft()
+            del self.pieces[0]
             self.fed_to = piece.range.stop
             last = self.fed_to == self.cursor.range.stop
             # The input holds the bytes from here on, and gives back what they were lent for.
@@ -104,12 +105,12 @@ class StreamFeed:
     def drop_passed(self) -> None:
         """Forget pieces of spans that the run has left."""
         while self.pieces and self.pieces[0].span < self.run.span:
-            self.pieces.popleft()
+            del self.pieces[0]
 
     def reach_further(self, size: int) -> None:
         """Plan one piece more for this span: its slice ended before its rows did."""
         stop = min(self.cursor.range.stop, self.fed_to + size)
-        self.pieces.appendleft(StreamPiece(self, ByteRange(self.fed_to, stop), self.run.span))
+        self.pieces.insert(0, StreamPiece(self, ByteRange(self.fed_to, stop), self.run.span))
 
 
 @dataclass(slots=True)
@@ -166,7 +167,7 @@ class ColumnRun:
         self.weight = sum(part.range.length for parts in slices for part in parts)
         self.row = self.span = 0
         self.rows_to_drop = -1
-        self.segments: deque[Segment] = deque()
+        self.segments: list[Segment] = []
         self.starved: set[StreamFeed] = set()
         self.busy = False
         self.queued = False

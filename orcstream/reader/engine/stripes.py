@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, Request, coalesce
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
 from orcstream.codec.decode.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index, parse_row_index
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StripeContext",
     "StripeStarter",
+    "index_requests",
     "index_room",
     "parse_index",
     "walk_types",
@@ -379,6 +380,25 @@ class StripeStarter:
 def index_room(limit: int) -> Room:
     """For the indexes of a stripe, where a read may take so many bytes."""
     return Room(max(_LEAST_INDEX_ROOM, limit // 4), "indexes of a stripe", "raise memory_limit=")
+
+
+def index_requests(
+    file: UnlockedFile,
+    stripe: StripeInformation,
+    footer: StripeFooter,
+    variants: Sequence[int],
+    room: Room,
+) -> tuple[list[PlacedStream], list[Request]]:
+    """The streams with the row indexes of a stripe, and what to ask for; takes some of `room`.
+
+    They lie side by side: of thousands of columns they are one request.
+    """
+    form = file.form.of_stripe(stripe, footer, file.local_keys(stripe, variants))
+    wanted = [one for one in form.streams if one.kind is StreamKind.ROW_INDEX and one.range.length]
+    with located(stripe=stripe.index):
+        room.take(sum(stream.range.length for stream in wanted))
+    requests = coalesce([stream.range for stream in wanted], gap_bytes=0, max_bytes=max(1, room.taken))
+    return wanted, requests
 
 
 def parse_index(
