@@ -32,7 +32,7 @@ from orcstream.io.contract.byte_sink import SinkOptions, already_there
 from orcstream.io.loop.tasks import OneTask
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import plain_options
-from orcstream.io.stores.local.sink import in_thread
+from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, sync_data, sync_folder, write_at
 from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 

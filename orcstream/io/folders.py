@@ -21,8 +21,8 @@ from orcstream.io.contract.folder import Folder, FolderListing, ListedFile
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import plain_options
 from orcstream.io.source import kind_of
+from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.folder import LocalFolder, check_no_link_leads_out
-from orcstream.io.stores.local.sink import in_thread
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
 __all__ = [

@@ -55,7 +55,6 @@ codec.hive: _buffer codec codec.vectors
 codec.metadata: _buffer _proto byterange codec codec.streams codec.vectors encryption errors schema
 io.request: _credentials byterange errors io.contract io.loop
 io.stores.http: _buffer byterange errors io.contract io.loop io.options
-io.stores.local: _buffer byterange errors io.contract io.loop io.urls
 io.stores.memory: byterange errors io.contract
 
 batch: batch_values codec.arrow codec.vectors errors schema
@@ -68,6 +67,7 @@ codec.crypto: _buffer _cipher byterange codec codec.convert codec.ingest codec.m
     codec.vectors encryption errors schema
 io.stores.fsspec: _credentials byterange errors io.contract io.loop io.stores
 io.stores.hdfs: _credentials byterange errors io.contract io.loop io.request io.stores io.urls
+io.stores.local: _buffer byterange errors io.contract io.loop io.stores io.urls
 
 codec.decode: _buffer byterange codec.crypto codec.metadata codec.streams codec.vectors errors schema
 codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams

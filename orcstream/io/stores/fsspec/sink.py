@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,19 +27,16 @@ from orcstream.errors import (
     Unsupported,
 )
 from orcstream.io.contract.byte_sink import (
-    Leftover,
     MovedFile,
     Prepared,
     SinkOptions,
     already_there,
     is_temporary_of,
-    state_of,
-    temporary_name,
 )
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import own_limiter
 from orcstream.io.stores.fsspec.source import SyncFilesystem, lease_filesystem, modified_of, translated
-from orcstream.io.stores.moving import MovingStore
+from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
 
 __all__ = ["ATOMIC_RENAMES", "FilesystemStore", "StoredFile", "open_filesystem_store"]
 
@@ -78,8 +74,11 @@ class StoredFile(MovedFile):
     """A prepared file: where it lies, and where it belongs."""
 
 
-class FilesystemStore(MovingStore):
+class FilesystemStore(MovingStore[StoredFile]):
     """One path of a file system."""
+
+    _kind = StoredFile
+    _how = "on a file system"
 
     def __init__(self, lease: Lease[SyncFilesystem], path: str, url: str) -> None:
         super().__init__(lease, path, url)
@@ -91,15 +90,7 @@ class FilesystemStore(MovingStore):
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
         self._check_atomic(options)
-        file = state_of(prepared, StoredFile, "on a file system")
-        await self._settle(lambda: self._commit(file, prepared), file, options)
-
-    async def discard(self, prepared: Prepared) -> None:
-        file = state_of(prepared, StoredFile, "on a file system")
-        await _in_thread(lambda: _remove(self._filesystem, file.temporary), self._url)
-
-    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
-        return await _in_thread(lambda: self._cleanup(older_than_s, containing, remove), self._url)
+        await super().commit(prepared, options)
 
     def _check_atomic(self, options: SinkOptions) -> None:
         if options.allow_non_atomic or _rename_of(self._filesystem) is not None:
@@ -153,26 +144,25 @@ class FilesystemStore(MovingStore):
             "what was prepared is gone" if left is None else "the store did not move the file", url=self._url
         )
 
-    def _cleanup(self, older_than_s: float, containing: str, remove: bool) -> list[Leftover]:
-        filesystem, found = self._filesystem, []
+    async def _remove(self, path: str) -> None:
+        await _in_thread(lambda: _remove(self._filesystem, path), self._url)
+
+    async def _temporaries(self) -> list[Temporary]:
+        return await _in_thread(self._listed, self._url)
+
+    def _listed(self) -> list[Temporary]:
+        filesystem, name = self._filesystem, None
         filesystem.invalidate_cache()
         if filesystem.isdir(self._path):
-            folder, name = self._path, None
-            details = filesystem.find(folder, detail=True)
+            details = filesystem.find(self._path, detail=True)
         else:
             folder, name = posixpath.split(self._path)
             details = {one["name"]: one for one in filesystem.ls(folder, detail=True)}
-        for path, info in sorted(details.items()):
-            age_s = _age_s(info)
-            is_meant = is_temporary_of(posixpath.basename(path), name) and containing in path
-            if not is_meant or (age_s or 0.0) < older_than_s:
-                continue
-            if remove:
-                _remove(filesystem, path)
-            found.append(
-                Leftover(url=filesystem.unstrip_protocol(path), kind="temporary", identity=path, age_s=age_s)
-            )
-        return found
+        return [
+            Temporary(filesystem.unstrip_protocol(path), path, modified_of(info))
+            for path, info in details.items()
+            if is_temporary_of(posixpath.basename(path), name)
+        ]
 
 
 class _Upload:
@@ -182,8 +172,7 @@ class _Upload:
         self._filesystem = filesystem
         self._path = path
         self._url = url
-        folder, name = posixpath.split(path)
-        self._temporary = posixpath.join(folder, temporary_name(name))
+        self._temporary = temporary_beside(path)
         self.remains = ""
         self._file: Any = None
         # Of calls that a cancellation has left running, the discard waits for the last.
@@ -283,11 +272,6 @@ def _remove(filesystem: Any, path: str) -> None:
             (filesystem.rm_file if _is_pattern(path) else filesystem.rm)(path)
     except FileNotFoundError:
         pass  # somebody was there first
-
-
-def _age_s(info: Mapping[str, Any]) -> float | None:
-    modified_s = modified_of(info)
-    return None if modified_s is None else max(0.0, time.time() - modified_s)
 
 
 async def _in_thread(work: Callable[[], T], url: str) -> T:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,13 +31,10 @@ import anyio
 from orcstream.byterange import BytesLike
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError
 from orcstream.io.contract.byte_sink import (
-    Leftover,
     MovedFile,
     Prepared,
     SinkOptions,
     is_temporary_of,
-    state_of,
-    temporary_name,
 )
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.contract.retry import is_transient
@@ -46,7 +42,7 @@ from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of
 from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter
 from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
-from orcstream.io.stores.moving import MovingStore
+from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
 
 __all__ = ["HdfsFile", "HdfsStore", "open_hdfs_store"]
 
@@ -58,8 +54,11 @@ class HdfsFile(MovedFile):
     version: str
 
 
-class HdfsStore(MovingStore):
+class HdfsStore(MovingStore[HdfsFile]):
     """One path of a file system."""
+
+    _kind = HdfsFile
+    _how = "on HDFS"
 
     def __init__(self, opened: OpenedHdfs, url: str) -> None:
         super().__init__(opened.lease, opened.path, url)
@@ -68,37 +67,25 @@ class HdfsStore(MovingStore):
     def new_upload(self, options: SinkOptions) -> _Upload:
         return _Upload(self._hdfs, self._path, self._url, options)
 
-    async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
-        file = state_of(prepared, HdfsFile, "on HDFS")
-        await self._settle(lambda: self._commit(file, prepared), file, options)
+    async def _remove(self, path: str) -> None:
+        await self._hdfs.delete(path)
 
-    async def discard(self, prepared: Prepared) -> None:
-        await self._hdfs.delete(state_of(prepared, HdfsFile, "on HDFS").temporary)
-
-    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
+    async def _temporaries(self) -> list[Temporary]:
         status = await self._hdfs.status_or_none(self._path)
         whole = status is not None and status.is_folder
         folders, name = [self._path], None
         if not whole:
             folder, name = posixpath.split(self._path)
             folders = [folder]
-        found: list[Leftover] = []
+        found: list[Temporary] = []
         while folders:
             folder = folders.pop()
             for one in await self._list_folder(folder):
                 path = posixpath.join(folder, one.name)
-                age_s = max(0.0, time.time() - one.modified_ms / 1000)
-                is_meant = is_temporary_of(one.name, name) and containing in path
                 if one.is_folder and whole:
                     folders.append(path)
-                elif not one.is_folder and is_meant and age_s >= older_than_s:
-                    found.append(
-                        Leftover(url=self._named(path), kind="temporary", identity=path, age_s=age_s)
-                    )
-        found.sort(key=lambda leftover: leftover.identity)
-        if remove:
-            for leftover in found:
-                await self._hdfs.delete(leftover.identity)
+                elif not one.is_folder and is_temporary_of(one.name, name):
+                    found.append(Temporary(self._named(path), path, one.modified_ms / 1000))
         return found
 
     async def _list_folder(self, path: str) -> list[FileStatus]:
@@ -169,7 +156,7 @@ class _Upload:
         if earlier is not None and earlier.is_folder:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._url)
         # A name of its own for each attempt: an earlier one may be carried out later.
-        temporary = self._new_name()
+        temporary = temporary_beside(self._path)
         self._created.append(temporary)
         try:
             # What is created after we gave up would stay, so the request is not cancelled.
@@ -249,13 +236,9 @@ class _Upload:
         """What a discard has to remove, of which all but one may not be there."""
         return ", ".join(dict.fromkeys([*self._created, *self._names]))
 
-    def _new_name(self) -> str:
-        folder, name = posixpath.split(self._path)
-        return posixpath.join(folder, temporary_name(name))
-
     async def _settle(self) -> None:
         """Find out what has arrived of an append that was not answered."""
-        name = self._new_name()
+        name = temporary_beside(self._path)
         # Before it is sent: a rename whose answer is lost has given the file this name.
         self._names.append(name)
         for earlier in self._names[:-1]:  # older names first, as when they are deleted

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orcstream.errors import UsageError
 from orcstream.io.contract.folder import FolderListing, ListedFile, below
-from orcstream.io.stores.local.sink import in_thread
+from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.source import fingerprint_of
 from orcstream.io.urls import local_path
 

@@ -12,16 +12,12 @@ import contextlib
 import errno
 import os
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from orcstream.errors import CommitFailed, CommitUnknown, SinkError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import (
-    Leftover,
     MovedFile,
     Prepared,
     SinkOptions,
@@ -30,13 +26,12 @@ from orcstream.io.contract.byte_sink import (
     state_of,
     temporary_name,
 )
-from orcstream.io.contract.byte_source import no_such_file, not_permitted
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, set_mode, sync_folder, write_at
+from orcstream.io.stores.moving import MovingStore, Temporary
 
-__all__ = ["LocalFile", "LocalStore", "in_thread"]
+__all__ = ["LocalFile", "LocalStore"]
 
-T = TypeVar("T")
 
 # What file systems without hard links answer to one.
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -68,34 +63,31 @@ class LocalFile(MovedFile):
         return (seen.st_ino, seen.st_size, seen.st_mtime_ns) == (self.inode, self.length, self.modified_ns)
 
 
-class LocalStore:
+class LocalStore(MovingStore[LocalFile]):
     """One path of this machine."""
 
-    part_cap = None
-    smallest_part_bytes = 1
     upload_cap = 2
+    _kind = LocalFile
+    _how = "as a local file"
 
     def __init__(self, path: str, url: str) -> None:
-        self._path = path
-        self._url = url
+        super().__init__(None, path, url)
 
     def new_upload(self, options: SinkOptions) -> _Upload:  # noqa: ARG002 - of the contract
         return _Upload(self._path, self._url)
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:  # noqa: ARG002
-        file = state_of(prepared, LocalFile, "as a local file")
+        # One attempt: what a disk refuses once, it refuses again.
+        await self._commit(state_of(prepared, self._kind, self._how), prepared)
+
+    async def _commit(self, file: LocalFile, prepared: Prepared) -> None:
         await in_thread(lambda: _commit(file, prepared.overwrite, self._url), self._url)
 
-    async def discard(self, prepared: Prepared) -> None:
-        file = state_of(prepared, LocalFile, "as a local file")
-        await in_thread(lambda: Path(file.temporary).unlink(missing_ok=True), self._url)
+    async def _remove(self, path: str) -> None:
+        await in_thread(lambda: Path(path).unlink(missing_ok=True), self._url)
 
-    async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
-        work = partial(_cleanup, self._path, older_than_s, containing, remove)
-        return await in_thread(lambda: list(work()), self._url)
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
+    async def _temporaries(self) -> list[Temporary]:
+        return await in_thread(lambda: list(_temporaries(self._path)), self._url)
 
 
 class _Upload:
@@ -194,7 +186,7 @@ def _commit(file: LocalFile, overwrite: bool, url: str) -> None:
         ) from error
 
 
-def _cleanup(path: str, older_than_s: float, containing: str, remove: bool) -> Iterator[Leftover]:
+def _temporaries(path: str) -> Iterator[Temporary]:
     target = Path(path)
     if target.is_dir():
         found = ((Path(folder) / name) for folder, _, names in os.walk(target) for name in names)
@@ -203,27 +195,8 @@ def _cleanup(path: str, older_than_s: float, containing: str, remove: bool) -> I
         target = Path(os.path.realpath(path))
         beside = target.parent.iterdir() if target.parent.is_dir() else ()
         candidates = [one for one in beside if is_temporary_of(one.name, target.name)]
-    for candidate in sorted(one for one in candidates if containing in str(one)):
-        try:
+    for candidate in candidates:
+        with contextlib.suppress(FileNotFoundError):  # its writer, or a cleanup, was there first
             status = candidate.lstat()
-            age_s = max(0.0, time.time() - status.st_mtime)
-            if not stat.S_ISREG(status.st_mode) or age_s < older_than_s:
-                continue
-            if remove:
-                candidate.unlink()
-        except FileNotFoundError:  # its writer, or another cleanup, was there first
-            continue
-        yield Leftover(url=str(candidate), kind="temporary", identity=str(candidate), age_s=age_s)
-
-
-async def in_thread(work: Callable[[], T], url: str) -> T:
-    try:
-        return await run_in_thread(work)
-    except FileNotFoundError:
-        raise no_such_file(url) from None
-    except PermissionError:
-        raise not_permitted(url) from None
-    except (SinkError, UsageError, Unsupported, FileExistsError, IsADirectoryError):
-        raise
-    except OSError as error:
-        raise SinkError(f"the file cannot be written: {error.strerror or error}", url=url) from error
+            if stat.S_ISREG(status.st_mode):
+                yield Temporary(str(candidate), str(candidate), status.st_mtime)
