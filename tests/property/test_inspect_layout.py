@@ -16,9 +16,9 @@ import orcstream
 from orcstream.byterange import ByteRange
 from orcstream.inspect.layout import Part, brought, file_parts, stripe_parts
 from orcstream.inspect.terms import GROUPS, PARTS
+from tests.encryption.test_random_files import UNIONS, encrypts
 from tests.generators import strategies
 from tests.generators.encrypting import written
-from tests.property.test_encrypted_writing import UNIONS, encrypts
 from tests.reference import corpus
 from tests.support import writing
 from tests.support.effort import share

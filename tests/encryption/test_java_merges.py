@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.encryption.test_writing import SORTED, SORTED_ROOTS, SORTED_ROWS, write
 from tests.generators.encrypted_columns import KEYS
 from tests.interop import judging
-from tests.interop.test_encryption_writing import SORTED, SORTED_ROOTS, SORTED_ROWS, write
 from tests.reference import java_orc
 from tests.support import reading
 

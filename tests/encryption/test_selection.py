@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import orcstream
 from orcstream import col
 from orcstream.schema.column_statistics import ColumnStatistics
+from tests.encryption import test_reading
 from tests.generators import encrypted_columns, strategies
 from tests.generators.encrypted_columns import KEYS, PII, RICH, SUBSETS, TOP, name_of
-from tests.interop import test_encryption_reading
 from tests.reference import java_orc
 from tests.reference.java_orc import Key
 from tests.reference.types import struct
@@ -29,7 +29,7 @@ from tests.support.effort import share, some
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
 
-everything = test_encryption_reading.everything
+everything = test_reading.everything
 
 
 @hypothesis.settings(max_examples=share(15))
