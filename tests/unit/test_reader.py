@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
+import platform
+import subprocess
+import sys
 import threading
 from typing import Any
 from weakref import WeakSet
@@ -408,6 +412,42 @@ async def test_memory_left_behind_goes_back_when_nothing_is_open(monkeypatch: py
         assert retained_bytes() > 0
     await anyio.sleep(0.01)
     assert retained_bytes() == 0
+
+
+async def test_the_c_library_is_asked_for_its_memory_on_a_thread_and_not_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trimmed: list[bool] = []
+    monkeypatch.setattr(session, "_open_sessions", WeakSet())
+    monkeypatch.setattr(session._Trimmed, "at_s", -math.inf)
+    monkeypatch.setattr(
+        session, "trim", lambda: trimmed.append(threading.current_thread() is threading.main_thread())
+    )
+    for _ in range(3):
+        session._trim()
+        await anyio.sleep(0.01)
+    assert trimmed == [False]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep nothing back")
+def test_freed_memory_is_returned_to_the_system() -> None:
+    """Blocks below glibc's threshold for maps, with one in use behind them, stay in the process else."""
+    program = """
+from orcstream._buffer import Buffer, release_retained, trim
+from tests.memory.child import status_bytes
+held = [Buffer(100_000) for _ in range(2000)]
+for one in held:
+    memoryview(one)[:] = bytes(100_000)
+last = held.pop()
+full = status_bytes("VmRSS")
+held.clear()
+release_retained()
+kept = full - status_bytes("VmRSS")
+trim()
+print(kept < 50_000_000 and full - status_bytes("VmRSS") > 150_000_000)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "True\n"
 
 
 async def test_statistics_by_name_leave_out_what_no_name_leads_to() -> None:

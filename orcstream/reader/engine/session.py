@@ -7,6 +7,9 @@ one.
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,7 +17,7 @@ from weakref import WeakSet
 
 import anyio
 
-from orcstream._buffer import release_retained
+from orcstream._buffer import release_retained, trim
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.contract.retry import RetryPolicy
@@ -31,9 +34,21 @@ IDLE_S = 10.0
 _open_sessions: WeakSet[Session] = WeakSet()
 
 
+class _Trimmed:
+    """When the C library was asked last."""
+
+    at_s = -math.inf
+
+
 def _trim() -> None:
-    if not _open_sessions:
-        release_retained()
+    """Free the pool, and have the C library return it to the system; the latter at most every `IDLE_S`."""
+    if _open_sessions:
+        return
+    release_retained()
+    if time.monotonic() - _Trimmed.at_s >= IDLE_S:
+        _Trimmed.at_s = time.monotonic()
+        # It takes longer than a loop may be held up, and does not need the interpreter's lock.
+        threading.Thread(target=trim, name="orcstream trim", daemon=True).start()
 
 
 class Session:
