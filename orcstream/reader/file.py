@@ -211,9 +211,9 @@ class OrcFile:
         Of a file that is followed, the stream waits for rows that are yet to be written, and ends with the
         file or with `rows`. A step that is cancelled loses none.
 
-        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once, by the first step for a file
-        of more than 2,000 columns, whose reads are planned on a thread; while reading `FormatError`,
-        `Unsupported`, `SourceError`.
+        Raises `ColumnNotFound`, `SchemaMismatch` and other `UsageError` at once, or for a file of more than
+        2,000 columns, whose reads are planned on a thread, when the stream is entered or its first step is
+        taken; while reading `FormatError`, `Unsupported`, `SourceError`.
         """
         return self._batches(ReadOptions(**options))
 

@@ -442,6 +442,8 @@ class BatchStream:
         return UsageError("the stream was closed while it was read", url=self._url)
 
     async def __aenter__(self) -> Self:
+        if self._plans_long and self._begun is None and not self._closed:
+            await self._planned(0)  # or whoever asks for the schema before the first step would hold the loop
         return self
 
     async def __aexit__(

@@ -131,11 +131,22 @@ async def test_a_stream_that_is_closed_while_it_is_planned(path: Path) -> None:
 
 
 async def test_a_step_that_is_cancelled_while_it_plans(path: Path) -> None:
-    async with orcstream.open(path) as file, file.batches() as stream:
+    async with orcstream.open(path) as file:
+        stream = file.batches()
         with anyio.move_on_after(0.005) as scope:
             await anext(stream)
         assert scope.cancelled_caught
-        assert (await anext(stream)).num_rows == ROWS
+        async with stream:
+            assert (await anext(stream)).num_rows == ROWS
+
+
+async def test_the_schema_of_a_stream_that_was_entered(path: Path) -> None:
+    """It was planned on the loop for whoever asked before the first step, as the command line and Spark do."""
+    async with orcstream.open(path) as file:
+        await file.read(columns=["c0"])
+        async with turns() as found, file.batches() as stream:
+            assert len(stream.batch_schema.names) == COUNT
+        assert max(found) < LONGEST_TURN_S
 
 
 async def test_other_tasks_have_a_turn_between_stripes_that_are_verified(tmp_path: Path) -> None:
