@@ -141,7 +141,7 @@ async def test_a_step_that_is_cancelled_while_it_plans(path: Path) -> None:
 
 
 async def test_the_schema_of_a_stream_that_was_entered(path: Path) -> None:
-    """It was planned on the loop for whoever asked before the first step, as the command line and Spark do."""
+    """It was planned on the loop for who asked before the first step, as the command line does."""
     async with orcstream.open(path) as file:
         await file.read(columns=["c0"])
         async with turns() as found, file.batches() as stream:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import orcstream
 from orcstream.cli.convert.discretion import Discretion
-from orcstream.cli.convert.input import Input
+from orcstream.cli.convert.input import Input, too_long
 from orcstream.cli.convert.rows import (
     CSV_END,
     CsvOptions,
@@ -27,7 +27,6 @@ from orcstream.cli.convert.rows import (
     csv_columns,
     json_rows,
     open_quote,
-    too_long,
 )
 from orcstream.cli.convert.values import binary
 from orcstream.schema.schema import Kind, Schema, Type, decimal_shape

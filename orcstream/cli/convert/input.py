@@ -27,7 +27,7 @@ from orcstream._credentials import strip_credentials
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["STANDARD_INPUT", "Input", "open_input", "open_seekable", "suffixes"]
+__all__ = ["STANDARD_INPUT", "Input", "open_input", "open_seekable", "suffixes", "too_long"]
 
 STANDARD_INPUT = "-"
 # What is asked of a store at a time.
@@ -261,3 +261,9 @@ _DECOMPRESSED: dict[str, Callable[[Any], Any]] = {
     "zst": _Zstd,
     "lz4": _lz4,
 }
+
+
+def too_long(shown: str) -> orcstream.UsageError:
+    """The error for a row that does not fit into the memory that is given."""
+    text = "a row is longer than a 64th of --memory-limit, or than 1 MB if that is more; give a larger one"
+    return orcstream.UsageError(text, url=shown)

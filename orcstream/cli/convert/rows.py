@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orcstream
 from orcstream.cli.convert.discretion import Discretion
-from orcstream.cli.convert.input import Input
+from orcstream.cli.convert.input import Input, too_long
 from orcstream.cli.convert.values import (
     FLAT_TEXTS,
     finite,
@@ -47,7 +47,6 @@ __all__ = [
     "csv_rows",
     "json_rows",
     "open_quote",
-    "too_long",
 ]
 
 ADVICE = "give --schema with types that take every row"
@@ -132,12 +131,6 @@ class Head(io.RawIOBase):
         if not self.closed:
             self._source.replace_head(bytes(self._taken) + self._source.head(0))
         super().close()
-
-
-def too_long(shown: str) -> orcstream.UsageError:
-    """The error for a row that does not fit into the memory that is given."""
-    text = "a row is longer than a 64th of --memory-limit, or than 1 MB if that is more; give a larger one"
-    return orcstream.UsageError(text, url=shown)
 
 
 def open_quote(shown: str) -> orcstream.FormatError:
