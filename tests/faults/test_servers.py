@@ -20,6 +20,7 @@ import pytest
 import orcstream
 from orcstream.errors import CommitUnknown, RetriesExhausted, SinkError, SourceChanged, SourceError
 from orcstream.io.loop.clients import leased_clients
+from orcstream.io.stores.s3.source import S3Source
 from tests.servers.certificates import certificate
 from tests.servers.faults import FILE, TABLE, healing, nothing_leased, rows_of, whole
 from tests.servers.http_server import Handler, serving
@@ -138,6 +139,28 @@ def unwell() -> Iterator[Unwell]:
             yield server
         finally:
             server.released.set()
+
+
+@pytest.mark.parametrize("signs", [True, False])
+async def test_an_error_with_status_200_is_not_the_object(
+    unwell: Unwell, signs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was `NotOrcFile` at the first request, and `SourceChanged` at later ones."""
+    if not signs:
+        monkeypatch.setattr(S3Source, "_presign", _no_signature)
+    error = refuse(200, "InternalError")
+    how: dict[str, Any] = {"storage_options": unwell.options("s3"), "io_options": {**QUICK, "retries": 9}}
+    with healing() as met:
+        async with nothing_leased():
+            unwell.faults = [error]
+            async with orcstream.open(unwell.url("s3"), **how) as file:
+                unwell.faults = [error, None, error]
+                assert (await rows_of(file)).equals(TABLE)
+    assert met.count >= 2
+
+
+async def _no_signature(_: S3Source) -> None:
+    return None
 
 
 @pytest.mark.parametrize(("fault", "kind"), pairs(PASSING, ["http", "s3"]))

@@ -111,10 +111,17 @@ class RangeClient:
         pin: Pin,
         options: Mapping[str, Any],
         stranger: aiohttp.ClientSession | None = None,
+        *,
+        has_etags: bool = False,
     ) -> None:
-        """`stranger` is for redirects to other origins; without it, a redirect is a refusal."""
+        """`stranger` is for redirects to other origins; without it, a redirect is a refusal.
+
+        With `has_etags`, the store names the version of each object: a whole body without one is not the
+        object, but an error that came with status 200.
+        """
         self._session = session
         self._stranger = stranger
+        self._has_etags = has_etags
         self._pin = pin
         self._options = {name: value for name, value in options.items() if name != "headers"}
         self._headers = dict(options.get("headers") or {})
@@ -283,6 +290,11 @@ class RangeClient:
         self._refuse_encoded(response)
         length = response.content_length
         fingerprint = _fingerprint(response.headers)
+        if self._has_etags and not response.headers.get("ETag"):
+            response.close()
+            raise Transient(
+                "status 200 with a body that is not the object: it has no ETag", url=self._pin.url
+            )
         if "Content-Range" in response.headers:
             named = ContentRange.parse(response.headers["Content-Range"])
             if length is None or named != ContentRange(ByteRange(0, length), length):

@@ -228,6 +228,7 @@ class S3Source(PinnedSource):
             lease.client.session,
             self._pin,
             {"timeout": stall_timeout(stall_timeout_s)},
+            has_etags=True,
         )
         self._clock = clock
         self._signing = anyio.Lock()
@@ -383,6 +384,8 @@ class S3Source(PinnedSource):
                 return ByteRange(0, 0), 0, b""
             if not length:
                 raise Transient("an answer without bytes", url=self.url)
+            if "ContentRange" not in answer and not answer.get("ETag"):
+                raise Transient("a whole body without an ETag, which is not the object", url=self.url)
             named = ContentRange.parse(answer.get("ContentRange", f"bytes 0-{length - 1}/{length}"))
             if named is None or named.range is None or named.file_length is None or length > most:
                 raise Unsupported(
