@@ -13,7 +13,6 @@ held to its version as any other source.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
@@ -25,6 +24,7 @@ from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.source import kind_of
+from orcstream.io.urls import text_of
 
 __all__ = ["GrowingSource", "flush_length_url"]
 
@@ -38,9 +38,7 @@ def flush_length_url(url: object) -> str:
     """Where the lengths of a file are."""
     if isinstance(url, bytes | bytearray | memoryview):
         raise UsageError("bytes in memory do not grow; follow a file by its path or URL")
-    text = os.fspath(url) if isinstance(url, os.PathLike) else url
-    if not isinstance(text, str):
-        raise UsageError(f"a URL must be text or a path, not {type(url).__name__}")
+    text = text_of(url, "text or a path")
     if kind_of(text) in ("http", "https", "chain"):
         raise Unsupported("files are followed on file systems, not here", reason="follow")
     return text + FLUSH_LENGTH

@@ -6,7 +6,6 @@ are imported when their first URL is opened.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import re
@@ -18,10 +17,11 @@ import anyio
 from orcstream._credentials import strip_credentials
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
+from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import plain_options
 from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, text_of
 
 __all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
 
@@ -44,11 +44,11 @@ async def open_sink(
     """
     options = SinkOptions.of(sink_options)
     if isinstance(url, io.BytesIO):
-        _need_asyncio()
+        need_asyncio()
         from orcstream.io.stores.memory.sink import BufferStore
 
         return PartSink(BUFFER_URL, BufferStore(url), options, overwrite=overwrite)
-    text = _text_of(url)
+    text = text_of(url, "text, a path or a buffer")
     store = await _open_store(text, storage_options)
     try:
         return PartSink(text, store, options, overwrite=overwrite)
@@ -129,7 +129,7 @@ async def cleanup(
 
     Raises `FileNotFoundError` (no such bucket), `PermissionError`, `SinkError`, `Unsupported`, `UsageError`.
     """
-    text = _text_of(url)
+    text = text_of(url, "text, a path or a buffer")
     given: object = older_than_s
     if not isinstance(given, int | float) or not older_than_s >= 0:
         raise UsageError(f"older_than_s must be a number of seconds, not {older_than_s!r}")
@@ -164,7 +164,7 @@ async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | Non
 
 
 async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> Store:
-    _need_asyncio()
+    need_asyncio()
     options = plain_options(storage_options)
     shown = strip_credentials(url)
     kind = protocol_of(url)
@@ -194,20 +194,3 @@ async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> St
         return await open_filesystem_store(kind, url, options, shown)
     except SourceError as error:
         raise SinkError(error.message, url=shown) from error
-
-
-def _text_of(url: object) -> str:
-    if isinstance(url, os.PathLike):
-        url = os.fspath(url)
-    if not isinstance(url, str):
-        raise UsageError(f"a URL must be text, a path or a buffer, not {type(url).__name__}")
-    return url
-
-
-def _need_asyncio() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise Unsupported(
-            "the clients of stores need asyncio; run this with asyncio, or trio's guest mode", reason="trio"
-        ) from None

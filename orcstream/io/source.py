@@ -6,17 +6,16 @@ their first URL is opened, because aiohttp, fsspec and s3fs take longer to impor
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike, CostModel
-from orcstream.errors import Unsupported, UsageError
 from orcstream.io.contract.byte_source import ByteSource, Suffix
+from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.options import IoOptions, plain_options
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
+from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, text_of
 
 __all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source"]
 
@@ -34,19 +33,14 @@ async def open_source(
 
     No request is sent yet, but for local files, which are opened.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise Unsupported(
-            "the clients of stores need asyncio; run this with asyncio, or trio's guest mode", reason="trio"
-        ) from None
+    need_asyncio()
     tuned = IoOptions.of(io_options)
     cost = cost_of(url, tuned)
     if isinstance(url, bytes | bytearray | memoryview):
         from orcstream.io.stores.memory.source import BytesSource
 
         return BytesSource(url, cost)
-    text = _text_of(url)
+    text = text_of(url, "text, a path or bytes")
     options = plain_options(storage_options)
     shown = strip_credentials(text)
     kind = kind_of(text)
@@ -86,7 +80,7 @@ def cost_of(
     tune = IoOptions.of(io_options).tune
     if isinstance(url, bytes | bytearray | memoryview):
         return tune(CostModel.memory())
-    kind = kind_of(_text_of(url))
+    kind = kind_of(text_of(url, "text, a path or bytes"))
     if kind in ("http", "https"):
         return tune(CostModel.http())
     if kind in ("file", "local"):
@@ -94,14 +88,6 @@ def cost_of(
     if kind == "memory":
         return tune(CostModel.memory())
     return tune(CostModel.hdfs() if kind in HDFS_PROTOCOLS else CostModel.object_store())
-
-
-def _text_of(url: object) -> str:
-    if isinstance(url, os.PathLike):
-        url = os.fspath(url)
-    if not isinstance(url, str):
-        raise UsageError(f"a URL must be text, a path or bytes, not {type(url).__name__}")
-    return url
 
 
 def kind_of(url: str) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "local_path",
     "name_of",
     "protocol_of",
+    "text_of",
 ]
 
 # HDFS over HTTP, and over its own RPC.
@@ -102,3 +103,12 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def text_of(url: object, kinds: str) -> str:
+    """The URL as text, given as text or a path; `kinds` ends the error's sentence for others."""
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
+    if not isinstance(url, str):
+        raise UsageError(f"a URL must be {kinds}, not {type(url).__name__}")
+    return url

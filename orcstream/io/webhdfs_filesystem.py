@@ -34,7 +34,7 @@ from orcstream.io.contract.byte_sink import temporary_name
 from orcstream.io.contract.byte_source import no_such_file
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.stores.hdfs.calls import FileStatus, place_of
+from orcstream.io.stores.hdfs.calls import FileStatus, place_of, status_or_none
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection, lease_webhdfs
 from orcstream.io.urls import WEB_HDFS, protocol_of
@@ -241,7 +241,7 @@ class WebHdfsFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
 
     async def _begin(self, path: str, mode: str) -> None:
         calls = await self._calls(path)
-        if mode == "wb" or await calls.status_or_none(path) is None:
+        if mode == "wb" or await status_or_none(calls, path) is None:
             await calls.create(path, overwrite=True)
 
     async def _append(self, path: str, data: bytes) -> None:

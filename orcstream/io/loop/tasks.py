@@ -6,15 +6,16 @@ Knows tasks. Must not know what they do. For the loop's own thread: other thread
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar, overload
 
 import anyio
 import anyio.lowlevel
 
-from orcstream.errors import UsageError
+from orcstream.errors import Unsupported, UsageError
 
-__all__ = ["OneTask", "Signal", "first_failure", "side_by_side"]
+__all__ = ["OneTask", "Signal", "first_failure", "need_asyncio", "side_by_side"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -109,3 +110,13 @@ async def side_by_side(
     except BaseExceptionGroup as group:
         raise first_failure(group) from None
     return [found[at] for at in sorted(found)]
+
+
+def need_asyncio() -> None:
+    """Raise `Unsupported` where no loop of asyncio runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise Unsupported(
+            "the clients of stores need asyncio; run this with asyncio, or trio's guest mode", reason="trio"
+        ) from None

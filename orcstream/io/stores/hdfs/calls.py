@@ -34,6 +34,7 @@ __all__ = [
     "error_of",
     "missing_bytes",
     "place_of",
+    "status_or_none",
 ]
 
 # What Java's exceptions stand for, by their class without its package.
@@ -141,11 +142,16 @@ class Hdfs(Protocol):
 
     async def status(self, path: str) -> FileStatus: ...
 
-    async def status_or_none(self, path: str) -> FileStatus | None:
-        """The status, or None where there is nothing."""
-
     async def list_folder(self, path: str) -> list[FileStatus]:
         """What is in a folder; for a file, its status without a name."""
+
+
+async def status_or_none(hdfs: Hdfs, path: str) -> FileStatus | None:
+    """The status, or None where there is nothing."""
+    try:
+        return await hdfs.status(path)
+    except FileNotFoundError:
+        return None
 
 
 class Appending:

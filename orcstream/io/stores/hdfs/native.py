@@ -154,12 +154,6 @@ class HdfsNative:
     async def status(self, path: str) -> FileStatus:
         return _status(await self._run(lambda: self._client.get_file_info(path)), "")
 
-    async def status_or_none(self, path: str) -> FileStatus | None:
-        try:
-            return await self.status(path)
-        except FileNotFoundError:
-            return None
-
     async def list_folder(self, path: str) -> list[FileStatus]:
         found = await self._run(lambda: list(self._client.list_status(path, False)))
         return [_status(one, "" if one.path == path else posixpath.basename(one.path)) for one in found]

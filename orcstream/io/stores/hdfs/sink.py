@@ -40,7 +40,7 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.contract.retry import is_transient
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of
-from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter
+from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter, status_or_none
 from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
 from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
 
@@ -71,7 +71,7 @@ class HdfsStore(MovingStore[HdfsFile]):
         await self._hdfs.delete(path)
 
     async def _temporaries(self) -> list[Temporary]:
-        status = await self._hdfs.status_or_none(self._path)
+        status = await status_or_none(self._hdfs, self._path)
         whole = status is not None and status.is_folder
         folders, name = [self._path], None
         if not whole:
@@ -121,7 +121,7 @@ class HdfsStore(MovingStore[HdfsFile]):
         self._unsettled = unsettled
         if isinstance(error, FileExistsError):
             raise error
-        if await self._hdfs.status_or_none(file.path) is None and not unsettled:
+        if await status_or_none(self._hdfs, file.path) is None and not unsettled:
             raise CommitFailed("what was prepared is gone", url=self._url) from error
         raise CommitUnknown(
             "what was prepared is gone: it was discarded, or committed, and the file replaced since",
@@ -129,11 +129,11 @@ class HdfsStore(MovingStore[HdfsFile]):
         ) from error
 
     async def _is_committed(self, file: HdfsFile) -> bool:
-        seen = await self._hdfs.status_or_none(file.path)
+        seen = await status_or_none(self._hdfs, file.path)
         if seen is None or seen.version != file.version:
             return False
         # Without ids, another file may have the same length and time.
-        return bool(seen.file_id) or await self._hdfs.status_or_none(file.temporary) is None
+        return bool(seen.file_id) or await status_or_none(self._hdfs, file.temporary) is None
 
 
 class _Upload:
@@ -152,7 +152,7 @@ class _Upload:
         self._in_doubt = False  # whether an append was sent that was not answered
 
     async def begin(self) -> None:
-        earlier = await self._hdfs.status_or_none(self._path)
+        earlier = await status_or_none(self._hdfs, self._path)
         if earlier is not None and earlier.is_folder:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._url)
         # A name of its own for each attempt: an earlier one may be carried out later.

@@ -126,13 +126,6 @@ class WebHdfs:
         reply = await self._ask("GET", "GETFILESTATUS", path, {})
         return self._status(member(self._json(reply), "FileStatus"))
 
-    async def status_or_none(self, path: str) -> FileStatus | None:
-        """The status, or None where there is nothing."""
-        try:
-            return await self.status(path)
-        except FileNotFoundError:
-            return None
-
     async def list_folder(self, path: str) -> list[FileStatus]:
         """What is in a folder, a page at a time; for a file, its status without a name."""
         found: list[FileStatus] = []
