@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from orcstream.acid.transactions.contract import TableDefinition, check_encryption
 from orcstream.acid.view import TableView
 from orcstream.errors import UsageError, located
+from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["AcidTable"]
 
 
-class AcidTable(TableView):
+class AcidTable(TableView, Closable):
     """A Hive transactional table as of a snapshot.
 
     For use from one event loop; several streams at a time are fine.
@@ -192,14 +192,6 @@ class AcidTable(TableView):
             finally:
                 if self._transactions is not None:
                     await until_over(self._transactions.aclose())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"<AcidTable {self._url}: {len(self.schema)} columns, {len(self.partitions)} partitions>"

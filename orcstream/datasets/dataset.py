@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from orcstream._credentials import strip_credentials
 from orcstream._keywords import takes
@@ -19,6 +18,7 @@ from orcstream.datasets.open_files import OpenFiles
 from orcstream.datasets.reading import FileUnit, Reading, schema_for
 from orcstream.datasets.splitting import DEFAULT_SPLIT_BYTES, Split
 from orcstream.errors import SourceChanged, UsageError, located
+from orcstream.io.loop.tasks import Closable
 from orcstream.plan.slices import slices
 from orcstream.query.expr import Expr
 from orcstream.reader.engine.budget import chunk_limit_of
@@ -77,7 +77,7 @@ class _Chosen:
     where: Expr | None
 
 
-class OrcDataset:
+class OrcDataset(Closable):
     """Files that are read as one table. For use from one event loop; several streams at a time are fine."""
 
     def __init__(
@@ -318,14 +318,6 @@ class OrcDataset:
                 await self._life.end()
             finally:
                 await self._open_files.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __del__(self) -> None:
         files = getattr(self, "_open_files", None)

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import index
-from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import ColumnNotFound, UsageError, located
 from orcstream.file.unlocking import EncryptedColumn, KeyRing, UnlockedFile
+from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.messages import check_footer_length, is_large, parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
@@ -88,7 +88,7 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
         return sum(1 for _ in self)
 
 
-class OrcFile:
+class OrcFile(Closable):
     """An open ORC file. For use from one event loop; several streams at a time are fine."""
 
     def __init__(
@@ -414,14 +414,6 @@ class OrcFile:
     async def aclose(self) -> None:
         """Stop all streams of this file and give back its connections; may be called again."""
         await self._session.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)

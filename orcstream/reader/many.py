@@ -12,7 +12,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TypeAlias, Unpack
 
 import anyio
@@ -22,7 +21,7 @@ from orcstream._keywords import takes
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.loop.clients import Client, Lease, keep_clients
-from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.tasks import Closable, Signal
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.source import cost_of
 from orcstream.plan.tail import Tail
@@ -249,7 +248,7 @@ class _Urls:
                 await close()
 
 
-class FileStream:
+class FileStream(Closable):
     """Files as they are opened: ``async for file in files``, best inside ``async with ... as files``."""
 
     def __init__(self, opens: _ManyOpens, on_error: OnError | None) -> None:
@@ -289,11 +288,6 @@ class FileStream:
     async def __aenter__(self) -> Self:
         self._opens.start()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __del__(self) -> None:
         opens = getattr(self, "_opens", None)

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
@@ -23,7 +22,7 @@ from orcstream.byterange import ByteRange
 from orcstream.codec.arrow._arrow_c import export_schema
 from orcstream.errors import OrcError, UsageError, out_of_memory
 from orcstream.io.contract.byte_source import ByteSource
-from orcstream.io.loop.tasks import OneTask, first_failure
+from orcstream.io.loop.tasks import Closable, OneTask, first_failure
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.scheduler import FetchScheduler, TaskStarter
@@ -261,7 +260,7 @@ class Reading:
 More: TypeAlias = Callable[[int], Awaitable[bool]]
 
 
-class BatchStream:
+class BatchStream(Closable):
     """Batches in row order: ``async for batch in stream``, best inside ``async with ... as stream``.
 
     Errors are raised at the step that needs the rows concerned, and at every later one. A stream is for one
@@ -445,11 +444,6 @@ class BatchStream:
         if self._plans_long and self._begun is None and not self._closed:
             await self._planned(0)  # or whoever asks for the schema before the first step would hold the loop
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __del__(self) -> None:
         reading = getattr(self, "_begun", None)

@@ -6,7 +6,6 @@ Knows how rows of small files are put together. Must not know files, nor how the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 import anyio.lowlevel
@@ -15,7 +14,7 @@ from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.vectors.column import vector_bytes
 from orcstream.codec.vectors.gather import compact
 from orcstream.errors import OrcError
-from orcstream.io.loop.tasks import OneTask
+from orcstream.io.loop.tasks import Closable, OneTask
 from orcstream.io.request.scheduler import TaskStarter
 from orcstream.reader.engine.read_statistics import ReadStatistics
 from orcstream.schema.schema import Schema
@@ -27,7 +26,7 @@ __all__ = ["TableStream"]
 _CRUMBS = 8
 
 
-class TableStream:
+class TableStream(Closable):
     """Batches of a table, file by file; best inside ``async with ... as stream``.
 
     Rows of one file come in its order. Errors are raised at the step that needs the rows concerned, and at
@@ -146,14 +145,6 @@ class TableStream:
         self._ended = True
         self._reading.stop()
         await self._reading.wait_stopped()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def __del__(self) -> None:
         reading = getattr(self, "_reading", None)

@@ -19,7 +19,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import anyio
 import anyio.lowlevel
@@ -34,7 +34,7 @@ from orcstream.io.contract.byte_sink import Prepared
 from orcstream.io.contract.retry import retry_commit
 from orcstream.io.folders import make_folder_of
 from orcstream.io.loop.clients import Client, Lease, keep_clients
-from orcstream.io.loop.tasks import Signal, first_failure
+from orcstream.io.loop.tasks import Closable, Signal, first_failure
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import clean_up, until_done, until_over
 from orcstream.schema.schema import Schema
@@ -63,7 +63,7 @@ LOOK_S = 0.02
 RESCUE_S = 60.0
 
 
-class Ingester:
+class Ingester(Closable):
     """Takes rows for as long as there are any; made by `orcstream.ingest`. Several tasks may write."""
 
     def __init__(self, options: IngestOptions, schema: Schema | None) -> None:
@@ -285,9 +285,6 @@ class Ingester:
     async def aclose(self) -> None:
         """Abort what was not committed."""
         await self.abort()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

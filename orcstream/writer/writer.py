@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from orcstream.codec.crypto.annotations import without_encryption
 from orcstream.codec.encode.discretion import discreetly
@@ -29,7 +29,7 @@ from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import CommitUnknown, OrcError, UsageError
 from orcstream.io.contract.byte_sink import Prepared
-from orcstream.io.loop.tasks import OneTask
+from orcstream.io.loop.tasks import Closable, OneTask
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.schema.schema import Schema
 from orcstream.writer.options import WriteOptions
@@ -56,7 +56,7 @@ class WriteResult:
     length: int
 
 
-class OrcWriter:
+class OrcWriter(Closable):
     """A file that is being written; made by `orcstream.create`."""
 
     def __init__(
@@ -357,9 +357,6 @@ class OrcWriter:
             await self._outlet.aclose()
         else:
             await self.abort()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

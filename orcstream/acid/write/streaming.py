@@ -30,7 +30,7 @@ from orcstream.acid.write.delta_files import DeltaFiles
 from orcstream.acid.write.placing import Placing
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.io.append_sink import check_appendable
-from orcstream.io.loop.tasks import OneTask
+from orcstream.io.loop.tasks import Closable, OneTask
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.pending import Pending
 
@@ -101,7 +101,7 @@ class WritingStream(Pending["StreamingWriter"]):
         )
 
 
-class StreamingWriter:
+class StreamingWriter(Closable):
     """Rows of one table that keep arriving; made by `AcidTable.stream`.
 
     ``await stream.write(rows)`` and, now and then, ``await stream.commit()``: from then on the rows are
@@ -210,9 +210,6 @@ class StreamingWriter:
                     await self._abort()
                 finally:
                     await self._end_batch()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,8 +7,7 @@ import os
 import stat
 import warnings
 from operator import itemgetter
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from orcstream._cipher import BLOCK_BYTES, aes_ctr
 from orcstream._printable import printable
@@ -21,13 +20,14 @@ from orcstream.encryption import (
 )
 from orcstream.errors import KeyUnavailable, UsageError
 from orcstream.io.keys.provider import KeyProvider
+from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.urls import is_utf8
 
 __all__ = ["InMemoryKeyProvider", "read_key_file"]
 
 
-class InMemoryKeyProvider(KeyProvider):
+class InMemoryKeyProvider(Closable, KeyProvider):
     """Master keys in memory: for tests, development, and keys that come from elsewhere.
 
     Local keys are made as ORC Java's own in-memory store makes them, so it can share files with that one.
@@ -82,14 +82,6 @@ class InMemoryKeyProvider(KeyProvider):
         return LocalKey(encrypted, aes_ctr(master, encrypted[:BLOCK_BYTES], encrypted))
 
     async def aclose(self) -> None:
-        """Nothing is held."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
         """Nothing is held."""
 
 

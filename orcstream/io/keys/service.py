@@ -15,8 +15,8 @@ import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from types import ModuleType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 from orcstream._credentials import strip_credentials
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, LocalKey
@@ -24,6 +24,7 @@ from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.clients import Client, Lease, lease_client
+from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.options import IoOptions
 
@@ -33,7 +34,7 @@ C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 
 
-class KeyService(KeyProvider, Generic[C]):
+class KeyService(Closable, KeyProvider, Generic[C]):
     """A key store that is asked through a client of type `C`.
 
     `shown` is the store as errors name it, without credentials. A failed call is made again up to `retries`
@@ -51,14 +52,6 @@ class KeyService(KeyProvider, Generic[C]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Give back the running loop's connections; may be called again, and the provider used again."""

@@ -1,24 +1,44 @@
 """How tasks of one event loop wait for each other, keep out of each other's way, and fail together.
 
-Knows tasks. Must not know what they do. For the loop's own thread: other threads come through
-`call_soon_threadsafe`. What happens once is an `anyio.Event`, which stays set.
+Knows tasks, and what ends with a block of theirs. Must not know what they do. For the loop's own thread:
+other threads come through `call_soon_threadsafe`. What happens once is an `anyio.Event`, which stays set.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar, overload
+from types import TracebackType
+from typing import Self, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
 
 from orcstream.errors import Unsupported, UsageError
 
-__all__ = ["OneTask", "Signal", "first_failure", "need_asyncio", "side_by_side"]
+__all__ = ["Closable", "OneTask", "Signal", "first_failure", "need_asyncio", "side_by_side"]
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+class Closable(ABC):
+    """An object whose `async with` block ends with `aclose`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Release what the object holds."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 class Signal:
