@@ -64,7 +64,7 @@ async def test_opened_and_closed_in_different_tasks(folder: Path) -> None:
     assert await asyncio.create_task(count(table.batches())) == ROWS
     await asyncio.create_task(table.aclose())
     await table.aclose()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         table.batches()
 
 
@@ -108,9 +108,9 @@ async def test_a_table_closed_under_a_stream(folder: Path) -> None:
     stream = table.batches(batch_rows=10, memory_limit=1 << 16)
     await anext(stream)
     await table.aclose()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         await count(stream)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         await anext(stream)
 
 
@@ -126,7 +126,7 @@ async def test_closed_while_another_task_waits(turns: int, folder: Path) -> None
         for _ in range(turns):
             await anyio.lowlevel.checkpoint()
         await (table.aclose() if whole else stream.aclose())
-        with anyio.fail_after(20), pytest.raises(UsageError):
+        with anyio.fail_after(20), pytest.raises(UsageError, match="closed"):
             await task
         await table.aclose()
 
@@ -150,7 +150,7 @@ async def test_two_tasks_on_one_stream(folder: Path) -> None:
         stream = table.batches(batch_rows=10)
         one = asyncio.create_task(anext(stream))
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="two tasks"):
             await anext(stream)
         first = await one
         assert first.num_rows + await count(stream) == ROWS

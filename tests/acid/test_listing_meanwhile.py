@@ -124,7 +124,7 @@ async def test_a_table_that_is_cleaned_without_an_end(url: str, monkeypatch: pyt
 
     with monkeypatch.context() as patched:
         patched.setattr(snapshot, "list_folder", listed_folder)
-        with pytest.raises(OrcError):
+        with pytest.raises(OrcError, match="while it was listed"):
             await rows_of(url)
 
 

@@ -145,7 +145,7 @@ async def test_an_entry_that_is_missing_is_no_end_of_the_log(tmp_path: Path) -> 
     for _ in range(3):
         await write(log)
     (tmp_path / LOG_FOLDER / "entry-0000000002.json").unlink()
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="gaps"):
         await TransactionLog(str(tmp_path)).snapshot()
 
 

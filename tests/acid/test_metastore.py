@@ -22,7 +22,6 @@ from tests.generators import bucketed_rows
 from tests.generators.acid_history import History, Options
 from tests.servers.hive import Hive, start_hive
 from tests.servers.metastores import opened, server
-from tests.support.errors import raises
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true'"
 
@@ -113,7 +112,7 @@ async def test_buckets_by_the_older_hash_are_not_written(hive: Hive, url: str) -
         f"create table old (a int) clustered by (a) into 2 buckets {TRANSACTIONAL}, 'bucketing_version'='1')"
     )
     async with opened(url, "default.old") as metastore:
-        with raises(Unsupported, reason="bucketing_version"):
+        with pytest.raises(Unsupported, match="version 1"):
             await metastore.begin()
         await (await metastore.begin("compaction")).abort()
 
@@ -141,9 +140,9 @@ async def test_ids_snapshots_and_outcomes(url: str) -> None:
         for _ in range(2):
             assert await first.abort() == "aborted"
         assert await first.outcome() == "aborted"
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="begin again"):
             await first.commit(Work(("delta_0000001_0000001_0000",)))
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="begin again"):
             await first.heartbeat()
         past = await metastore.snapshot(first.write_id)
         assert past.write_ids.high_watermark == first.write_id
@@ -156,13 +155,13 @@ async def test_the_first_that_changes_rows_wins(hive: Hive, url: str) -> None:
     async with opened(url) as metastore:
         first, second, insert = [await metastore.begin() for _ in range(3)]
         await second.commit(Work(("delete_delta_0000002_0000002_0000",), ("",)))
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="write conflict"):
             await first.commit(Work(("delete_delta_0000001_0000001_0000",), ("",)))
         assert await first.outcome() == "aborted"
         await insert.commit(Work(("delta_0000003_0000003_0000",)))
         third = await metastore.begin()
         hive.sql("update plain set name = 'c' where id = 1")
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="write conflict"):
             await third.commit(Work((), ("",)))
         snapshot = await metastore.snapshot()
         assert {first.write_id, third.write_id} <= set(snapshot.write_ids.aborted)
@@ -175,7 +174,7 @@ async def test_a_lock_that_others_hold(url: str) -> None:
         await holder.lock("insert", [""])  # which the other includes
         third = await hasty.begin()
         await third.lock("insert", [""])
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="lock_timeout_s"):
             await third.lock("change", [""])
         await third.abort()
         async with anyio.create_task_group() as tasks:
@@ -215,7 +214,7 @@ async def test_a_batch_has_ids_in_a_row(url: str) -> None:
         assert set(snapshot.open) >= set(ids[2:])
         # Somebody gives one up.
         await other.call("abort_txn", services().AbortTxnRequest(txnid=third.transaction_id))
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match=f"given up transaction {third.transaction_id}"):
             await batch.heartbeat()
         for _ in range(2):
             await batch.abort()
@@ -249,7 +248,7 @@ async def test_hive_and_we_change_one_table(hive: Hive, url: str) -> None:
     hive.sql(f"create table shared (id int, name string) {TRANSACTIONAL})")
     hive.sql("insert into shared values (1, 'a'), (2, 'b')")
     place = str(hive.location("shared"))
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="given together"):
         orcstream.acid.open_table(place, metastore=url)
     async with (
         orcstream.acid.open_table(place, metastore=url, table="default.shared") as table,
@@ -263,7 +262,7 @@ async def test_hive_and_we_change_one_table(hive: Hive, url: str) -> None:
         assert sorted(rows) == [(2, "b"), (3, "c")]
     async with opened(url, "default.shared") as metastore:
         transaction = await metastore.begin()
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="clean again"):
             await metastore.removing(["delta_0000001_0000001_0000"])
         await transaction.abort()
 
@@ -380,7 +379,7 @@ async def test_what_hive_has_overwritten_meanwhile_hides_no_rows(hive: Hive, url
         await other.commit()
         hive.sql("insert overwrite table hidden select 2")
         await change.insert([(3,)])
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
             await change.commit()
         await change.abort()
         async with await table.transaction() as again:
@@ -395,10 +394,10 @@ async def test_nobody_else_is_at_work_where_rows_are_overwritten(hive: Hive, url
         await first.lock("insert", [""])  # which is included
         await first.lock("change", [""])
         for operation in ("insert", "change", "overwrite"):
-            with pytest.raises(CommitFailed):
+            with pytest.raises(CommitFailed, match="lock_timeout_s"):
                 await second.lock(operation, [""])
         await first.commit(Work(("base_0000001",), ("",)))
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="write conflict"):
             await second.commit(Work((), ("",)))
 
 
@@ -481,7 +480,7 @@ async def test_hive_overwrites_a_table_that_is_streamed_to(hive: Hive, url: str)
         assert await stream.commit() == 2
         assert sorted(hive.sql("select id from poured")) == [(2,), (3,), (4,)]
         await stream.write([(5, "mon")])
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
             await stream.commit()
         await stream.abort()
         await stream.write([(5, "mon")])
@@ -489,7 +488,7 @@ async def test_hive_overwrites_a_table_that_is_streamed_to(hive: Hive, url: str)
         async with await table.transaction() as change:
             await change.overwrite([(6,)], partition={"day": "tue"})
         assert sorted(hive.sql("select id from poured")) == [(3,), (5,), (6,)]
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="overwritten meanwhile"):
             async with stream.transaction():
                 await stream.write([(7, "tue")])
     assert sorted(hive.sql("select id from poured")) == [(3,), (5,), (6,)]
@@ -584,7 +583,7 @@ async def test_a_commit_whose_answer_is_lost(hive: Hive, lost: int, *, passes: b
         cutting.method, cutting.left, cutting.passes = b"commit_txn", lost, passes
         work = Work((f"delta_{transaction.write_id:07}_{transaction.write_id:07}_0000",))
         if lost > 2:
-            with pytest.raises(CommitUnknown):
+            with pytest.raises(CommitUnknown, match="not known"):
                 await transaction.commit(work)
             cutting.left = 0
             assert await transaction.outcome() == ("committed" if passes else "open")
@@ -609,5 +608,5 @@ async def test_the_next_metastore_is_asked_where_one_is_away(hive: Hive, url: st
     async with opened(f"thrift://127.0.0.1:1, {url}") as metastore:
         await metastore.snapshot()
     async with opened("thrift://127.0.0.1:1") as metastore:
-        with pytest.raises(SourceError):
+        with pytest.raises(SourceError, match=r"cannot be reached \(127\.0\.0\.1:1"):
             await metastore.snapshot()

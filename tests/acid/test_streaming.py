@@ -21,7 +21,6 @@ from orcstream.errors import CommitFailed, SchemaMismatch, SinkError, SourceErro
 from orcstream.io.append_sink import AppendSink
 from tests.generators.acid_tables import SCHEMA, rows_of
 from tests.servers.sink_stores import make_store
-from tests.support.errors import raises
 
 
 def rows(first: int, count: int, name: str = "new") -> list[dict[str, Any]]:
@@ -151,7 +150,7 @@ async def test_a_file_of_which_nothing_was_flushed(url: str) -> None:
         assert (await table.clean(older_than_s=0)).directories == ("delta_0000001_0000010_0000",)
         assert set(await rows_of(url)) == {2}
         # The stream finds out, and goes on in another batch.
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="given up"):
             await stream.commit()
         await stream.abort()
         await stream.write([{"id": 0, "name": "bucket 1"}])
@@ -163,7 +162,7 @@ async def test_a_file_of_which_nothing_was_flushed(url: str) -> None:
 async def test_one_partition_for_all_rows(url: str) -> None:
     await acid.create_table(url, SCHEMA, partitions={"part": "int"})
     async with acid.open_table(url) as table:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="partition names values of part"):
             await table.stream(partition={"other": 1})
         async with table.stream(partition={"part": 7}) as stream:
             await stream.write(rows(0, 2))
@@ -258,7 +257,7 @@ async def test_data_that_does_not_fit(url: str) -> None:
         with pytest.raises(SchemaMismatch):
             await stream.write([{"id": "x", "name": "a"}])
         await stream.write(rows(0, 1))
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="not committed yet"):
             async with stream.transaction():
                 raise AssertionError
         await stream.commit()
@@ -269,9 +268,9 @@ async def test_data_that_does_not_fit(url: str) -> None:
             raise ZeroDivisionError
 
         schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
-        with pytest.raises(SourceError):
+        with pytest.raises(SourceError, match="Arrow stream failed"):
             await stream.write(pa.RecordBatchReader.from_batches(schema, batches()))
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="abort it"):
             await stream.commit()
         await stream.abort()
         assert (await stream.write(rows(6, 1)), await stream.commit()) == (1, 11)
@@ -292,11 +291,11 @@ async def test_a_flush_that_fails(url: str, monkeypatch: pytest.MonkeyPatch) -> 
 
         with monkeypatch.context() as patch:
             patch.setattr(AppendSink, "flush", fail)
-            with pytest.raises(SinkError):
+            with pytest.raises(SinkError, match="disk is full"):
                 await stream.commit()
         assert AppendSink.flush is flush
         for work in (stream.commit(), stream.write(rows(4, 1))):
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="abort it"):
                 await work
         await stream.abort()
         assert set(await rows_of(url)) == {0, 1}
@@ -314,7 +313,7 @@ async def test_given_up_by_others(url: str) -> None:
         await stream.commit()
         await stream.write(rows(1, 1))
         assert await TransactionLog(url).abort_dead(0) == tuple(range(2, 11))
-        with pytest.raises(CommitFailed):
+        with pytest.raises(CommitFailed, match="given up"):
             await stream.commit()
         await stream.abort()
         assert (await stream.write(rows(1, 1)), await stream.commit()) == (1, 11)
@@ -357,14 +356,14 @@ async def test_two_tasks_and_closed_streams(url: str) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stream.write, rows(0, 1))
             await checkpoint()
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="two tasks"):
                 await stream.write(rows(1, 1))
         await stream.aclose()
         await stream.aclose()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="closed"):
             await stream.write(rows(1, 1))
         for count in (0, 1001, True):
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="1 to 1000"):
                 table.stream(transactions=count)
     assert await rows_of(url) == {}
 
@@ -379,7 +378,7 @@ async def test_stores_whose_files_do_not_grow(kind: str, tmp_path: Path) -> None
     options: dict[str, Any] = {"storage_options": store.options}
     await acid.create_table(url, SCHEMA, **options)
     async with acid.open_table(url, **options) as table:
-        with raises(Unsupported, reason="no_append") as caught:
+        with pytest.raises(Unsupported, match="no files that grow") as caught:
             await table.stream()
         assert caught.value.reason == "no_append"
         async with table.stream(transactions=1) as stream:
@@ -392,7 +391,7 @@ async def test_stores_whose_files_do_not_grow(kind: str, tmp_path: Path) -> None
 async def test_tables_that_only_take_inserts(url: str) -> None:
     await acid.create_table(url, SCHEMA, insert_only=True)
     async with acid.open_table(url) as table:
-        with raises(Unsupported, reason="insert_only") as caught:
+        with pytest.raises(Unsupported, match="transactions=1") as caught:
             await table.stream()
         assert caught.value.reason == "insert_only"
         async with table.stream(transactions=1) as stream:

@@ -135,6 +135,6 @@ async def test_a_store_that_fails_at_each_call(
     assert total >= 8
     for number in range(total):
         count, failing = 0, number
-        with pytest.raises(SinkError):
+        with pytest.raises(SinkError, match="no space"):
             await ingest_all(tmp_path / str(number))
         check(tmp_path / str(number), complete=False)

@@ -269,7 +269,7 @@ async def test_the_least_memory_limit() -> None:
         file: Any = opened_file
         assert rows_in(await file.read(where=WHERE, memory_limit=1 << 16)) == MATCHING
         assert (await file.explain(where=WHERE, memory_limit=1 << 16)).selected_row_count > 0
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="65535"):
             await file.read(where=WHERE, memory_limit=(1 << 16) - 1)
 
 

@@ -15,7 +15,6 @@ import pytest
 import orcstream
 from orcstream.errors import Unsupported, UsageError
 from orcstream.reader.file import OrcFile
-from tests.support.errors import raises
 from tests.support.read_sources import (
     NEVER,
     Leftovers,
@@ -68,11 +67,11 @@ async def test_the_same_opening_as_a_block(tmp_path: Path) -> None:
     async with orcstream.open(sample()) as file:
         assert file.row_count == 200
     await left.check()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         file.batches()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         await file.row_index(0)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         await file.explain()
 
 
@@ -143,7 +142,7 @@ async def test_two_tasks_on_one_stream() -> None:
     async with opened(source) as file, file.batches() as stream:
         first = asyncio.create_task(anext_of(stream))
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(UsageError, match="two tasks") as caught:
             await anext(stream)
         assert caught.value.url == source.url
         # Nothing is lost for the one that was first.
@@ -171,7 +170,7 @@ async def test_closing_the_file_under_a_consumer_that_waits() -> None:
         reading = asyncio.create_task(rows_of(file.batches()))
         await left.wait_open()
         await file.aclose()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="closed"):
             await reading
     await left.check()
 
@@ -185,7 +184,7 @@ async def test_closing_the_file_between_two_batches() -> None:
         await anext(stream)
         await file.aclose()
         for one in (stream, stream, fresh, fresh):
-            with pytest.raises(UsageError) as caught:
+            with pytest.raises(UsageError, match="closed") as caught:
                 await anext(one)
             assert caught.value.url == source.url
         await stream.aclose()
@@ -200,7 +199,7 @@ async def test_closing_a_stream_under_a_consumer_that_waits() -> None:
         reading = asyncio.create_task(rows_of(stream))
         await left.wait_open()
         await stream.aclose()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="closed"):
             await reading
         source.turns = lambda _: 1
         assert await rows_of(file.batches()) == ROWS
@@ -292,6 +291,6 @@ def stop(loop: asyncio.AbstractEventLoop) -> None:
 def test_without_asyncio_opening_says_so() -> None:
     """As it would run on trio: no loop of asyncio is running."""
     opening = orcstream.open(sample()).__await__()
-    with raises(Unsupported, reason="trio") as caught:
+    with pytest.raises(Unsupported, match="asyncio") as caught:
         next(opening)
     assert caught.value.reason == "trio"

@@ -289,20 +289,20 @@ async def test_urls_that_cannot_be_iterated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("many", "options"),
+    ("many", "options", "text"),
     [
-        ("t.orc", {}),
-        (Path("t.orc"), {}),
-        (b"ORC", {}),
-        (5, {}),
-        ([], {"concurrency": 0}),
-        ([], {"concurrency": True}),
-        ([], {"calendar": "lunar"}),
-        ([], {"io_options": {"nothing": 1}}),
+        ("t.orc", {}, "several URLs"),
+        (Path("t.orc"), {}, "several URLs"),
+        (b"ORC", {}, "several URLs"),
+        (5, {}, "iterable"),
+        ([], {"concurrency": 0}, "concurrency"),
+        ([], {"concurrency": True}, "concurrency"),
+        ([], {"calendar": "lunar"}, "calendar"),
+        ([], {"io_options": {"nothing": 1}}, "nothing"),
     ],
 )
-async def test_what_cannot_be(many: Any, options: Any) -> None:
-    with pytest.raises(UsageError):
+async def test_what_cannot_be(many: Any, options: Any, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
         orcstream.open_many(many, **options)
 
 

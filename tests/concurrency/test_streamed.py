@@ -152,7 +152,7 @@ async def take_until_it_fails(source: DrippingSource, batches: list[pa.RecordBat
         opened(source) as file,
         file.batches(columns=["n"], batch_rows=500, memory_limit=1 << 18) as stream,
     ):
-        with pytest.raises(SourceError):
+        with pytest.raises(SourceError, match="gone"):
             await take_all(stream, batches)
 
 

@@ -95,7 +95,7 @@ async def test_what_is_wrong_with_a_question_is_said_by_each_step(path: Path) ->
     async with orcstream.open(path) as file:
         stream = file.batches(columns=["nobody"])
         for _ in range(2):
-            with pytest.raises(ColumnNotFound):
+            with pytest.raises(ColumnNotFound, match="nobody"):
                 await anext(stream)
         await stream.aclose()
 
@@ -110,7 +110,7 @@ async def test_the_schema_before_the_first_step(path: Path) -> None:
 
 async def test_seek_before_the_first_step(path: Path) -> None:
     async with orcstream.open(path) as file, file.batches(columns=["c5"]) as stream:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="no row 17"):
             await stream.seek(17)
         await stream.seek(1)
         assert [batch.num_rows async for batch in stream] == [ROWS - 1]
@@ -124,7 +124,7 @@ async def test_a_stream_that_is_closed_while_it_is_planned(path: Path) -> None:
         step = asyncio.ensure_future(anext(stream))
         await anyio.sleep(0.005)
         await stream.aclose()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="closed"):
             await step
         with pytest.raises(StopAsyncIteration):
             await anext(stream)

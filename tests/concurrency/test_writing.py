@@ -397,7 +397,7 @@ async def test_abort_while_another_task_writes(store: SinkStore) -> None:
             else:
                 with pytest.raises(UsageError):
                     await task
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="aborted"):
                 await out.commit()
             await out.aclose()
         assert store.left() == []
@@ -413,17 +413,17 @@ async def test_commit_and_abort_more_than_once(store: SinkStore) -> None:
         await out.abort()
         await out.aclose()
         assert await rows_of(store) == BATCHES[0]
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="committed"):
             await out.write(BATCHES[1])
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="committed"):
             out.add_user_metadata({"a": "b"})
         other = await create(store, "b.orc")
         await other.abort()
         await other.abort()
         for call in (other.commit, other.prepare, other.end_stripe):
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="aborted"):
                 await call()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="not committed"):
             _ = other.result
     assert store.left() == []
     assert store.seen("b.orc") is None
@@ -513,9 +513,9 @@ async def test_abort_while_another_task_prepares(store: SinkStore, monkeypatch: 
     await prepared.wait()
     await out.abort()
     go_on.set()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="aborted"):
         await preparing
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="aborted"):
         await out.commit()
     assert store.seen(NAME) == EARLIER
     assert store.left() == []

@@ -195,7 +195,7 @@ def test_a_stream() -> None:
             assert batch.num_rows == 40
             break
         assert file.read().num_rows == 200
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         file.read()
     file.close()
 
@@ -222,7 +222,7 @@ def test_errors_are_those_of_the_asynchronous_one(tmp_path: Path) -> None:
         blocking.open(tmp_path / "none.orc")
     with pytest.raises(NotOrcFile):
         blocking.read(b"nothing of the kind")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="calendar"):
         blocking.open(DATA, calendar="lunar")
     with blocking.open(DATA) as file, pytest.raises(ColumnNotFound):
         file.batches(columns=["none"])

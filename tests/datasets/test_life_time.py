@@ -82,7 +82,7 @@ async def test_closed_under_a_stream(folder: Path) -> None:
     stream = files.batches(batch_rows=10, memory_limit=1 << 16)
     await anext(stream)
     await files.aclose()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="closed"):
         [_ async for _ in stream]
 
 

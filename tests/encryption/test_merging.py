@@ -27,7 +27,6 @@ from tests.reference import compare, java_orc
 from tests.reference.java_orc import Key
 from tests.reference.types import struct
 from tests.support.effort import pairs
-from tests.support.errors import raises
 from tests.support.reading import provider
 
 pytestmark = [pytest.mark.java, pytest.mark.usefixtures("java")]
@@ -176,7 +175,7 @@ def test_versions_of_keys_come_together(tmp_path: Path) -> None:
     new.mkdir()
     files = [*written(old, ROWS[:1]), *written(new, ROWS[1:2], keys=ALL)]
     target = tmp_path / "merged.orc"
-    with pytest.raises(UsageError, match="'pii'"):
+    with pytest.raises(UsageError, match=r"encryption is .*version 1 of 'pii'.*version 0 of 'pii'"):
         merged(target, files, provider(ALL))
     assert not target.exists()
     merged(target, files, provider(ALL), rekey=True)
@@ -229,22 +228,22 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
     plain, target = tmp_path / "plain.orc", tmp_path / "merged.orc"
     java_orc.write(plain, TYPE, ROWS[0], options={**STRIPES, "orc.compress": "ZSTD"})
     store = provider(ALL)
-    with raises(Unsupported, reason="encrypted") as caught:
+    with pytest.raises(Unsupported, match="keys=") as caught:
         merged(target, [file, file], None)
     assert caught.value.reason == "encrypted"
     for second in (fewer, plain):
         # ORC Java notes keys and masks in the attributes of types, too.
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=r"its schema is .* in its attributes|its encryption is"):
             merged(target, [file, second], store)
     for missing in ((PII,), (TOP,), ()):
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="required key"):
             merged(target, [file], provider(missing))
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match="not the key"):
         merged(target, [file], provider([PII, Key("top", bytes(32))]))
-    with pytest.raises(KeyUnavailable):
+    with pytest.raises(KeyUnavailable, match="no key 'nobody'"):
         merged(target, [file], store, rekey={"pii": "nobody"})
     for options in ({"rekey": True, "keys": None}, {"rekey": "pii"}, {"target_keys": store}):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="rekey"):
             merged(target, [file], **{"keys": store, **options})  # type: ignore[arg-type]
     assert not target.exists()
     result = merged(target, [file, fewer, plain], store, skip_incompatible=True)

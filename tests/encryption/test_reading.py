@@ -202,7 +202,7 @@ async def test_required_keys(everything: Path) -> None:
     async with orcstream.open(everything, keys=provider, require_keys=["top"]) as file:
         assert file.row_count == 6000
     for required in (["pii"], ["top", "pii"], True):
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="pii"):
             await orcstream.open(everything, keys=provider, require_keys=required)
     with pytest.raises(KeyUnavailable):
         await orcstream.open(everything, require_keys=["pii"])

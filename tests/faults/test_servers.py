@@ -237,7 +237,7 @@ async def test_an_object_that_is_replaced_or_deleted_while_it_is_read(unwell: Un
         async with file.batches(batch_rows=1000, memory_limit=1 << 16) as stream:
             await anext(stream)
             unwell.etag = '"two"'
-            with pytest.raises(SourceChanged):
+            with pytest.raises(SourceChanged, match="replaced"):
                 async for _ in stream:
                     pass
         unwell.etag, unwell.always = '"one"', refuse(404, "NoSuchKey")
@@ -285,7 +285,7 @@ async def test_a_certificate_of_a_stranger(tmp_path: Path) -> None:
     with serving(_Handler, Unwell, tls=tls) as server:
         url = f"https://127.0.0.1:{server.port}/a.orc"
         async with nothing_leased():
-            with pytest.raises(SourceError) as caught:
+            with pytest.raises(SourceError, match="no secure connection") as caught:
                 await orcstream.open(url, io_options=QUICK)
         assert caught.value.url == url
 

@@ -115,6 +115,6 @@ def test_goes_to_other_processes(folder: Path) -> None:
 def test_options_that_cannot_be(folder: Path) -> None:
     with pytest.raises(UsageError, match="dtype_backend"):
         read_orc(folder, dtype_backend="numpy")  # type: ignore[arg-type]
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="texts"):
         read_orc(folder, ["texts"])
     assert isinstance(read_orc(folder), dd.DataFrame)

@@ -224,7 +224,7 @@ def test_what_cannot_be(tmp_path: Any) -> None:
     with pytest.raises(FileNotFoundError):
         scan_orc(tmp_path / "nothing.orc")
     (tmp_path / "t.orc").write_bytes(DATA)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="idd"):
         scan_orc(tmp_path / "t.orc", where=col("idd") == 1)
     with pytest.raises(UsageError, match="timestamp_unit"):
         scan_orc(tmp_path / "t.orc", timestamp_unit="days")

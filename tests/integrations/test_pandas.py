@@ -136,5 +136,5 @@ def test_options_that_cannot_be(options: dict[str, Any]) -> None:
 
 def test_columns_that_are_not_there() -> None:
     for chunksize in (None, 10):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="textt"):
             read_orc(io.BytesIO(DATA), ["textt"], chunksize=chunksize)

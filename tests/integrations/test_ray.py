@@ -152,9 +152,9 @@ def test_a_limit_ends_a_task(range_server: RangeServer) -> None:
 
 
 def test_what_cannot_be(folder: Path) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="texts"):
         OrcDatasource(folder, ["texts"])
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="parts"):
         OrcDatasource(folder, where=col("parts") == 1)
 
 

@@ -26,7 +26,6 @@ from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.loop.clients import Lease
 from orcstream.io.stores.hdfs.append import GrowingHdfsFile
 from orcstream.io.stores.hdfs.opening import OpenedHdfs
-from tests.support.errors import raises
 
 DATA = os.urandom(3 * GATHERED_BYTES + 7)
 # Longer than any test waits that does not fail.
@@ -122,7 +121,7 @@ async def test_after_a_cancellation_it_can_only_be_closed(place: tuple[str, Seen
     with anyio.CancelScope() as scope:
         scope.cancel()
         await sink.flush()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="cancelled"):
         await sink.write(b"y")
     await sink.aclose()
     for length in valid(seen):
@@ -134,7 +133,7 @@ async def test_two_tasks_cannot_write_at_once(tmp_path: Path) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(sink.write, DATA)
         await anyio.lowlevel.checkpoint()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="two tasks"):
             await sink.write(b"x")
     await sink.aclose()
 
@@ -184,7 +183,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/a.orc", "http://host/a.orc", "sftp://host/a.orc"])
 async def test_stores_without_growing_files(url: str) -> None:
-    with raises(Unsupported, reason="no_append") as caught:
+    with pytest.raises(Unsupported, match="local paths, WebHDFS and memory://") as caught:
         await open_append_sink(url)
     assert caught.value.reason == "no_append"
 
@@ -295,7 +294,7 @@ async def test_a_beginning_that_fails_halfway_leaves_nothing(
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(append_sink, "sync_folder", full)
-    with pytest.raises(SinkError):
+    with pytest.raises(SinkError, match="no space"):
         await open_append_sink(tmp_path / "a.orc")
     assert list(tmp_path.iterdir()) == []
 

@@ -162,7 +162,7 @@ def test_options_name_what_requests_cost() -> None:
         with pytest.raises(UsageError, match=next(iter(wrong))):
             IoOptions.of(wrong)
     for wrong_flag in ({"adaptive": 1}, {"hedge": None}):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="True or False"):
             IoOptions.of(wrong_flag)
 
 

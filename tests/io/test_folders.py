@@ -209,7 +209,7 @@ async def test_keys_that_s3_has_no_time_for_are_removed_later(
         await list_files(url, storage_options=store.options)
     asked.clear()
     codes[:] = [{"1": "SlowDown"}] * 100
-    with pytest.raises(RetriesExhausted):
+    with pytest.raises(RetriesExhausted, match="t/1 was not removed: SlowDown"):
         await remove_files(url, names, storage_options=store.options)
     assert asked == [names, *[["1"]] * (len(asked) - 1)]
     assert len(asked) > 2
@@ -295,7 +295,7 @@ async def test_the_reason_why_s3_does_not_list(tmp_path: Path, monkeypatch: pyte
     """Is that of reading and writing: who may not is a `PermissionError`, and no value is shown."""
     store = s3_store(start_s3("moto"), tmp_path.name)
     url, options = store.url_of("t"), dict(store.options or {})
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="ExpectedBucketOwner") as caught:
         await list_files(
             url, storage_options=options | {"s3_additional_kwargs": {"ExpectedBucketOwner": 471_147}}
         )
@@ -306,9 +306,9 @@ async def test_the_reason_why_s3_does_not_list(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     nobody = {"endpoint_url": options["endpoint_url"]}
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError, match="no credentials were found"):
         await list_files(url, storage_options=nobody)
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError, match="no credentials were found"):
         await remove_files(url, ["a"], storage_options=nobody)
     assert leased_clients() == 0
 

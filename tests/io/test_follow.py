@@ -455,7 +455,7 @@ async def test_closing_under_a_consumer_that_waits_for_more(what: str, tmp_path:
             await (stream if what == "stream" else file).aclose()
             await asyncio.wait([waiting], timeout=10)
             assert waiting.done()
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="closed"):
                 await waiting
 
 

@@ -121,14 +121,14 @@ async def test_buffers_cannot() -> None:
 
 async def test_what_each_kind_of_file_is_not_for(tmp_path: Path) -> None:
     async with orcstream.create(tmp_path / "a.orc", SCHEMA) as out:
-        with pytest.raises(UsageError, match="growing="):
+        with pytest.raises(UsageError, match="growing=True"):
             await out.flush()
     async with orcstream.create(tmp_path / "b.orc", SCHEMA, growing=True) as out:
         with pytest.raises(Unsupported):
             await out.prepare()
         await out.abort()
     async with orcstream.create(tmp_path / "c.orc", growing=True) as out:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="schema"):
             await out.flush()
         await out.abort()
 

@@ -82,24 +82,24 @@ async def test_where_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("etc/hadoop", "b", "c"):
         (tmp_path / name).mkdir(parents=True)
         write_configuration(tmp_path / name, {"fs.defaultFS": f"hdfs://{name[0]}:1"})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"fs\.defaultFS"):
         await asked("webhdfs:///t")
     monkeypatch.setenv("HADOOP_HOME", str(tmp_path))
     assert (await asked("webhdfs:///t"))[0] == ["http://e:9870"]
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "b"))
     assert (await asked("webhdfs:///t"))[0] == ["http://b:9870"]
     assert (await asked("webhdfs:///t", hadoop_conf_dir=str(tmp_path / "c")))[0] == ["http://c:9870"]
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no folder"):
         await asked("webhdfs:///t", hadoop_conf_dir=str(tmp_path / "d"))
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "nowhere"))
     assert configuration_folder(None, {}) is None
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"fs\.defaultFS"):
         await asked("webhdfs:///t")
 
 
 async def test_a_service_without_addresses(tmp_path: Path) -> None:
     write_configuration(tmp_path, {"dfs.nameservices": "lake", "dfs.ha.namenodes.lake": "nn1"})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"no dfs\.namenode\.http-address for the name service lake"):
         await asked("webhdfs://lake/t", hadoop_conf_dir=tmp_path)
 
 
@@ -110,7 +110,7 @@ async def test_as_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await asked("webhdfs://me@nn/t"))[1] == {"user.name": "me"}
     assert (await asked("webhdfs://nn/t", token="x"))[1] == {"delegation": "x"}
     write_configuration(tmp_path, {"hadoop.security.authentication": "kerberos"})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="believes no names"):
         await asked("webhdfs://nn/t", hadoop_conf_dir=tmp_path)
     assert (await asked("webhdfs://nn/t", hadoop_conf_dir=tmp_path, token="x"))[1] == {"delegation": "x"}
     tokens = tmp_path / "tokens"
@@ -121,7 +121,7 @@ async def test_as_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     identity = (await asked("webhdfs://nn:1/t", hadoop_conf_dir=tmp_path))[1]
     assert base64.urlsafe_b64decode(identity["delegation"] + "==") == b"\1i\1p\x15HDFS_DELEGATION_TOKEN\4nn:1"
     assert (await asked("webhdfs://me@nn/t", hadoop_conf_dir=tmp_path))[1] == {"user.name": "me"}
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"believes no names.*has tokens for nn:1 only"):
         await asked("webhdfs://nn:2/t", hadoop_conf_dir=tmp_path)
     write_configuration(tmp_path, {"hadoop.security.authentication": "simple"})
     assert (await asked("webhdfs://nn/t", hadoop_conf_dir=tmp_path))[1] == {"user.name": "etl"}
@@ -146,7 +146,7 @@ OUTSIDE = b"""<!DOCTYPE configuration [<!ENTITY a SYSTEM "file:///etc/passwd">]>
     "data", [LAUGHS, OUTSIDE, b"<!DOCTYPE configuration SYSTEM 'http://x/'><configuration/>"]
 )
 def test_document_types_are_refused(data: bytes) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="document types are refused"):
         properties_of(data, "core-site.xml")
 
 
@@ -154,7 +154,7 @@ def test_document_types_are_refused(data: bytes) -> None:
     "data", [b"", b"<a/>", b"<configuration>", b"<configuration>&x;</configuration>", b"\xff\xfe<"]
 )
 def test_what_is_no_configuration(data: bytes) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"core-site.xml is no configuration"):
         properties_of(data, "core-site.xml")
 
 
@@ -183,7 +183,7 @@ def test_any_file_of_tokens(tmp_path_factory: pytest.TempPathFactory, data: byte
 
 
 def test_no_file_of_tokens() -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="HADOOP_TOKEN_FILE_LOCATION: /nowhere"):
         read_tokens("/nowhere")
 
 

@@ -64,7 +64,7 @@ async def test_tokens_for_others_stay_here(cluster: GuardedHdfs, monkeypatch: py
     with pytest.raises(FileNotFoundError):
         await orcstream.open(url)
     monkeypatch.delenv("HADOOP_CONF_DIR")
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError, match="has tokens for ha-hdfs:minidfs-ns, ha-hdfs:other only"):
         await orcstream.open(url)
     assert leased_clients() == 0
 
@@ -116,7 +116,7 @@ async def test_a_name_node_that_is_gone(cluster: GuardedHdfs, tmp_path: Path) ->
 
 
 async def test_kerberos_wants_a_token(cluster: GuardedHdfs) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="HADOOP_TOKEN_FILE_LOCATION"):
         await orcstream.open("webhdfs:///a.orc")
     assert leased_clients() == 0
 

@@ -334,11 +334,11 @@ async def test_a_store_that_fails(failing: str, tmp_path: Path, monkeypatch: pyt
                 await asyncio.sleep(0.001)
 
     out = await orcstream.ingest(f"{tmp_path}/{{number:03}}.orc", SCHEMA, max_rows=10)
-    with pytest.raises(SinkError):
+    with pytest.raises(SinkError, match="no space"):
         await run(out)
-    with pytest.raises(SinkError):
+    with pytest.raises(SinkError, match="no space"):
         await out.write(rows(0, 1))
-    with pytest.raises(SinkError):
+    with pytest.raises(SinkError, match="no space"):
         await out.flush()
     assert len(out.files) == len(names(tmp_path)) <= 3
     for one in out.files:
@@ -469,7 +469,7 @@ async def test_abort_and_what_may_follow(tmp_path: Path) -> None:
     assert await out.commit() == out.files
     await out.abort()
     assert names(tmp_path) == ["0.orc"]
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="committed"):
         await out.write(rows(0, 1))
 
 
@@ -576,5 +576,5 @@ async def test_prepared_files_are_the_callers_after_an_abort(tmp_path: Path) -> 
     assert left == Path(file.prepared.state.remains).name
     await orcstream.discard(file.prepared)
     assert names(tmp_path) == []
-    with pytest.raises(UsageError, match="prepare_only"):
+    with pytest.raises(UsageError, match="prepare_only cannot be kept"):
         orcstream.ingest(template, SCHEMA, growing=True, prepare_only=True)

@@ -99,16 +99,16 @@ async def test_keys_of_aws_that_cannot_be_used(aws: AwsStore) -> None:
 async def test_aws_without_credentials_or_region(aws: AwsStore, nobody: None) -> None:
     endpoint = {"endpoint_url": aws._access["endpoint_url"]}
     async with AwsKeyProvider("us-east-1", client_options=endpoint) as provider:
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="credentials"):
             await provider.current_key("alias/x")
     async with AwsKeyProvider(client_options=endpoint) as provider:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="region"):
             await provider.current_key("alias/x")
     async with AwsKeyProvider("us-east-1", profile="no such profile") as provider:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="profile"):
             await provider.current_key("alias/x")
     async with AwsKeyProvider("us-east-1", client_options={"nonsense": 1}) as provider:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="nonsense"):
             await provider.current_key("alias/x")
     assert leased_clients() == 0
 
@@ -187,14 +187,14 @@ async def test_names_of_google(gcp: GcpStore) -> None:
         old = await provider.create_local_key(dataclasses.replace(key, version=2))
         assert old.encrypted[0] == 2  # where the stand-in writes the version that it was asked for
         assert await provider.decrypt_local_key(key, old.encrypted) == old
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="ring"):
             await provider.current_key("k")
     async with gcp.provider() as provider:
         for name in ("a/b", "a b", "k/cryptoKeyVersions/1"):
             with pytest.raises(KeyUnavailable):
                 await provider.current_key(name)
         gcp.kms.disabled.add("k")
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="no version that encrypts"):
             await provider.current_key("k")
 
 
@@ -219,7 +219,7 @@ async def test_refusals_of_google(gcp: GcpStore, code: str) -> None:
 
 async def test_google_without_credentials(nobody: None) -> None:
     async with GcpKeyProvider(RING) as provider:
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="/dev/null/none"):
             await provider.current_key("k")
     assert leased_clients() == 0
 
@@ -254,7 +254,7 @@ async def test_keys_of_azure_that_cannot_be_used(azure: AzureStore, monkeypatch:
     name = azure.add()
     azure.vault.disabled.add(name)
     async with azure.provider() as provider:
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="disabled"):
             await provider.current_key(name)
         azure.vault.disabled.clear()
         key = await provider.current_key(name)
@@ -269,7 +269,7 @@ async def test_keys_of_azure_that_cannot_be_used(azure: AzureStore, monkeypatch:
             with pytest.raises(KeyUnavailable):
                 await provider.decrypt_local_key(key, f"{head}\0".encode() + bytes(256))
         monkeypatch.setattr("tests.servers.azure_vault._public", lambda _key: {"kty": "EC", "crv": "P-256"})
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match="cannot wrap"):
             await provider.current_key(name)
 
 

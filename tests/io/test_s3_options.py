@@ -156,9 +156,9 @@ async def test_encrypted_by_a_key_of_the_customer(kind: str, form: str) -> None:
 async def test_what_cannot_be_sent_is_not_shown(moto_server: MotoServer, given: dict[str, Any]) -> None:
     options = moto_server.options | {"s3_additional_kwargs": given}
     url = moto_server.put(BUCKET, "a.orc", b"")
-    with pytest.raises(UsageError) as reading:
+    with pytest.raises(UsageError, match="SSECustomerKey") as reading:
         await read(url, options)
-    with pytest.raises(UsageError) as writing:
+    with pytest.raises(UsageError, match="SSECustomerKey") as writing:
         await write(url, options)
     for caught in (reading, writing):
         assert "471147" not in str(caught.value)
@@ -290,7 +290,7 @@ async def test_credentials(
 
 async def test_nobody(nobody: Path, moto_server: MotoServer) -> None:
     url = moto_server.put(BUCKET, "a.orc", b"")
-    with pytest.raises(PermissionError):
+    with pytest.raises(PermissionError, match="no credentials were found"):
         await read(url, {"endpoint_url": moto_server.endpoint})
 
 

@@ -127,7 +127,7 @@ async def test_a_source_that_is_not_there(
 ) -> None:
     store, _ = proxied
     sink = await store.open("a.orc")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"none\.orc"):
         await sink.copy(store.url_of("none.orc"), ByteRange(0, 1000), etag())
     await sink.abort()
     assert store.left() == []
@@ -201,6 +201,6 @@ async def test_what_s3_does_not_copy(proxied: tuple[SinkStore, S3Proxy], etag: C
     # A fingerprint of another kind: the store could not tell whether it is the same file.
     assert not await sink.copy(store.url_of("source ü+.orc"), ByteRange(0, 10), "1234-5678")
     await sink.prepare()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="prepared"):
         await sink.copy(store.url_of("source ü+.orc"), ByteRange(0, 10), etag())
     await sink.abort()

@@ -93,7 +93,7 @@ async def test_what_cannot_be_found_out(store: SinkStore, monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(RenamingFileSystem, "info", silent)
-        with pytest.raises(CommitUnknown):
+        with pytest.raises(CommitUnknown, match="committing again"):
             await store.commit(prepared, retries=0)
     await store.commit(prepared)
     assert store.seen("a.orc") == b"content"

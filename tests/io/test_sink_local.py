@@ -77,7 +77,7 @@ async def test_another_file_with_the_same_inode_number_is_no_commit(
     path.write_bytes(bytes(len(DATA)))
     # What file systems do that give out numbers again, as ext4 and XFS do at once.
     reused = replace(prepared, state=replace(prepared.state, inode=path.stat().st_ino))
-    with pytest.raises(CommitFailed):
+    with pytest.raises(CommitFailed, match="is gone"):
         await commit(reused)
     assert path.read_bytes() == bytes(len(DATA))
 

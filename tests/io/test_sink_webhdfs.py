@@ -185,7 +185,7 @@ async def test_a_commit_that_is_never_answered_is_unknown(target: Target) -> Non
     await target.commit(prepared, retries=1)  # the second attempt looks first
     again = await target.write(b"newer")
     target.proxy.fault = lambda _, asked: "refuse" if asked.where == "RENAME name" else None
-    with pytest.raises(CommitUnknown):
+    with pytest.raises(CommitUnknown, match="committing again, or discarding"):
         await target.commit(again, retries=1)
     target.pass_all()
     await target.commit(again)
@@ -196,12 +196,12 @@ async def test_a_commit_of_what_is_gone(target: Target) -> None:
     prepared = await target.write(b"new")
     target.server.delete(target.path)
     await discard(prepared, storage_options=target.proxy.options)
-    with pytest.raises(CommitFailed):
+    with pytest.raises(CommitFailed, match="gone"):
         await target.commit(prepared)
     other = await target.write(b"other")
     await target.commit(other)
     await target.commit(await target.write(b"third"))
-    with pytest.raises(CommitUnknown):
+    with pytest.raises(CommitUnknown, match="replaced"):
         await target.commit(other)
     assert target.content == b"third"
 
@@ -330,7 +330,7 @@ async def test_nobody_answers(hdfs_server: HdfsServer) -> None:
     sink = await open_sink(
         "webhdfs://user@127.0.0.1:1/a.orc", sink_options={"retries": 1, "abort_timeout_s": 5}
     )
-    with pytest.raises(SinkError) as caught:
+    with pytest.raises(SinkError, match="2 times") as caught:
         await sink.prepare()
     assert "user" not in str(caught.value)
     await sink.abort()

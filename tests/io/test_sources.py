@@ -93,7 +93,7 @@ async def test_what_cannot_be_opened_is_a_usage_error(url: Any) -> None:
 async def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x"
     path.mkdir() if kind == "directory" else os.mkfifo(path)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(SourceError, match="regular") as caught:
         await open_plain(path)
     assert caught.value.url == str(path)
 
@@ -171,7 +171,7 @@ async def test_what_is_cached_is_read_at_once(
     source = await open_plain(path)
     monkeypatch.setattr(os, "preadv", watched)
     if answer == errno.EIO:
-        with pytest.raises(SourceError):
+        with pytest.raises(SourceError, match="Input/output error"):
             await source.fetch(ByteRange(7, 2500))
     else:
         assert bytes(await source.fetch(ByteRange(7, 2500))) == DATA[7:2500]
@@ -219,7 +219,7 @@ async def test_a_file_system_that_answers_other_bytes_is_a_short_read(
 
     monkeypatch.setattr(LoopFileSystem, "_cat_file", whole)
     source = await open_plain("looptest://loop/a")
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match="arrived"):
         await source.fetch_suffix(10)
     await source.aclose()
 

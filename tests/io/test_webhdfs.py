@@ -257,7 +257,7 @@ async def test_bytes_that_are_not_what_was_asked_for(
 
 async def test_a_data_node_may_send_no_more_than_was_asked_for() -> None:
     async with serving(NAMED, (200, {}, b"x" * 1_000_000)) as fake, calling(fake) as hdfs:
-        with pytest.raises(ShortRead):
+        with pytest.raises(ShortRead, match="more than the 5 bytes"):
             await hdfs.read("/d/a.orc", 0, 5)
 
 
@@ -285,7 +285,7 @@ async def test_a_listing_is_read_page_by_page() -> None:
         assert [query.get("startAfter") for _, _, query, _ in fake.asked] == [None, "b"]
     for pages in ([page(["a"], 1)], [page(["a"], 1), page(["b"], 1), page(["a"], 1)], [page([], 1)]):
         async with serving(*pages) as fake, calling(fake) as hdfs:
-            with pytest.raises(SourceError):
+            with pytest.raises(SourceError, match="does not go on"):
                 await hdfs.list_folder("/d")
     for name in ("..", "x/y", "\ud800", ""):
         async with serving(page([name], 0)) as fake, calling(fake) as hdfs:
@@ -297,9 +297,9 @@ async def test_a_listing_is_read_page_by_page() -> None:
 async def test_numbers_that_no_clock_or_file_has(name: str) -> None:
     status = {"FileStatus": STATUS["FileStatus"] | {name: 10**400}}
     async with serving(said(status)) as fake:
-        with pytest.raises(SourceError):
+        with pytest.raises(SourceError, match="a number that is none"):
             await list_files(fake.url)
-        with pytest.raises(SourceError):
+        with pytest.raises(SourceError, match="a number that is none"):
             await orcstream.open(fake.url)
 
 
@@ -394,22 +394,22 @@ async def test_urls(url: str, options: dict[str, Any], host: str, path: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("url", "options"),
+    ("url", "options", "named"),
     [
-        ("webhdfs:///a", {}),
-        ("webhdfs://nn:x/a", {}),
-        ("webhdfs://nn/a/../b", {}),
-        ("webhdfs://nn/a", {"port": "x"}),
-        ("webhdfs://nn/a", {"usr": "u"}),
-        ("webhdfs://u@nn/a", {"token": "t"}),
-        ("webhdfs://nn/a", {"password": "p"}),
-        ("webhdfs://nn/a", {"data_proxy": 3}),
-        ("webhdfs://nn/\ud800", {}),
-        ("swebhdfs://nn/a", {"session_verify": "no such file"}),
+        ("webhdfs:///a", {}, "NameNode"),
+        ("webhdfs://nn:x/a", {}, "URL"),
+        ("webhdfs://nn/a/../b", {}, r"'\.\.'"),
+        ("webhdfs://nn/a", {"port": "x"}, "port"),
+        ("webhdfs://nn/a", {"usr": "u"}, "usr"),
+        ("webhdfs://u@nn/a", {"token": "t"}, "token"),
+        ("webhdfs://nn/a", {"password": "p"}, "password"),
+        ("webhdfs://nn/a", {"data_proxy": 3}, "data_proxy"),
+        ("webhdfs://nn/\ud800", {}, "UTF-8"),
+        ("swebhdfs://nn/a", {"session_verify": "no such file"}, "session_verify"),
     ],
 )
-async def test_what_cannot_be_asked(url: str, options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+async def test_what_cannot_be_asked(url: str, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
         await open_source(url, storage_options=options, io_options=None)
     assert leased_clients() == 0
 
@@ -496,7 +496,7 @@ async def test_a_folder_is_no_file(hdfs_server: HdfsServer) -> None:
     source = await open_source(
         hdfs_server.url("/read/folder"), storage_options=hdfs_server.options, io_options=None
     )
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match="directory"):
         await source.fetch_suffix(10)
     await source.aclose()
 
@@ -508,7 +508,7 @@ async def test_a_stand_by_name_node_is_asked_again_and_again() -> None:
             await orcstream.open(fake.url)
         assert len(fake.asked) == 5
     async with serving(standby) as fake:
-        with pytest.raises(RetriesExhausted):
+        with pytest.raises(RetriesExhausted, match="StandbyException"):
             await orcstream.open(fake.url, io_options={"retries": 1})
 
 

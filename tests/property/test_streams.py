@@ -192,11 +192,11 @@ def test_every_position(runs: Runs, seed: int, stored: bool, compressed: bool) -
 @pytest.mark.parametrize("encoding", ["byte", "boolean", "rle_v1", "rle_v2"])
 def test_positions_that_are_none(encoding: str) -> None:
     fed = fed_of(make_runs(encoding, 1, 2), [])
-    with pytest.raises(CorruptStream):
+    with pytest.raises(CorruptStream, match="position"):
         fed.values.seek(-1)
     if isinstance(fed.values, BoolValues):
         for bits in (-1, 8, 1 << 40):
-            with pytest.raises(CorruptStream):
+            with pytest.raises(CorruptStream, match="position"):
                 fed.values.seek(0, bits)
 
 
@@ -205,7 +205,7 @@ def test_position_behind_the_end(encoding: str) -> None:
     runs = make_runs(encoding, 1, 2)
     fed = fed_of(runs, [runs.data])
     fed.values.seek((1 << 63) - 1)
-    with pytest.raises(CorruptStream):
+    with pytest.raises(CorruptStream, match="early"):
         fed.take(1)
 
 
@@ -236,7 +236,7 @@ def test_cut_off(encoding: str) -> None:
     runs = make_runs(encoding, 9, 3)
     for at in range(0, len(runs.data), max(1, len(runs.data) // 80)):
         fed = fed_of(runs, [runs.data[:at]])
-        with pytest.raises(CorruptStream) as caught:
+        with pytest.raises(CorruptStream, match="early") as caught:
             fed.take(len(runs.values))
         error = caught.value
         assert (error.column, error.stream_kind) == (7, "DATA")

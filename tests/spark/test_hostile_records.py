@@ -125,7 +125,7 @@ def test_a_file_of_another_table_with_the_same_name(scene: Scene) -> None:
     state = LocalFile.of(str(scene.victim / "a.orc"), str(temporary))
     scene.before = scene.outside()
     scene.put_stream(f"{BATCH}.intent", {"files": [file_record("a.orc", state)], "removes": []})
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="is of another file"):
         scene.commit()
     assert scene.outside() == scene.before
 
@@ -151,7 +151,7 @@ def test_a_merge_of_a_stream(scene: Scene, number: int, place: str) -> None:
         scene.commit()  # rows are committed all the same; the merge is left for somebody to look at
         assert scene.outside() == scene.before
         if path != "link/a.orc":
-            with pytest.raises(FormatError):
+            with pytest.raises(FormatError, match="below the table"):
                 the_loop().run(
                     partial(
                         claimed_paths, scene.plan.files, [f"{LOG_FOLDER}/{QUERY}/{BATCH}.compaction.json"]
@@ -193,7 +193,7 @@ def test_a_result_of_a_job(scene: Scene, number: int, name: str) -> None:
     if name == "merged":
         record = {"how": "copied", "sources": [path]}
     scene.put(folder, f"{0:06}.{name}", record)
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="the group has no file"):
         scene.compact()
     assert scene.outside() == scene.before
     assert (scene.table / "z.orc").exists()
@@ -216,9 +216,9 @@ DAMAGED: list[Any] = [
 def test_damaged_groups(scene: Scene, record: Any) -> None:
     name = f"{LOG_FOLDER}/{QUERY}/{BATCH}.compaction.json"
     scene.put_stream(f"{BATCH}.compaction", record)
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match=r"compaction\.json: the record is damaged"):
         the_loop().run(partial(claimed_paths, scene.plan.files, [name]))
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match=r"compaction\.json: the record is damaged"):
         the_loop().run(partial(scene.log().groups_of, 0))
     scene.put(f"{JOBS_FOLDER}/compact-00000001", "plan", record)
     with pytest.raises(FormatError):
@@ -246,7 +246,7 @@ def test_readers_refuse_such_records(scene: Scene) -> None:
     """A merged file with a record that names files elsewhere."""
     add(scene.table, f"part-compact-{QUERY}-0-000.orc", [1])
     scene.put_stream(f"{BATCH}-000.merged", group("../victim/a.orc", f"part-compact-{QUERY}-0-000.orc"))
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="below the table"):
         reader_of(SCHEMA, {"path": str(scene.table)}).partitions()
 
 
@@ -255,7 +255,7 @@ def test_a_batch_that_leads_out_by_a_link_is_not_begun(scene: Scene) -> None:
     (scene.table / "p=p0").symlink_to(scene.victim)
     plan = plan_of(str(scene.table), partition_by='["p"]')
     messages = prepared(plan, 0)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="leads out of the folder"):
         the_loop().run(partial(commit_batch, plan, 0, messages))
     assert not list((scene.table / LOG_FOLDER).rglob("*.json"))
 
@@ -269,6 +269,6 @@ def test_names_that_no_record_may_hold(scene: Scene) -> None:
     assert {"a\\b.orc", "c\\d.orc"} < names
     assert len(names) == 3
     plan = StreamPlan(scene.plan.files, 0, 1, overwrite=True)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no relative path"):
         the_loop().run(partial(commit_batch, plan, 0, prepared(plan, 0)))
     assert {path.name for path in scene.table.glob("*.orc") if path.stem.count("\\")} < names

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import pickle
-import re
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +155,7 @@ def test_folders_that_name_columns_beside_those_that_do_not(tmp_path: Path) -> N
     assert sorted(read({"path": str(tmp_path / "t")})["id"].to_pylist()) == [0, 1]
     both = json.dumps([str(tmp_path / "t"), str(tmp_path / "u")])
     for options in ({"path": str(tmp_path)}, {"paths": both}, {"paths": both, "basePath": str(tmp_path)}):
-        with pytest.raises(SchemaMismatch):
+        with pytest.raises(SchemaMismatch, match=r"/t/k=1(/old)?' names the columns k, and .*/u' none"):
             read(options)
 
 
@@ -210,7 +209,7 @@ def test_filters_of_queries_are_not_taken(tmp_path: Path) -> None:
     options = {"path": write(tmp_path / "t.orc", "struct<id:bigint>", [(1,)])}
     reader = reader_of(schema_of(options), options)
     assert type(reader).pushFilters is DataSourceReader.pushFilters
-    with pytest.raises(UsageError, match="'where'"):
+    with pytest.raises(UsageError, match=r"pushdown is not supported.*option\('where'"):
         schema_of({**options, "pushdown": "true"})
 
 
@@ -220,15 +219,15 @@ def test_rows_and_columns(tmp_path: Path) -> None:
         found = read({"path": url, "rows": text, "partition_bytes": "30k", "columns": "id"})
         assert found.column_names == ["id"]
         assert found["id"].to_pylist() == list(expected)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="option rows is A:B"):
         read({"path": url, "rows": "7"})
     with pytest.raises(ColumnNotFound):
         read({"path": url, "columns": "id,other"})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="for SQL, use CREATE TEMPORARY VIEW"):
         reader_of(columns("id:bigint"), {})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"no table of its catalog .* use CREATE TEMPORARY VIEW"):
         read({"path": url, "location": url})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"there is no option colums; there are .*columns"):
         read({"path": url, "colums": "id"})
 
 
@@ -251,9 +250,9 @@ def test_columns_that_files_lack_or_have_in_another_type(tmp_path: Path) -> None
     strict = read({**options, "case_sensitive": "true"}, "A:int,a:bigint")
     assert [row["A"] for row in strict.to_pylist()] == [None, None]
     write(tmp_path / "3.orc", "struct<a:array<int>>", [([1],)])
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match=r"3\.orc: the column 'a' is bigint in one file and array<int>"):
         schema_of({**options, "mergeSchema": "true"})
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match=r"3\.orc: .*'a' is array<int> in the file"):
         read(options, "a:int")
 
 
@@ -264,7 +263,7 @@ def test_a_file_that_is_replaced_after_planning(tmp_path: Path) -> None:
         reader = reader_of(schema_of(options), options)
         parts = reader.partitions()
         stripes(tmp_path / "t.orc", 2)
-        with pytest.raises(SourceChanged):
+        with pytest.raises(SourceChanged, match=r"t\.orc: the file was replaced after .* make the DataFrame"):
             list(reader.read(parts[0]))
 
 
@@ -283,9 +282,9 @@ def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
     (tmp_path / "b.orc").write_bytes(b"something else, and long enough to be looked at")
     write(tmp_path / "c.orc", "struct<id:bigint,text:string>", [(-1, "x")])
     options = {"path": str(tmp_path)}
-    with pytest.raises(CorruptStream):
+    with pytest.raises(CorruptStream, match=r"a\.orc: column 'id': .*stripe 1, column 1, stream DATA"):
         read(options)
-    with pytest.raises(NotOrcFile):
+    with pytest.raises(NotOrcFile, match=r"b\.orc"):
         read({"path": str(tmp_path / "b.orc")}, "id:int")
     ids = read({**options, "ignoreCorruptFiles": "true"})["id"].to_pylist()
     assert ids[-1] == -1
@@ -360,7 +359,7 @@ def test_encrypted_files_with_keys_and_without(tmp_path: Path) -> None:
     assert read({"path": url, "keys": str(place)}).to_pylist() == [{"id": 1, "name": "Ada"}]
     assert read({"path": url}).to_pylist() == [{"id": 1, "name": None}]
     for required in ("true", "pii"):
-        with pytest.raises(KeyUnavailable):
+        with pytest.raises(KeyUnavailable, match=r"t\.orc"):
             read({"path": url, "require_keys": required})
 
 
@@ -412,7 +411,7 @@ def test_columns_that_are_not_to_hold_nulls(tmp_path: Path) -> None:
         ("m.value", (1, None, None, {"k": None})),
     ):
         write(tmp_path / "t.orc", stored, [*good, bad])
-        with pytest.raises(SchemaMismatch, match=re.escape(repr(name))):
+        with pytest.raises(SchemaMismatch, match=rf"t\.orc: the column '{name}' is not to hold nulls"):
             rows()
 
 
@@ -421,7 +420,7 @@ def test_a_folder_of_a_null_where_there_is_to_be_none(tmp_path: Path) -> None:
     write(tmp_path / "p=__HIVE_DEFAULT_PARTITION__" / "t.orc", "struct<a:int>", [(1,)])
     schema = StructType([StructField("a", IntegerType()), StructField("p", IntegerType(), nullable=False)])
     reader = reader_of(schema, {"path": str(tmp_path)})
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match=r"t\.orc: the column 'p' is not to hold nulls"):
         list(reader.read(reader.partitions()[0]))
 
 

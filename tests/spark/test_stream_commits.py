@@ -231,7 +231,7 @@ def test_a_record_that_names_other_files_is_refused(tmp_path: Path, killer: Kill
     told = json.loads(record.read_text())
     told["files"][0]["state"]["temporary"] = str(precious)
     record.write_text(json.dumps(told))
-    with pytest.raises(orcstream.FormatError):
+    with pytest.raises(orcstream.FormatError, match="no temporary of it"):
         commit(plan, 0)
     assert precious.read_text() == "stays"
 

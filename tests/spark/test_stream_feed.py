@@ -165,7 +165,7 @@ def test_the_log_may_be_elsewhere(folder: Path, tmp_path: Path) -> None:
     assert not (folder / LOG).exists()
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [stream_of(query)]
     query.options["log"] = str(tmp_path / "others")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"others.*no record of batch 1 .* option log "):
         query.run()
 
 
@@ -178,7 +178,7 @@ def test_a_folder_that_is_not_to_be_written_to_wants_another_for_the_log(
         raise PermissionError(f"read only: {url}")
 
     monkeypatch.setattr(small_files, "put", put)
-    with pytest.raises(UsageError, match="'log'"):
+    with pytest.raises(UsageError, match=r"read only: .*option\('log', \.\.\.\)"):
         Query(folder).run()
 
 
@@ -193,7 +193,7 @@ def test_damaged_records_are_named(folder: Path, damage: bytes) -> None:
     query.run()
     record = next((folder / LOG).glob("*/_batch*"))
     record.write_bytes(damage)
-    with pytest.raises(OrcError):
+    with pytest.raises(OrcError, match=r"_batch\.0+1\.json"):
         query.run()
 
 
@@ -206,7 +206,7 @@ def test_damaged_snapshots_are_named(folder: Path) -> None:
     data = bytearray(snapshot.read_bytes())
     data[-1] ^= 1
     snapshot.write_bytes(data)
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match=r"_seen.*no snapshot of a stream"):
         query.run()
 
 
@@ -214,7 +214,7 @@ def test_damaged_snapshots_are_named(folder: Path) -> None:
     "offset", [{}, {"stream": "../x", "batch": 1}, {"stream": "", "batch": 3}, {"batch": "1"}]
 )
 def test_offsets_of_others_are_refused(folder: Path, offset: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="checkpoint is of another source"):
         stream_reader_of(SCHEMA, {"path": str(folder)}).latestOffset(offset, ReadAllAvailable())
 
 
@@ -245,7 +245,7 @@ def test_limits_of_spark_come_first(folder: Path) -> None:
     reader: Any = stream_reader_of(SCHEMA, {"path": str(folder), "maxFilesPerTrigger": "1"})
     assert reader.getDefaultReadLimit() == ReadMaxFiles(1)
     start = reader.initialOffset()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="ReadMaxRows"):
         reader.latestOffset(start, ReadMaxRows(1))
     middle = reader.latestOffset(start, ReadMaxBytes(1))
     assert reader.reportLatestOffset()["files_waiting"] == 3
@@ -341,7 +341,7 @@ def test_files_that_are_replaced(folder: Path, word: str, wanted: list[list[int]
     query.run()
     add(folder, "a.orc", [2, 3])
     if wanted is None:
-        with pytest.raises(SourceChanged):
+        with pytest.raises(SourceChanged, match=r"a\.orc.*replaced_files"):
             query.run()
     else:
         query.run()
@@ -359,12 +359,12 @@ def test_files_that_are_replaced_before_they_are_read(
     query = Query(folder, replaced_files=word)
     add(folder, "a.orc", [1])
     query.between = lambda: add(folder, "a.orc", [2, 3])
-    with pytest.raises(SourceChanged):
+    with pytest.raises(SourceChanged, match=r"a\.orc"):
         query.run()
     query.between = lambda: None
     add(folder, "b.orc", [5])
     if wanted is None:
-        with pytest.raises(SourceChanged):
+        with pytest.raises(SourceChanged, match=r"a\.orc.*before batch 1 "):
             query.run()
     else:
         query.run()
@@ -417,7 +417,7 @@ def test_a_pattern_may_match_nothing_yet(folder: Path) -> None:
     add(folder, "in-1/a.orc", [1])
     query.run()
     assert query.sink == [[1]]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         Query(folder / "nowhere").run()
 
 
@@ -434,30 +434,30 @@ def test_columns_that_come_later(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "text"),
     [
-        {"cleanSource": "delete"},
-        {"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1m"},
-        {"maxFilesPerTrigger": "none"},
-        {"latestFirst": "true", "maxFileAge": "7d"},
-        {"maxFileAge": "soon"},
-        {"existing_files": "some"},
-        {"replaced_files": "x"},
-        {"rows": "1:2"},
-        {"pushdown": "true"},
-        {"maxFiles": "3"},
-        {"paths": '["/a", "/b"]'},
+        ({"cleanSource": "delete"}, "cleanSource"),
+        ({"maxFilesPerTrigger": "1", "maxBytesPerTrigger": "1m"}, "give one of them"),
+        ({"maxFilesPerTrigger": "none"}, "maxFilesPerTrigger is a number"),
+        ({"latestFirst": "true", "maxFileAge": "7d"}, "do not go together"),
+        ({"maxFileAge": "soon"}, "time span"),
+        ({"existing_files": "some"}, "include, ignore"),
+        ({"replaced_files": "x"}, "ignore, read, fail"),
+        ({"rows": "1:2"}, "option rows"),
+        ({"pushdown": "true"}, "pushdown"),
+        ({"maxFiles": "3"}, "there is no option maxfiles.*maxFilesPerTrigger"),
+        ({"paths": '["/a", "/b"]'}, r"option\('log'"),
     ],
 )
-def test_options_that_cannot_be(folder: Path, options: dict[str, str]) -> None:
-    with pytest.raises(UsageError):
+def test_options_that_cannot_be(folder: Path, options: dict[str, str], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
         stream_reader_of(SCHEMA, {"path": str(folder), **options})
 
 
 @pytest.mark.parametrize("given", [[1], "x", 7, {"stream": "..", "batch": 1}])
 def test_what_is_no_offset(folder: Path, given: object) -> None:
     reader: Any = stream_reader_of(SCHEMA, {"path": str(folder)})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="the checkpoint is of another source, or damaged"):
         reader.partitions(given, given)
 
 

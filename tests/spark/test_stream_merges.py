@@ -96,7 +96,7 @@ def test_merged_files_whose_record_is_gone(folder: Path) -> None:
     query.run()
     writer.write()
     forget_merges(folder)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"part-compact.*merged from others.*new checkpoint"):
         query.run()
     other.run()
     assert sorted(other.ids) == ids_of(2)
@@ -124,5 +124,5 @@ def test_an_age_is_not_for_merged_files(folder: Path) -> None:
     writer = Writer(folder)
     writer.write()
     writer.write()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="maxFileAge"):
         Query(folder, maxFileAge="1d").run()

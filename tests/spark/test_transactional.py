@@ -46,11 +46,11 @@ def here(label: str, units: Sequence[Any], work: Callable[[Any], Any]) -> list[A
 
 def check_refused(path: str) -> None:
     options = {"path": path}
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=REFUSAL):
         schema_of(options)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=REFUSAL):
         reader_of(SCHEMA, options).partitions()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=REFUSAL):
         schema_of({**options, "recursiveFileLookup": "true"})
 
 
@@ -74,17 +74,17 @@ def test_files_of_events_that_were_copied_elsewhere(
 ) -> None:
     source = next(hive_tables[name].path.glob("delta_*/bucket_*"))
     shutil.copy(source, tmp_path / "part-0.orc")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=rf"part-0\.orc: .*{REFUSAL}"):
         schema_of({"path": str(tmp_path)})
     reader = reader_of(SCHEMA, {"path": str(tmp_path)})
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=REFUSAL):
         [batch for part in reader.partitions() for batch in reader.read(part)]
 
 
 def test_streams(hive_tables: dict[str, HiveTable], tmp_path: Path) -> None:
     options = {"path": str(hive_tables["changed"].path), "log": str(tmp_path / "log")}
     reader = stream_reader_of(SCHEMA, options)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=REFUSAL):
         reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 
 
@@ -119,22 +119,22 @@ def test_nothing_is_written_into_tables_nor_compacted(
     options = {"path": str(table)}
     if not any(parse_directory(one.name) for one in table.iterdir()):
         folder = next(one.parent for one in table.rglob("*") if parse_directory(one.name))
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=WRITING_REFUSAL):
             writer_of(SCHEMA, {"path": str(folder)}, overwrite=False)
         # A partition that the table has, and an overwrite of all of it.
         target = write_plan(SCHEMA, Options(options))
         path = folder.relative_to(table).as_posix()
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=WRITING_REFUSAL):
             run(partial(written.refuse_transactional, target, [path]))
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=WRITING_REFUSAL):
             writer_of(SCHEMA, options, overwrite=True).commit([])
     else:
         for overwrite in (False, True):
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match=WRITING_REFUSAL):
                 writer_of(SCHEMA, options, overwrite=overwrite)
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=WRITING_REFUSAL):
             stream_writer_of(SCHEMA, options, overwrite=False)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=WRITING_REFUSAL):
         compact_with(here, Folder(str(table)), Compaction(1 << 20))
     left = [one for one in map(str, table.rglob("*")) if "/." not in one.removeprefix(str(table))]
     assert sorted(left) == [one for one in before if "/." not in one.removeprefix(str(table))]
@@ -143,5 +143,5 @@ def test_nothing_is_written_into_tables_nor_compacted(
 def test_nothing_is_written_into_tables_with_their_own_log(tmp_path: Path) -> None:
     url = str(tmp_path / "table")
     asyncio.run(acid.create_table(url, "struct<a:int>"))
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=WRITING_REFUSAL):
         writer_of(SCHEMA, {"path": url}, overwrite=False)

@@ -343,7 +343,7 @@ def test_collations_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_rows_of_no_columns(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no columns to write"):
         writer_of(StructType([]), {"path": str(tmp_path)}, overwrite=False)
 
 
@@ -384,16 +384,16 @@ def test_options_that_cannot_be(
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "message"),
     [
-        {"encrypt": '[{"key": "pii", "columns": "id"}]'},
-        {"encrypt": '[{"key": "pii", "columns": 5}]'},
-        {"partition_by": "id,ID"},
+        ({"encrypt": '[{"key": "pii", "columns": "id"}]'}, "option encrypt is a JSON list"),
+        ({"encrypt": '[{"key": "pii", "columns": 5}]'}, "option encrypt is a JSON list"),
+        ({"partition_by": "id,ID"}, "names a column twice"),
     ],
 )
-def test_lists_of_columns(options: dict[str, str]) -> None:
+def test_lists_of_columns(options: dict[str, str], message: str) -> None:
     schema = StructType([StructField("id", LongType())])
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=message):
         writer_of(schema, {"path": "/nowhere", **options}, overwrite=False)
 
 

@@ -111,7 +111,7 @@ def test_consumed_twice() -> None:
     producer = numbers()
     schema = Schema.parse("struct<a:int,b:int>")
     rows = list(UserData(producer).vectors(schema))
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match="released"):
         list(UserData(producer).vectors(schema))
     assert len(rows) == 1
 
@@ -157,7 +157,7 @@ def test_streams() -> None:
 
     found = UserData(Given()).vectors(Schema.parse("struct<a:int>"))
     assert [next(found).row_count for _ in range(3)] == [2, 0, 3]
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match="the tap is dry"):
         next(found)
 
 
@@ -168,7 +168,7 @@ def test_streams_end() -> None:
     assert stream.field.format == "+s"
     assert stream.read() is None
     assert stream.read() is None
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match="released"):
         ArrowStream(capsule, 10)
 
 
@@ -258,7 +258,7 @@ def test_hostile_run_ends(ends: list[int], values: list[int]) -> None:
     producer = Producer("struct<a:int>", node(3, None, children=(runs,)))
     children = (Field("run_ends", "i", number), Field("values", "i", number))
     producer.field = Field("", "+s", schema.root, children=(Field("a", "+r", number, children=children),))
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match="run ends"):
         list(UserData(producer).vectors(schema))
 
 
@@ -276,7 +276,7 @@ def test_another_thread_neither_reads_nor_closes_a_stream_under_way() -> None:
         found = other.submit(stream.read)
         assert reading.wait(30)
         for call in (stream.read, stream.close):
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="another thread"):
                 call()
         go_on.set()
         column = found.result(30)

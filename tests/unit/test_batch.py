@@ -28,7 +28,6 @@ from tests.generators.arrow_vectors import (
     patient,
     sliced_arrays,
 )
-from tests.support.errors import raises
 
 MAP = pa.map_(pa.string(), pa.int64())
 UNION = pa.UnionArray.from_dense(
@@ -170,7 +169,7 @@ def test_instants_know_that_they_are_utc_and_wall_clocks_know_no_zone() -> None:
 
 def test_duplicate_names_are_not_swallowed() -> None:
     array = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
-    with raises(Unsupported, reason="duplicate_names") as caught:
+    with pytest.raises(Unsupported, match="several fields") as caught:
         batch_from({"x": array}).to_pylist()
     assert caught.value.reason == "duplicate_names"
 
@@ -269,10 +268,10 @@ def test_shape_and_columns() -> None:
 
 def test_unknown_columns() -> None:
     batch = batch_from({"a": pa.array([1]), "b": pa.array([1])})
-    with pytest.raises(ColumnNotFound):
+    with pytest.raises(ColumnNotFound, match="no column 'c' was read; there are a, b"):
         batch.column("c")
     for index in (2, -3):
-        with pytest.raises(ColumnNotFound):
+        with pytest.raises(ColumnNotFound, match="2 columns were read"):
             batch.column(index)
 
 
@@ -284,13 +283,13 @@ def test_duplicate_columns_are_taken_by_index() -> None:
     batch = Batch(schema, vectors, 1)
     assert [batch.column(i).to_pylist() for i in range(2)] == [[1], [2]]
     assert [column.to_pylist() for column in pa.record_batch(batch).columns] == [[1], [2]]
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="several columns"):
         batch.column("a")
-    with raises(Unsupported, reason="duplicate_names"):
+    with pytest.raises(Unsupported, match="by index"):
         batch.to_numpy()
-    with raises(Unsupported, reason="duplicate_names"):
+    with pytest.raises(Unsupported, match="by index"):
         ReadResult(schema, [batch]).to_numpy()
-    with raises(Unsupported, reason="duplicate_names"):
+    with pytest.raises(Unsupported, match="several fields"):
         batch.to_pylist()
 
 
@@ -363,7 +362,7 @@ EXPORTS: list[Callable[[Batch], object]] = [
 @pytest.mark.parametrize("export", EXPORTS)
 @pytest.mark.parametrize("nested", [False, True])
 def test_null_keys_stop_the_export(export: Callable[[Batch], object], nested: bool) -> None:
-    with raises(Unsupported, reason="null_map_key") as caught:
+    with pytest.raises(Unsupported, match=r"column 'a' holds a map with a null key.*to_pylist") as caught:
         export(map_batch(null_key=True, nested=nested))
     assert caught.value.reason == "null_map_key"
     export(map_batch(null_key=False, nested=nested))
@@ -428,7 +427,7 @@ def test_pandas_of_unions() -> None:
 
 def test_pandas_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "pandas")
-    with pytest.raises(ImportError):
+    with pytest.raises(ImportError, match="pip install pandas"):
         batch_from(FRAME).to_pandas()
 
 

@@ -254,12 +254,12 @@ def test_a_decompressor_that_lies() -> None:
     for answer in (-1, 101, 1 << 40):
         stream = InputStream(compressed=True, block_size=100, column=5, kind="DATA")
         stream.feed(reference.header(4, original=False) + b"abcd", last=True)
-        with pytest.raises(CorruptStream):
+        with pytest.raises(CorruptStream, match="more than the compression block size"):
             stream.read(1, lambda _, __, answer=answer: answer)  # type: ignore[misc]  # bound now
 
 
 def test_without_compression() -> None:
-    with pytest.raises(CorruptStream):
+    with pytest.raises(CorruptStream, match="without compression"):
         Decompressor(Compression.NONE)(memoryview(b"abc"), memoryview(bytearray(10)))
 
 

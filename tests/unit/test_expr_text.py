@@ -163,14 +163,14 @@ def test_far_places_are_shown_too() -> None:
 
 
 def test_only_texts_are_texts() -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="int"):
         Expr.parse(5)  # type: ignore[arg-type]
 
 
 def test_depth_is_bounded_and_width_is_not() -> None:
     deep = "(" * 50 + "a" + ")" * 50
     assert as_expr(Expr.parse(deep)) == as_expr(col("a"))
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="deeper"):
         Expr.parse("(" + deep + ")")
     wide = Expr.parse(" or ".join(["a = 1"] * 3000))
     assert isinstance(wide, Any_)

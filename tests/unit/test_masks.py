@@ -21,38 +21,38 @@ STRING = Schema.parse("string").root
 
 
 @pytest.mark.parametrize(
-    "mask",
+    ("mask", "problem"),
     [
-        Mask("hide"),
-        Mask(""),
-        Mask("Redact"),
-        Mask("nullify", ("x",)),
-        Mask("sha256", ("",)),
-        Mask("redact", ("", "", "", "")),
-        Mask("redact", ("Xx9$._abcde",)),
-        Mask("redact", ("\ud800",)),
-        Mask("redact", ("", "4001")),
-        Mask("redact", ("", "_ 13")),
-        Mask("redact", ("", "_ _ 32")),
-        Mask("redact", ("", "_ _ _ 24")),
-        Mask("redact", ("", "_ _ _ _ 60")),
-        Mask("redact", ("", "_ _ _ _ _ 60")),
-        Mask("redact", ("", "x")),
-        Mask("redact", ("", "-1")),
-        Mask("redact", ("", " 2000")),
-        Mask("redact", ("", "9" * 5000)),
-        Mask("redact", ("", "_ _ _ _ _ _ _")),
-        Mask("redact", ("", "", "1")),
-        Mask("redact", ("", "", "1:2:3")),
-        Mask("redact", ("", "", "1:2,")),
-        Mask("redact", ("", "", "a:b")),
-        Mask("redact", ("", "", "1:99999999999")),
+        (Mask("hide"), "there is no mask 'hide'"),
+        (Mask(""), "there is no mask"),
+        (Mask("Redact"), "there is no mask"),
+        (Mask("nullify", ("x",)), "no parameters"),
+        (Mask("sha256", ("",)), "no parameters"),
+        (Mask("redact", ("", "", "", "")), "at most 3"),
+        (Mask("redact", ("Xx9$._abcde",)), "more than 10"),
+        (Mask("redact", ("\ud800",)), "no text"),
+        (Mask("redact", ("", "4001")), "up to 4000"),
+        (Mask("redact", ("", "_ 13")), "up to 12"),
+        (Mask("redact", ("", "_ _ 32")), "up to 31"),
+        (Mask("redact", ("", "_ _ _ 24")), "up to 23"),
+        (Mask("redact", ("", "_ _ _ _ 60")), "up to 59"),
+        (Mask("redact", ("", "_ _ _ _ _ 60")), "up to 59"),
+        (Mask("redact", ("", "x")), "a number up to"),
+        (Mask("redact", ("", "-1")), "a number up to"),
+        (Mask("redact", ("", " 2000")), "a number up to"),
+        (Mask("redact", ("", "9" * 5000)), "a number up to"),
+        (Mask("redact", ("", "_ _ _ _ _ _ _")), "second"),
+        (Mask("redact", ("", "", "1")), "keeps ranges"),
+        (Mask("redact", ("", "", "1:2:3")), "keeps ranges"),
+        (Mask("redact", ("", "", "1:2,")), "keeps ranges"),
+        (Mask("redact", ("", "", "a:b")), "keeps ranges"),
+        (Mask("redact", ("", "", "1:99999999999")), "keeps ranges"),
     ],
 )
-def test_refusals(mask: Mask) -> None:
+def test_refusals(mask: Mask, problem: str) -> None:
     """Whatever the type: a mask means something or not."""
     for type_ in (STRING, Schema.parse("binary").root, Schema.parse("struct<a:int>").root):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=problem):
             mask_of(type_, mask)
 
 

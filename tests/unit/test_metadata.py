@@ -38,7 +38,6 @@ from orcstream.plan.tail import Tail, plan_tail
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics
 from orcstream.schema.schema import FileColumn, Schema
 from tests.reference.corpus import manifest
-from tests.support.errors import raises
 
 CUDF_STRUCT = {"18446744073709551615": "DIRECT"}
 BAD_STRIPE_FOOTER = "apache-orc/corrupt/stripe_footer_bad_column_encodings.orc"
@@ -189,27 +188,27 @@ def test_later_formats_keep_their_place() -> None:
     assert (
         parse(stripe_footer(columns=[pb.ColumnEncoding(kind=9)] * 4)).encodings[0].kind is EncodingKind.DIRECT
     )
-    with pytest.raises(CorruptStripe):
+    with pytest.raises(CorruptStripe, match="streams of 101 bytes"):
         parse(stripe_footer(streams=[stream(77, 0, 101)]))
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "problem"),
     [
-        stripe_footer(columns=[]),
-        stripe_footer(columns=[pb.ColumnEncoding()] * 5),
-        stripe_footer(streams=[stream(1, 4)]),
-        stripe_footer(streams=[stream(1, 1, 60), stream(1, 2, 41)]),
-        stripe_footer(streams=[stream(1, 1, 2**64 - 1), stream(2, 1, 2)]),
-        stripe_footer(streams=[stream(1, 1), stream(1, 1)]),
-        stripe_footer(streams=[stream(100, 1)]),
-        stripe_footer(streams=[stream(9, 0, 4)]),
-        stripe_footer(columns=[pb.ColumnEncoding(dictionary_size=2**31)] * 4),
-        stripe_footer(encryption=[pb.StripeEncryptionVariant()]),
+        (stripe_footer(columns=[]), "0 encodings for 4 columns"),
+        (stripe_footer(columns=[pb.ColumnEncoding()] * 5), "5 encodings for 4 columns"),
+        (stripe_footer(streams=[stream(1, 4)]), "column 4, beyond 0 to 3"),
+        (stripe_footer(streams=[stream(1, 1, 60), stream(1, 2, 41)]), "101 bytes in a stripe body of 100"),
+        (stripe_footer(streams=[stream(1, 1, 2**64 - 1), stream(2, 1, 2)]), "in a stripe body of 100"),
+        (stripe_footer(streams=[stream(1, 1), stream(1, 1)]), "two streams of one kind"),
+        (stripe_footer(streams=[stream(100, 1)]), "STRIPE_STATISTICS stream within a stripe"),
+        (stripe_footer(streams=[stream(9, 0, 4)]), "ENCRYPTED_INDEX has 4 bytes for streams of 0"),
+        (stripe_footer(columns=[pb.ColumnEncoding(dictionary_size=2**31)] * 4), "dictionary of 2147483648"),
+        (stripe_footer(encryption=[pb.StripeEncryptionVariant()]), "1 encryption variants, the file has 0"),
     ],
 )
-def test_hostile_stripe_footer(message: pb.StripeFooter) -> None:
-    with pytest.raises(CorruptStripe) as caught:
+def test_hostile_stripe_footer(message: pb.StripeFooter, problem: str) -> None:
+    with pytest.raises(CorruptStripe, match=problem) as caught:
         parse(message)
     assert caught.value.stripe == 2
     assert caught.value.file_offset == 103
@@ -231,18 +230,18 @@ def test_stripe_footer_of_an_encrypted_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("streams", "encodings"),
+    ("streams", "encodings", "problem"),
     [
-        ([stream(1, 1, 6)], 2),
-        ([stream(1, 3, 5)], 2),
-        ([stream(6, 3, 6)], 2),
-        ([stream(10, 3, 6)], 2),
-        ([stream(1, 3, 6)], 1),
+        ([stream(1, 1, 6)], 2, "column 1, beyond 2 to 3"),
+        ([stream(1, 3, 5)], 2, "ENCRYPTED_DATA has 6 bytes for streams of 5"),
+        ([stream(6, 3, 6)], 2, "ENCRYPTED_INDEX has 0 bytes for streams of 6"),
+        ([stream(10, 3, 6)], 2, "ENCRYPTED_DATA stream within variant 0"),
+        ([stream(1, 3, 6)], 1, "1 encodings for 2 columns"),
     ],
 )
-def test_hostile_variant(streams: list[pb.Stream], encodings: int) -> None:
+def test_hostile_variant(streams: list[pb.Stream], encodings: int, problem: str) -> None:
     part = pb.StripeEncryptionVariant(streams=streams, encoding=[pb.ColumnEncoding()] * encodings)
-    with pytest.raises(CorruptStripe):
+    with pytest.raises(CorruptStripe, match=problem):
         parse(stripe_footer(streams=[stream(10, 0, 6)], encryption=[part]), encryption(2))
 
 
@@ -291,14 +290,14 @@ def test_row_index_positions_may_be_unpacked() -> None:
 
 
 def test_hostile_row_index() -> None:
-    with pytest.raises(CorruptStripe):
+    with pytest.raises(CorruptStripe, match="3 entries, for at most 2"):
         parse_row_index(row_index([], [], []), max_entries=2)
-    with pytest.raises(CorruptStripe):
+    with pytest.raises(CorruptStripe, match="row index cannot be parsed"):
         parse_row_index(b"\x0a\x7f")
-    with pytest.raises(CorruptStripe):
+    with pytest.raises(CorruptStripe, match="row index cannot be parsed"):
         parse_row_index(b"\x0a\x03\x0a\x01\x80")  # a number without an end
     index = parse_row_index(b"\x0a\x03\x12\x01\xff")  # statistics of one byte that is no message
-    with pytest.raises(CorruptStripe):
+    with pytest.raises(CorruptStripe, match="column statistics cannot be parsed"):
         index.statistics(0)
 
 
@@ -415,7 +414,7 @@ def test_metadata_is_cut_up_like_protobuf_does() -> None:
     counts = [[part.value_count for column in range(3) if (part := stripe.get(column))] for stripe in found]
     assert counts == [[row + column for column in range(3)] for row in range(4)]
     for limits in ((3, 3), (4, 2)):
-        with pytest.raises(CorruptTail):
+        with pytest.raises(CorruptTail, match="more than"):
             parse_metadata(data, *limits, ROOM)
     for cut in range(1, len(data)):
         with contextlib.suppress(CorruptTail):
@@ -427,14 +426,14 @@ def test_statistics_of_more_columns_and_stripes_than_anybody_has() -> None:
     stripe = pb.StripeStatistics(col_stats=[pb.ColumnStatistics()] * 3)
     four, five = (pb.Metadata(stripe_stats=[stripe] * count).SerializeToString() for count in (4, 5))
     assert len(parse_metadata(four, 5, 3, Room(4 * 3 * 46, "statistics"))) == 4
-    with raises(Unsupported, reason="metadata_too_large") as caught:
+    with pytest.raises(Unsupported, match="the statistics would take 690 bytes") as caught:
         parse_metadata(five, 5, 3, Room(4 * 3 * 46, "statistics"))
     assert caught.value.reason == "metadata_too_large"
 
 
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05abc", b"\xff" * 11, b"\x0b", b"\x09\x01", b"\x0a\xff"])
 def test_hostile_metadata(data: bytes) -> None:
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match="file metadata cannot be parsed"):
         parse_metadata(data, 10, 10, ROOM)
 
 

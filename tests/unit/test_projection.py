@@ -73,7 +73,7 @@ def test_columns_choose_from_the_schema_asked_for() -> None:
     found = projected(FILE, "struct<b:string,s:struct<new:int,x:bigint>,a:int>", ["s.x", "a"])
     assert str(found.root) == "struct<s:struct<x:bigint>,a:int>"
     assert str(found.file_root) == "struct<s:struct<x:int>,a:int>"
-    with pytest.raises(ColumnNotFound):
+    with pytest.raises(ColumnNotFound, match="no column 'l'"):
         projected(FILE, "struct<a:int>", ["l"])
 
 
@@ -117,7 +117,7 @@ def test_unions_go_child_by_child() -> None:
     (source,) = projected(file, "struct<u:uniontype<bigint,struct<y:int>>>").sources
     assert str(source.file_type) == "uniontype<int,struct<y:int>>"
     for other in ("uniontype<int>", "uniontype<int,struct<x:int>,int>", "uniontype<struct<x:int>,int>"):
-        with pytest.raises(SchemaMismatch):
+        with pytest.raises(SchemaMismatch, match="column 'u"):
             projected(file, f"struct<u:{other}>")
 
 
@@ -157,7 +157,7 @@ def test_roots_that_are_no_structs() -> None:
     assert str(found.file_root) == "array<struct<y:int>>"
     assert projected("int", "int").converted is False
     assert projected("int", "bigint").converted is True
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no columns to choose from"):
         projected("int", "bigint", ["a"])
 
 
@@ -175,7 +175,7 @@ def test_names_in_another_case() -> None:
 def test_an_exact_name_wins_over_another_case() -> None:
     found = projected("struct<A:int,a:string>", "struct<a:string,new:int>", case=False)
     assert [s.file_type and int(s.file_type.column_id) for s in found.sources] == [2, None]
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match=r"'AB' is ambiguous: the file has 'Ab', 'aB'"):
         projected("struct<Ab:int,aB:string>", "struct<AB:string>", case=False)
 
 
@@ -183,7 +183,7 @@ def test_two_columns_of_one() -> None:
     message = "the columns 'a' and 'A' of the schema asked for are both the file's 'a'"
     with pytest.raises(SchemaMismatch, match=message):
         projected("struct<a:int>", "struct<a:int,A:int>", case=False)
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match=r"both the file's 's\.x'"):
         projected(FILE, "struct<s:struct<x:int,x:int>>")
 
 
@@ -191,7 +191,7 @@ def test_names_that_occur_twice() -> None:
     found = projected("struct<a:int,a:string>", "struct<a:bigint,a:string>")
     assert ids(found.file_root) == [0, 1, 2]
     assert [source.converted for source in found.sources] == [True, False]
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match="ambiguous"):
         projected("struct<a:int,a:string>", "struct<a:bigint>")
 
 
@@ -218,5 +218,5 @@ class TestFilesWithoutNames:
         assert [source.file_type is None for source in found.sources] == [True, False]
 
     def test_types_must_fit_there_too(self) -> None:
-        with pytest.raises(SchemaMismatch):
+        with pytest.raises(SchemaMismatch, match="'y' is struct"):
             projected(self.FILE, "struct<x:int,y:int>")

@@ -22,7 +22,6 @@ from orcstream.plan.merge import variants as merge_variants
 from orcstream.plan.tail import Tail
 from orcstream.writer import merge as merging
 from tests.generators.encrypting import CountedKeys, written
-from tests.support.errors import raises
 
 SCHEMA = "struct<a:int,b:string,c:string>"
 ROWS = [(i, f"b{i}", f"c{i}") for i in range(10)]
@@ -32,18 +31,18 @@ PLAIN = written(SCHEMA, [ROWS], [])
 
 
 @pytest.mark.parametrize(
-    ("files", "rekey"),
+    ("files", "rekey", "message"),
     [
-        ([PII], {"piii": "pay"}),
-        ([PII], {"pii": "pay", "zz": "pay"}),
-        ([PLAIN], {"pii": "pay"}),
+        ([PII], {"piii": "pay"}, "'piii', and the files are encrypted with 'pii'"),
+        ([PII], {"pii": "pay", "zz": "pay"}, "'zz'"),
+        ([PLAIN], {"pii": "pay"}, "encrypted with no key"),
     ],
 )
 async def test_a_key_that_no_file_has_is_not_replaced_in_silence(
-    files: list[bytes], rekey: dict[str, str]
+    files: list[bytes], rekey: dict[str, str], message: str
 ) -> None:
     target = io.BytesIO()
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=message):
         await orcstream.merge(files, target, keys=CountedKeys(), rekey=rekey)
     assert target.getvalue() == b""
 
@@ -57,15 +56,15 @@ async def test_files_of_different_keys_go_together_under_a_new_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "message"),
     [
-        {"keys": "keys.json"},
-        {"keys": CountedKeys(), "rekey": True, "target_keys": {}},
-        {"keys": CountedKeys(), "rekey": {"pii": 5}},
+        ({"keys": "keys.json"}, "keys must be a key provider, not str"),
+        ({"keys": CountedKeys(), "rekey": True, "target_keys": {}}, "target_keys must be a key provider"),
+        ({"keys": CountedKeys(), "rekey": {"pii": 5}}, "old and new names"),
     ],
 )
-async def test_what_is_no_key(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+async def test_what_is_no_key(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         await orcstream.merge([PII], io.BytesIO(), **options)
 
 
@@ -76,7 +75,7 @@ async def test_a_new_key_of_a_wrong_length_is_refused(rekey: bool) -> None:
             return LocalKey(key.name.encode(), bytes(15))
 
     target = io.BytesIO()
-    with pytest.raises(KeyUnavailable):
+    with pytest.raises(KeyUnavailable, match="the local key for 'pii' has 15 bytes"):
         await orcstream.merge([PII], target, keys=Short(), rekey=rekey)
     assert target.getvalue() == b""
 
@@ -88,7 +87,7 @@ async def test_statistics_that_nobody_would_read_are_refused_before_anything_is_
     monkeypatch.setattr(merge_variants, name, cap)
     await orcstream.merge([PII], io.BytesIO(), keys=CountedKeys())
     target = io.BytesIO()
-    with raises(Unsupported, reason="metadata_too_large") as caught:
+    with pytest.raises(Unsupported, match="merge fewer files") as caught:
         await orcstream.merge([PII] * 9, target, keys=CountedKeys())
     assert caught.value.reason == "metadata_too_large"
     assert target.getvalue() == b""

@@ -101,20 +101,20 @@ def _statistics_of(tail: Tail) -> Any:
 
 @pytest.mark.parametrize("wrong", [None, 5, "text", [1]])
 def test_what_is_no_bytes(wrong: Any) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="bytes, not"):
         Tail.from_bytes(wrong)
 
 
 @pytest.mark.parametrize("data", [b"", b"ORC", DATA, b"ORCTAIL", b"ORCTAIL\x01" + bytes(20)])
 def test_what_is_no_saved_tail(data: bytes) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no saved tail"):
         Tail.from_bytes(data)
 
 
 def test_another_version() -> None:
     body = body_of(len(DATA), b"", tail_of().held)
     assert Tail.from_bytes(saved(body)) == tail_of(fingerprint="")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="another version"):
         Tail.from_bytes(saved(body, version=2))
 
 

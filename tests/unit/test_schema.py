@@ -78,7 +78,7 @@ def test_values() -> None:
     assert projected != schema.root
     assert schema.root != EVERYTHING
     assert repr(Schema.parse("struct<a:int>")) == "Schema.parse('struct<a:int>')"
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="pre-order"):
         Schema(projected)
     with pytest.raises(AttributeError):
         schema.root = projected
@@ -134,7 +134,7 @@ def test_bad_text(text: str, position: int, problem: str) -> None:
 
 
 def test_text_must_be_text() -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="must be str"):
         Schema.parse(b"int")  # type: ignore[arg-type]  # what the test is about
 
 
@@ -142,7 +142,7 @@ def test_text_must_be_text() -> None:
     "text", ["struct<`\ud800`:int>", "array<struct<a:int,`x\udfff`:int>>", "geometry(\ud800)"]
 )
 def test_text_is_what_utf_8_can_hold(text: str) -> None:
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(SchemaMismatch, match="surrogate"):
         Schema.parse(text)
 
 
@@ -211,13 +211,13 @@ def test_select_names_that_hold_dots() -> None:
 def test_select_case() -> None:
     text = "struct<Name:int,Inner:struct<X:int>>"
     assert select(text, ["name", "INNER.x"], case_sensitive=False) == "struct<Name:int,Inner:struct<X:int>>"
-    with pytest.raises(ColumnNotFound):
+    with pytest.raises(ColumnNotFound, match="did you mean 'Name'"):
         select(text, ["name"])
     both = "struct<a:int,A:string>"
     assert select(both, ["A"], case_sensitive=False) == "struct<A:string>"
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="ambiguous"):
         select("struct<aB:int,Ab:string>", ["AB"], case_sensitive=False)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="ambiguous"):
         select("struct<a:int,a:string>", ["a"])
 
 
@@ -243,15 +243,15 @@ def test_unknown_column(column: str | tuple[str, ...], message: str) -> None:
 
 def test_select_refuses_what_it_cannot_mean() -> None:
     schema = Schema.parse("struct<a:int>")
-    with pytest.raises(UsageError, match="'a'"):
+    with pytest.raises(UsageError, match=r"write \['a'\]"):
         schema.select("a")
     for column in ((), 3, ("a", 1)):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="a column is a name"):
             schema.select([column])  # type: ignore[list-item]  # what the test is about
     scalar = Schema.parse("timestamp")
     assert scalar.select(None) is scalar.root
     for columns in (["a"], []):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="root is a timestamp"):
             scalar.select(columns)
 
 

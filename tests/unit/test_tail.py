@@ -18,7 +18,6 @@ from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported
 from orcstream.plan.tail import Need, Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema.schema import MAX_DEPTH, Schema
 from tests.reference.corpus import manifest
-from tests.support.errors import raises
 
 
 def read(data: bytes, suffix: int | None = None) -> Tail:
@@ -128,7 +127,7 @@ def test_every_real_statistics(corpus_folder: Path) -> None:
         assert tail.metadata is not None
         columns = range(tail.footer.schema.column_count)
         if item["path"] in damaged:
-            with pytest.raises(CorruptTail):
+            with pytest.raises(CorruptTail, match="file metadata"):
                 parse_stripe_statistics(tail, tail.metadata)
             continue
         stripes = parse_stripe_statistics(tail, tail.metadata)
@@ -202,26 +201,26 @@ def test_magic_may_stand_at_the_start_only() -> None:
     data = build(magic=None)
     assert not read(data).postscript.has_magic
     assert isinstance(read(data, len(data) - 1), Tail)
-    with pytest.raises(NotOrcFile):
+    with pytest.raises(NotOrcFile, match="no 'ORC'"):
         read(build(body=b"XYZ", magic=None))
-    with pytest.raises(NotOrcFile):
+    with pytest.raises(NotOrcFile, match="no magic in the postscript, and the footer has no types"):
         read(build(pb.Footer(), magic=None))
-    with pytest.raises(NotOrcFile):
+    with pytest.raises(NotOrcFile, match="magic is 'ORX'"):
         read(build(magic="ORX"))
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "text"),
     [
-        b"PAR1" + b"\x00" * 300 + b"PAR1",
-        b"PAR1",
-        b"id,name\n1,x\n" * 20,
-        b"{}\n",
-        build()[:-1],
+        (b"PAR1" + b"\x00" * 300 + b"PAR1", "^this is a Parquet file: "),
+        (b"PAR1", "^this is a Parquet file: "),
+        (b"id,name\n1,x\n" * 20, "^not an ORC file, or cut short: "),
+        (b"{}\n", "^not an ORC file, or cut short: "),
+        (build()[:-1], "^an ORC file that was cut short, or is still being written: "),
     ],
 )
-def test_what_is_no_orc_file_is_called_what_it_is(data: bytes) -> None:
-    with pytest.raises(NotOrcFile):
+def test_what_is_no_orc_file_is_called_what_it_is(data: bytes, text: str) -> None:
+    with pytest.raises(NotOrcFile, match=text):
         read(data)
 
 
@@ -252,7 +251,7 @@ def test_metadata_is_kept_where_the_suffix_has_it() -> None:
     short = plan_tail(memoryview(data)[11:], len(data))
     assert isinstance(short, Tail)
     assert short.metadata is None
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match="more than the 1 parts"):
         parse_stripe_statistics(tail, metadata * 2)
 
 
@@ -342,22 +341,25 @@ STRIPE = {"offset": 3, "index_length": 10, "data_length": 20, "footer_length": 5
 
 
 @pytest.mark.parametrize(
-    "stripes",
+    ("stripes", "message"),
     [
-        [{**STRIPE, "data_length": 1000}],
-        [{**STRIPE, "data_length": 2**64 - 1}],
-        [{**STRIPE, "offset": 2**64 - 1, "index_length": 4}],
-        [STRIPE, STRIPE],
-        [{**STRIPE, "number_of_rows": 2**63}],
-        [{**STRIPE, "number_of_rows": 2**62}, {**STRIPE, "offset": 38, "number_of_rows": 2**62}],
-        [{**STRIPE, "number_of_rows": 5}],
-        [],
+        ([{**STRIPE, "data_length": 1000}], "the stripe ends at byte"),
+        ([{**STRIPE, "data_length": 2**64 - 1}], "the stripe ends at byte"),
+        ([{**STRIPE, "offset": 2**64 - 1, "index_length": 4}], "the stripe ends at byte"),
+        ([STRIPE, STRIPE], "overlap"),
+        ([{**STRIPE, "number_of_rows": 2**63}], "a stripe of"),
+        (
+            [{**STRIPE, "number_of_rows": 2**62}, {**STRIPE, "offset": 38, "number_of_rows": 2**62}],
+            "a stripe of",
+        ),
+        ([{**STRIPE, "number_of_rows": 5}], "counts 4 rows, its stripes 5"),
+        ([], "counts 4 rows, its stripes 0"),
     ],
 )
-def test_hostile_stripes(stripes: list[dict[str, int]]) -> None:
+def test_hostile_stripes(stripes: list[dict[str, int]], message: str) -> None:
     messages = [pb.StripeInformation(**stripe) for stripe in stripes]
     footer = pb.Footer(types=[pb.Type(kind=12)], stripes=messages, number_of_rows=4)
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match=message):
         read(build(footer, body=b"ORC" + bytes(80)))
 
 
@@ -401,18 +403,18 @@ def test_stripes_inherit_encryption() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "message"),
     [
-        {"root": 3},
-        {"key": 1},
-        {"stripe_statistics": [pb.Stream(kind=100, column=2)]},
-        {"stripe_statistics": [pb.Stream(kind=100, column=1, length=1)]},
+        ({"root": 3}, "column 3, which does not exist"),
+        ({"key": 1}, "key 1 of 1"),
+        ({"stripe_statistics": [pb.Stream(kind=100, column=2)]}, "statistics of column 2"),
+        ({"stripe_statistics": [pb.Stream(kind=100, column=1, length=1)]}, "1 bytes in 0"),
     ],
 )
-def test_hostile_encryption(change: dict[str, Any]) -> None:
+def test_hostile_encryption(change: dict[str, Any], message: str) -> None:
     variant = pb.EncryptionVariant(**{"root": 1, "key": 0, **change})
     encryption = pb.Encryption(key=[pb.EncryptionKey(key_name="k")], variants=[variant])
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match=message):
         read(build(pb.Footer(types=struct(3, 7), encryption=encryption)))
 
 
@@ -434,25 +436,25 @@ def test_hostile_encryption_of_stripes(stripe: dict[str, Any]) -> None:
 
 def test_hostile_masks() -> None:
     encryption = pb.Encryption(mask=[pb.DataMask(name="nullify", columns=[2])])
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match="the mask 'nullify'"):
         read(build(pb.Footer(types=struct(3), encryption=encryption)))
 
 
 def test_more_bytes_than_the_file_has() -> None:
     data = build()
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match="bytes at the end of a file of 3"):
         plan_tail(memoryview(data), 3)
 
 
 def test_unknown_calendar() -> None:
-    with raises(Unsupported, reason="unknown_calendar"):
+    with pytest.raises(Unsupported, match="unknown calendar 3"):
         read(build(pb.Footer(types=[pb.Type(kind=12)], calendar=3)))
 
 
 def test_text_that_is_no_utf8() -> None:
     item = pb.UserMetadataItem(name="note", value=b"\xff")
     data = build(pb.Footer(types=struct(3), metadata=[item]))
-    with pytest.raises(CorruptTail):
+    with pytest.raises(CorruptTail, match="is not UTF-8"):
         read(data.replace(b"f0", b"\xff0"))
     assert read(data.replace(b"note", b"\xffote")).footer.user_metadata == {"\ufffdote": b"\xff"}
 

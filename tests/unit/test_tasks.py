@@ -153,7 +153,7 @@ async def test_waiting_again_at_once_needs_another_notification() -> None:
 async def test_a_second_task_is_refused_and_the_first_goes_on() -> None:
     guard = OneTask("two tasks use one thing", "file:///x")
     with guard:
-        with pytest.raises(UsageError) as caught, guard:
+        with pytest.raises(UsageError, match="two tasks use one thing") as caught, guard:
             pass
         assert caught.value.url == "file:///x"
         assert guard.is_held

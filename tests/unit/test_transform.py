@@ -20,7 +20,6 @@ from orcstream.file.zones import load_zone
 from orcstream.schema.schema import Schema, Type
 from tests.generators.arrow_vectors import vector_from
 from tests.support.effort import pairs
-from tests.support.errors import raises
 
 INSTANT = "timestamp with local time zone"
 
@@ -213,7 +212,7 @@ class TestTexts:
 
     def test_more_than_a_vector_holds(self) -> None:
         array = pa.array(["a", "b"])
-        with raises(Unsupported, reason="converted_text_too_long") as caught:
+        with pytest.raises(Unsupported, match="2 GiB") as caught:
             converted(array, "string", "char(2147483647)")
         assert caught.value.reason == "converted_text_too_long"
 
@@ -294,7 +293,7 @@ class TestTimes:
         ],
     )
     def test_times_beyond_the_unit(self, array: pa.Array, source: str) -> None:
-        with raises(Unsupported, reason="timestamp_out_of_range") as caught:
+        with pytest.raises(Unsupported, match="does not fit 64 bits of ns; read with a coarser") as caught:
             converted(array, source, "timestamp")
         assert caught.value.reason == "timestamp_out_of_range"
         assert len(converted(array, source, "timestamp", ConvertOptions(VectorOptions("s")))) == 1

@@ -63,10 +63,10 @@ async def test_no_rows(tmp_path: Path, parts: list[Any], compression: str) -> No
 
 
 async def test_nothing_at_all() -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no schema"):
         await written()
     out = await orcstream.create(io.BytesIO())
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="no schema"):
         await out.prepare()
     await out.abort()
 
@@ -241,7 +241,7 @@ async def test_user_metadata(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             out.add_user_metadata({"a": 1})  # type: ignore[dict-item]
         for half in ({"\ud800": b""}, {"a": "\ud800"}):
-            with pytest.raises(UsageError):
+            with pytest.raises(UsageError, match="surrogate"):
                 out.add_user_metadata(half)
     assert pa.orc.ORCFile(tmp_path / "a.orc").metadata == {
         b"text": b"other",
@@ -253,7 +253,7 @@ async def test_user_metadata(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [[{"\ud800": 1}], {"\ud800": np.arange(3)}], ids=["rows", "numpy"])
 async def test_names_are_what_utf_8_can_hold(tmp_path: Path, data: object) -> None:
     path = tmp_path / "a.orc"
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="surrogate"):
         async with orcstream.create(str(path)) as out:
             await out.write(data)
     assert not path.exists()
@@ -266,7 +266,7 @@ async def test_tags_end_with_those_of_arrow(tmp_path: Path) -> None:
     last = orcstream.UnionValue(127, 5)
     async with orcstream.create(str(path), schema) as out:
         await out.write([{"u": last}])
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="tags up to 127"):
             await out.write([{"u": orcstream.UnionValue(128, 5)}])
     async with orcstream.open(str(path)) as file:
         assert (await file.read()).to_pylist() == [{"u": last}]
@@ -369,7 +369,7 @@ FINE = np.datetime64("1969-12-31T23:59:59.000999", "us")
 
 async def test_times_of_the_last_second_before_1970(tmp_path: Path) -> None:
     schema = "struct<t:timestamp>"
-    with pytest.raises(SchemaMismatch) as caught:
+    with pytest.raises(SchemaMismatch, match="lossy_timestamps") as caught:
         await written([(FINE,), (None,), (HALF,)], schema=schema)
     assert (caught.value.row, caught.value.column) == (2, 1)
     table = await read(await written([(FINE,)], schema=schema), tmp_path)
@@ -391,7 +391,7 @@ async def test_times_of_the_last_second_before_1970(tmp_path: Path) -> None:
 )
 async def test_times_that_never_were(options: dict[str, Any], time: str) -> None:
     value = np.datetime64(time, "s")
-    with pytest.raises(SchemaMismatch) as caught:
+    with pytest.raises(SchemaMismatch, match="skips") as caught:
         await written([(np.datetime64(0, "s"),), (value,)], schema="struct<t:timestamp>", **options)
     assert caught.value.row == 1
     await written([(value,)], schema="struct<t:timestamp>")
@@ -410,7 +410,7 @@ async def test_a_late_time_that_is_let_pass_hides_no_other(
     """`lossy_timestamps` is about the last second before 1970 and nothing else."""
     table = pa.table({"t": pa.array(np.array([late, never], "M8[ms]"))})
     await written(table.slice(0, 1), lossy_timestamps=True, **options)
-    with pytest.raises(SchemaMismatch) as caught:
+    with pytest.raises(SchemaMismatch, match="skips") as caught:
         await written(table, lossy_timestamps=True, **options)
     assert caught.value.row == 1
 
@@ -465,7 +465,7 @@ async def test_times_that_do_show_are_refused_wherever_they_are() -> None:
         pa.UnionArray.from_dense(pa.array([0, 0], pa.int8()), pa.array([0, 1], pa.int32()), [bad]),
         bad.dictionary_encode(),
     ):
-        with pytest.raises(SchemaMismatch):
+        with pytest.raises(SchemaMismatch, match="1970"):
             await written(pa.table({"x": array}))
 
 
@@ -545,16 +545,16 @@ def test_options_of_other_types_are_told_apart(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "message"),
     [
-        {"compression": "none", "compression_level": 1},
-        {"blooms": ["a"], "row_index_stride": 0},
-        {"blooms": ["l"]},
+        ({"compression": "none", "compression_level": 1}, "no compression_level"),
+        ({"blooms": ["a"], "row_index_stride": 0}, "row_index_stride must not be 0"),
+        ({"blooms": ["l"]}, "no bloom filters"),
     ],
     ids=str,
 )
-def test_options_that_exclude_each_other(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
+def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         orcstream.create(io.BytesIO(), "struct<a:int,l:array<int>>", **options)
 
 
