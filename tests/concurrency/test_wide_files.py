@@ -16,6 +16,7 @@ import pytest
 from pyarrow import orc
 
 import orcstream
+import orcstream.blocking
 import orcstream.inspect
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
@@ -163,10 +164,12 @@ async def test_other_tasks_have_a_turn_between_stripes_that_are_verified(tmp_pat
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a row index for each column, and statistics."""
+    """With a row index for each column, and statistics; pyarrow takes 10 GB to write such a file."""
     path = tmp_path_factory.mktemp("indexed") / "indexed.orc"
     column = pa.array(range(ROWS), pa.int32())
-    orc.write_table(pa.table({f"c{number}": column for number in range(20_000)}), path)
+    table = pa.table({f"c{number}": column for number in range(20_000)})
+    with orcstream.blocking.create(path, table.schema) as writer:
+        writer.write(table)
     return path
 
 
