@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from orcstream import blocking
     from orcstream import errors as errors
     from orcstream import io as io
-    from orcstream.batch import Batch, Column, ReadResult, UnionValue
+    from orcstream.batch import Batch, Column, ReadResult
+    from orcstream.batch_values import UnionValue
     from orcstream.datasets.dataset import DatasetFile, OrcDataset
     from orcstream.datasets.opening import dataset
     from orcstream.datasets.splitting import Split
@@ -186,7 +187,7 @@ _HOMES = {
     "TableStream": "orcstream.table.stream",
     "Tail": "orcstream.plan.tail",
     "TracedRead": "orcstream.reader.engine.observing",
-    "UnionValue": "orcstream.batch",
+    "UnionValue": "orcstream.batch_values",
     "Unsupported": "orcstream.errors",
     "UsageError": "orcstream.errors",
     "Verification": "orcstream.reader.verifying",

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
-__all__ = ["BLOCK_BYTES", "Keystream", "aes_ctr"]
-
 BLOCK_BYTES = 16
 
 

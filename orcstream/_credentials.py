@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote_plus
 
-__all__ = ["SCHEME", "strip_credentials", "strip_text"]
-
 # The part before "@" names a container there, not a user.
 CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs", "az", "adl"})
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-__all__ = ["explain", "explained", "shared", "takes", "unexpected"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["listed", "logger_of", "printable", "printable_lines"]
-
 _MOST_LISTED = 10
 
 

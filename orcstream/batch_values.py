@@ -28,8 +28,6 @@ from orcstream.codec.vectors.arrays import (
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import Unsupported
 
-__all__ = ["UnionValue", "has_duplicates", "to_numpy", "to_pylist"]
-
 
 class UnionValue(NamedTuple):
     """A value of a union column: the `tag` of the child it belongs to (from 0), and the `value` itself."""

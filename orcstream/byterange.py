@@ -17,8 +17,6 @@ from typing import TypeAlias
 
 from orcstream.errors import ShortRead
 
-__all__ = ["ByteRange", "BytesLike", "CostModel", "RangeBuffer", "Request", "coalesce", "cover", "gather"]
-
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 KIB = 1 << 10

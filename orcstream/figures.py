@@ -13,8 +13,6 @@ from typing import Any
 
 from orcstream.schema.column_statistics import ColumnStatistics
 
-__all__ = ["bytes_text", "counted", "known_statistics", "writer_name"]
-
 # As far as is known who they are; the specification lists them at "File Tail".
 _WRITERS = ("ORC Java", "ORC C++", "Presto", "Scritchley Go", "Trino", "cuDF")
 

@@ -12,9 +12,6 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-__all__ = ["Pending"]
-
-
 T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 
 

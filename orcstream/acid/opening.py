@@ -27,13 +27,12 @@ from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.plan.placement import RowColumns
 from orcstream.reader.opening import OpenKeywords, OpenOptions
-from orcstream.schema.schema import Kind, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind
 from orcstream.table.partition_values import PartitionColumns
 
 if TYPE_CHECKING:
     from orcstream.acid.transactions.metastore import Metastore
-
-__all__ = ["create_table", "open_table"]
 
 # How often a table is listed that is cleaned just then.
 _LOOKS = 5

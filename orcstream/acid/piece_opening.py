@@ -14,9 +14,7 @@ from orcstream.acid.transactions.contract import partition_schema
 from orcstream.reader.opening import OpenOptions
 from orcstream.table.partition_values import PartitionColumns
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.writer.creating import FileOptions
-
-__all__ = ["write_piece"]
+from orcstream.writer.options import FileOptions
 
 
 async def write_piece(

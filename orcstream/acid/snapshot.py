@@ -14,7 +14,8 @@ from orcstream.acid.transactions.contract import Snapshot
 from orcstream.errors import Unsupported, located
 from orcstream.io import small_files
 from orcstream.io.contract.append_file import FLUSH_LENGTH, last_length
-from orcstream.io.folders import ListedFile, list_folder
+from orcstream.io.contract.folder import ListedFile
+from orcstream.io.folders import list_folder
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.plan.acid.names import NO_STATEMENT, AcidDirectory, parse_directory
 from orcstream.plan.acid.snapshot import (
@@ -27,8 +28,6 @@ from orcstream.plan.acid.snapshot import (
     uncertain_bases,
 )
 from orcstream.plan.acid.write_ids import WriteIds
-
-__all__ = ["TableListing", "TableSnapshot", "check_still_there", "list_table"]
 
 _MOST_METADATA_BYTES = 1 << 16
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from orcstream.acid.write.streaming import WritingStream
     from orcstream.acid.write.writing import TableTransaction
     from orcstream.plan.acid.compaction import CompactionKind
-    from orcstream.writer.creating import FileOptions
-
-__all__ = ["AcidTable"]
+    from orcstream.writer.options import FileOptions
 
 
 class AcidTable(TableView, Closable):

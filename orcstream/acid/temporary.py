@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 from orcstream.errors import OrcError, SinkError
 
-__all__ = ["temporary_errors"]
-
 
 @contextmanager
 def temporary_errors() -> Iterator[None]:

@@ -25,7 +25,8 @@ from orcstream.plan.placement import RowColumns
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import OpenOptions
 from orcstream.reader.options import LARGE_BATCHES, ReadOptions, StreamKeywords, TableKeywords
-from orcstream.schema.schema import Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Type
 from orcstream.table.columns import with_partitions
 from orcstream.table.life import TableLife
 from orcstream.table.partition_values import PartitionColumns
@@ -33,8 +34,6 @@ from orcstream.table.stream import TableStream
 
 if TYPE_CHECKING:
     from orcstream.acid.read.describing import DirectoryDescription
-
-__all__ = ["Protect", "TableView"]
 
 Protect: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from orcstream._keywords import explain, explained
 from orcstream.blocking.loop import LoopThread, the_loop
 
-__all__ = ["Facade", "awaited", "made", "method_as", "takes_as"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

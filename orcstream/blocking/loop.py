@@ -20,8 +20,6 @@ import anyio
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import CLOSING, close_clients
 
-__all__ = ["LoopThread", "the_loop"]
-
 T = TypeVar("T")
 
 # How long Ctrl-C waits for what it has cancelled, and the end of the program for everything.

@@ -21,8 +21,6 @@ from orcstream.reader.options import Where
 from orcstream.schema.schema import Schema
 from orcstream.table import stream as table_stream
 
-__all__ = ["OrcDataset", "TableStream", "dataset"]
-
 
 class TableStream(Facade, Iterator[Batch]):
     """`orcstream.TableStream` without `await`: ``for batch in stream``."""

@@ -20,21 +20,10 @@ from orcstream.writer import ingester as writer_ingester
 from orcstream.writer import ingesting as writer_ingesting
 from orcstream.writer import merge as writer_merge
 from orcstream.writer import writer as writer_writer
-from orcstream.writer.creating import CreateOptions, Target
+from orcstream.writer.creating import Target
 from orcstream.writer.ingested import IngestedFile
+from orcstream.writer.options import CreateOptions
 from orcstream.writer.writer import WriteResult
-
-__all__ = [
-    "Ingester",
-    "OrcWriter",
-    "cleanup",
-    "commit",
-    "create",
-    "discard",
-    "ingest",
-    "merge",
-    "write",
-]
 
 
 class _Writing(Facade):

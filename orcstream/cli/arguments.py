@@ -15,29 +15,6 @@ from typing import Any, TypeVar
 
 import orcstream
 
-__all__ = [
-    "DURATION_S",
-    "WHERE_HELP",
-    "Options",
-    "add_columns",
-    "add_memory_limit",
-    "add_schema",
-    "add_storage_options",
-    "add_stripes",
-    "add_target_storage_options",
-    "add_unit",
-    "add_url",
-    "add_where_and_rows",
-    "byte_size",
-    "column_names",
-    "duration_s",
-    "given_to",
-    "given_url",
-    "json_object",
-    "pair",
-    "row_count",
-]
-
 T = TypeVar("T")
 # A group takes arguments as a parser does; typing's name for what both are is no public one.
 Options = argparse._ActionsContainer  # noqa: SLF001

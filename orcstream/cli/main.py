@@ -55,8 +55,6 @@ from orcstream.cli.parser import USAGE_STATUS, Parser, add_command
 from orcstream.cli.progress import Progress
 from orcstream.figures import bytes_text, counted
 
-__all__ = ["main", "make_parser"]
-
 # Whose fault it is, by the first class that fits; commands that look whether something is right answer 1.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (orcstream.UsageError, USAGE_STATUS),

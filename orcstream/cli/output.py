@@ -14,8 +14,6 @@ from typing import Any
 
 from orcstream._printable import printable
 
-__all__ = ["add_json", "aligned", "report", "short", "write"]
-
 # Of a value in a table, so many characters.
 _LONGEST = 40
 

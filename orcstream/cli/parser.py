@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-__all__ = ["USAGE_STATUS", "Parser", "add_command"]
-
 USAGE_STATUS = 2
 
 _CHOICE = re.compile(

@@ -14,8 +14,6 @@ from typing import Self
 
 from orcstream.io.loop.uncancelled import end_task
 
-__all__ = ["Progress"]
-
 _AFTER_S = 1.0
 _EVERY_S = 0.2
 

@@ -18,12 +18,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from orcstream.schema.schema import Kind, Type
+from orcstream.schema.types import Kind, Type
 
 if TYPE_CHECKING:
     import numpy as np
-
-__all__ = ["csv_format", "csv_row", "json_format", "json_row"]
 
 Format = Callable[[Any], str]
 

@@ -31,14 +31,13 @@ from orcstream.reader.options import (
     TableKeywords,
     Where,
 )
-from orcstream.schema.schema import Kind, Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type
 from orcstream.table.columns import AskedColumns, with_partitions
 from orcstream.table.lanes import LanesPlan
 from orcstream.table.life import TableLife
 from orcstream.table.partition_values import PartitionColumns, PartitionRow
 from orcstream.table.stream import TableStream
-
-__all__ = ["DatasetFile", "OrcDataset"]
 
 # Files that are open at once where only the first rows are wanted.
 _WITH_LIMIT = 2

@@ -25,8 +25,6 @@ from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.source import kind_of
 from orcstream.plan.acid.names import is_table_file
 
-__all__ = ["FoundFile", "Places", "find_files"]
-
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _TRANSACTIONS: Final = re.compile(r"(base|delta|delete_delta)_[0-9]+", re.ASCII)

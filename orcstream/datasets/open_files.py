@@ -13,8 +13,6 @@ from orcstream.reader.file import OrcFile
 from orcstream.reader.many import FileStream, open_each
 from orcstream.reader.opening import Opening, OpenOptions
 
-__all__ = ["OpenFiles"]
-
 # Files that are open at once, at least and at most; between them, as many as requests are good for the store.
 _LEAST_OPEN = 4
 _MOST_OPEN = 32

@@ -19,10 +19,9 @@ from orcstream.errors import SchemaMismatch, UsageError, located
 from orcstream.pending import Pending
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions
-from orcstream.schema.schema import Kind, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind
 from orcstream.table.partition_values import PartitionColumns
-
-__all__ = ["DatasetKeywords", "dataset"]
 
 
 class DatasetKeywords(OpenKeywords, total=False):

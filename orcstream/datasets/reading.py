@@ -20,8 +20,6 @@ from orcstream.schema.schema import Schema
 from orcstream.table.lanes import Deliver, LaneMemory
 from orcstream.table.partition_values import PartitionRow
 
-__all__ = ["FileUnit", "Reading", "schema_for"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:

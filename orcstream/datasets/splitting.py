@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from orcstream.schema.schema import Schema
 
-__all__ = ["DEFAULT_SPLIT_BYTES", "Split"]
-
 DEFAULT_SPLIT_BYTES = 64 << 20
 
 

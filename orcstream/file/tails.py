@@ -15,8 +15,6 @@ from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.tail import Large, Tail, plan_tail
 
-__all__ = ["TailFetcher", "known_tail", "read_tail"]
-
 
 class TailFetcher(Protocol):
     """A source, asked with retries."""

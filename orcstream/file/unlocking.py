@@ -25,9 +25,8 @@ from orcstream.encryption import EncryptionKey, LocalKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys.provider import KeyProvider
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
-from orcstream.schema.schema import FileColumn, Schema
-
-__all__ = ["EncryptedColumn", "KeyRing", "UnlockedFile", "required_keys"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 # What a place for statistics takes in lists that are laid over each other.
 _PLACE_BYTES = 16

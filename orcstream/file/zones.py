@@ -22,8 +22,6 @@ from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, ZoneRules
 from orcstream.codec.vectors.times import UTC as UTC_RULES
 from orcstream.errors import Unsupported
 
-__all__ = ["find_zone", "load_zone", "mean_time_zone"]
-
 _HEADER = struct.Struct(">4sc15x6l")
 _MAGIC = b"TZif"
 _LAST_YEAR = 2500  # as far as the kernels look transitions up

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from orcstream.inspect.markup import Html, tag
 
-__all__ = ["Segment", "bar", "gathered", "joined_spans", "legend", "meter", "patterns", "timeline"]
-
 # Neighbours that are narrower than this share of the bar are drawn as one, up to twice that.
 _DRAWN = 1 / 250
 # What stands alone is drawn no narrower than this, in percent.

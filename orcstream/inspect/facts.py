@@ -16,8 +16,6 @@ from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
 from orcstream.reader.engine.read_statistics import ReadStatistics
 from orcstream.reader.explain import Explanation
 
-__all__ = ["ColumnFacts", "FileFacts", "Question", "Run", "StripeFacts", "plain"]
-
 
 @dataclass(frozen=True, slots=True)
 class StripeFacts:

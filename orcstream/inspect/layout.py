@@ -16,8 +16,6 @@ from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.codec.metadata.structure import StreamKind, StripeFooter, StripeInformation
 from orcstream.plan.tail import Tail
 
-__all__ = ["Part", "brought", "file_parts", "stripe_parts"]
-
 _MAGIC_BYTES = 3
 
 

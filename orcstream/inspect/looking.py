@@ -28,9 +28,7 @@ from orcstream.io.loop.threads import run_in_thread
 from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
 from orcstream.reader.opening import StoreKeywords, Url
 from orcstream.reader.options import ANY_TIME, QuestionKeywords
-from orcstream.schema.schema import Kind, Type
-
-__all__ = ["Inspection", "inspect", "inspect_blocking"]
+from orcstream.schema.types import Kind, Type
 
 # Footers are read until they list so many streams; then stripes are looked at here and there.
 _STREAMS = 100_000

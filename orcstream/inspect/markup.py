@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-__all__ = ["Html", "joined", "tag"]
-
 _EMPTY = frozenset(("meta", "link", "rect", "line"))
 
 

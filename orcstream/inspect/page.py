@@ -20,8 +20,6 @@ from orcstream.inspect.page_file import columns_section, layout_section, stripes
 from orcstream.inspect.page_read import question_section, run_section
 from orcstream.inspect.terms import PARTS, WAVES
 
-__all__ = ["page_of"]
-
 _PROBLEMS = 50
 
 

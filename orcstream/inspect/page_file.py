@@ -15,8 +15,6 @@ from orcstream.inspect.markup import Html, joined, tag
 from orcstream.inspect.tables import cell, number, percent, share, table
 from orcstream.inspect.terms import GROUPS, PARTS, group_of
 
-__all__ = ["columns_section", "layout_section", "stripes_section"]
-
 _STRIPES_LISTED = 100
 _STRIPES_OPENED = 12
 _COLUMNS_OF_STRIPE = 40

@@ -18,8 +18,6 @@ from orcstream.inspect.terms import WAVES
 from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
 from orcstream.reader.explain import Explanation
 
-__all__ = ["question_section", "run_section"]
-
 _REQUESTS_LISTED = 200
 _REQUESTS_DRAWN = 100
 _COLUMNS_DRAWN = 40

@@ -16,9 +16,7 @@ from orcstream.codec.metadata.structure import ColumnEncoding, StreamInformation
 from orcstream.codec.streams.compression import Compression
 from orcstream.figures import known_statistics
 from orcstream.reader.file import OrcFile
-from orcstream.schema.schema import Type
-
-__all__ = ["ColumnIndex", "RowGroup", "StripeIndex", "encodings_of", "stripe_index"]
+from orcstream.schema.types import Type
 
 _BLOOMS = (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8)
 # The version that stores short decimals as integers.

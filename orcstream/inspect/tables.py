@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from orcstream.inspect.drawing import meter
 from orcstream.inspect.markup import Html, joined, tag
 
-__all__ = ["cell", "number", "percent", "share", "table"]
-
 
 def number(text: object) -> Html:
     """A cell of figures."""

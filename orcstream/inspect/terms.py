@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["GROUPS", "PARTS", "WAVES", "Term", "group_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Term:

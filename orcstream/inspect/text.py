@@ -12,8 +12,6 @@ from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run
 from orcstream.inspect.tables import percent
 from orcstream.inspect.terms import GROUPS, PARTS
 
-__all__ = ["text_of"]
-
 _WIDTH = 80
 _BAR = 60
 _STRIPES = 20

@@ -24,7 +24,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from orcstream import Expr, Schema, col
-from orcstream.schema.schema import Kind, Type
+from orcstream.schema.types import Kind, Type
 
 __all__ = ["pushed_down"]
 

@@ -24,7 +24,7 @@ from orcstream._keywords import shared, takes
 from orcstream.errors import Unsupported
 from orcstream.integrations._options import ArrowKeywords, BatchKeywords, DatasetKeywords, Places
 from orcstream.integrations._polars_predicates import pushed_down
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 
 __all__ = ["scan_orc"]
 

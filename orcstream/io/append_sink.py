@@ -36,8 +36,6 @@ from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, sync_data, sync_folder, write_at
 from orcstream.io.urls import NATIVE_HDFS, is_our_hdfs, local_path, protocol_of
 
-__all__ = ["AppendSink", "check_appendable", "open_append_sink"]
-
 _CLOSED = "the sink is closed"
 
 

@@ -25,18 +25,6 @@ from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.folder import LocalFolder, check_no_link_leads_out
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
 
-__all__ = [
-    "FolderListing",
-    "ListedFile",
-    "check_links",
-    "list_files",
-    "list_folder",
-    "list_names",
-    "make_folder_of",
-    "remove_files",
-    "remove_folders",
-]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from orcstream.errors import UsageError
 
-__all__ = ["expanded", "is_hidden", "is_pattern", "is_pattern_url", "name_matcher", "split_pattern"]
-
 _SPECIAL = re.compile(r"[{}\[\]*?\\]")
 
 

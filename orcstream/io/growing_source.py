@@ -26,8 +26,6 @@ from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.source import kind_of
 from orcstream.io.urls import text_of
 
-__all__ = ["GrowingSource", "flush_length_url"]
-
 _Open: TypeAlias = Callable[[], Awaitable[ByteSource]]
 
 # What is compared; a footer's counts and statistics are in it.

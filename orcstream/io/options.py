@@ -14,8 +14,6 @@ from typing import Any, TypeVar, cast
 from orcstream.byterange import CostModel
 from orcstream.errors import UsageError
 
-__all__ = ["IoOptions", "options_of", "plain_options", "unknown_option"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IoOptions:

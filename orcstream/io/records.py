@@ -13,9 +13,8 @@ from typing import Any
 
 from orcstream.errors import FormatError, Unsupported
 from orcstream.io import small_files
-from orcstream.io.folders import ListedFile, list_files, remove_files
-
-__all__ = ["Records", "read_record"]
+from orcstream.io.contract.folder import ListedFile
+from orcstream.io.folders import list_files, remove_files
 
 _VERSION = 1
 

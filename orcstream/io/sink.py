@@ -23,8 +23,6 @@ from orcstream.io.options import plain_options
 from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, text_of
 
-__all__ = ["ByteSink", "Leftover", "Prepared", "SinkOptions", "cleanup", "commit", "discard", "open_sink"]
-
 BUFFER_URL = "<buffer>"
 # A chain of file systems: a cache, an archive or the like over another.
 CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(://[^:]*)?::[A-Za-z]")

@@ -19,8 +19,6 @@ from orcstream.io.source import open_source
 if TYPE_CHECKING:
     from orcstream.io.contract.byte_sink import Prepared
 
-__all__ = ["commit", "get", "put"]
-
 _TAIL_BYTES = 1 << 20
 # Whatever a store answers, no more of it is taken into memory.
 _MOST_BYTES = 1 << 28

@@ -12,12 +12,10 @@ from typing import Any
 
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import BytesLike, CostModel
-from orcstream.io.contract.byte_source import ByteSource, Suffix
+from orcstream.io.contract.byte_source import ByteSource
 from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.options import IoOptions, plain_options
 from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, text_of
-
-__all__ = ["ByteSource", "IoOptions", "Suffix", "cost_of", "kind_of", "open_source"]
 
 # As CostModel.hdfs.
 HDFS_PROTOCOLS = frozenset({"hdfs", "arrow_hdfs", "webhdfs", "swebhdfs", "viewfs"})

@@ -14,19 +14,6 @@ from typing import Any
 from orcstream._credentials import SCHEME, strip_credentials
 from orcstream.errors import UsageError
 
-__all__ = [
-    "NATIVE_HDFS",
-    "WEB_HDFS",
-    "inner_path",
-    "is_inner_path",
-    "is_our_hdfs",
-    "is_utf8",
-    "local_path",
-    "name_of",
-    "protocol_of",
-    "text_of",
-]
-
 # HDFS over HTTP, and over its own RPC.
 WEB_HDFS = frozenset({"webhdfs", "swebhdfs"})
 NATIVE_HDFS = frozenset({"hdfs", "viewfs"})

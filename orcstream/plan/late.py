@@ -8,8 +8,6 @@ from __future__ import annotations
 from orcstream.byterange import CostModel
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 
-__all__ = ["late_pays", "match_chance"]
-
 # How likely a row group that statistics could not drop has a match. Values of one kind tend to stand
 # together; where they do not, nearly every group has one.
 _CHANCES = {Op.IN: 0.4, Op.STARTS_WITH: 0.5, Op.IS_NULL: 0.7}

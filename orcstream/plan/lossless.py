@@ -5,9 +5,7 @@ The conversions themselves are those of `codec.convert.conversion`.
 
 from __future__ import annotations
 
-from orcstream.schema.schema import FLOATS, INTEGERS, TEXTS, Kind, Type, decimal_shape
-
-__all__ = ["keeps_values"]
+from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, Kind, Type, decimal_shape
 
 _WHOLE = frozenset((Kind.BOOLEAN, *INTEGERS))
 # Decimal digits of the largest value, and bits besides the sign.

@@ -12,8 +12,6 @@ from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.errors import FormatError, Unsupported
 from orcstream.plan.tail import Tail
 
-__all__ = ["check_footer_length", "decompress_message", "is_large", "parse_footer"]
-
 
 def check_footer_length(stripe: StripeInformation) -> None:
     """Before the footer of a stripe is fetched: one that claims more than any may have is `Unsupported`."""

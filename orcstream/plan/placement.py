@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orcstream.plan.lossless import keeps_values
-from orcstream.schema.schema import Kind, Schema, Type, numbered
-
-__all__ = ["PlacedColumns", "RowColumns"]
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type
 
 _UNNAMED = re.compile(r"_col[0-9]+", re.ASCII)
 

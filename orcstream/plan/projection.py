@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from orcstream._printable import listed
 from orcstream.errors import SchemaMismatch
-from orcstream.schema.schema import Kind, Schema, Type, decimal_shape
-
-__all__ = ["Projection", "Source", "project"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type, decimal_shape
 
 _UNNAMED = re.compile(r"_col[0-9]+", re.ASCII)
 _NESTED = (Kind.STRUCT, Kind.LIST, Kind.MAP, Kind.UNION)

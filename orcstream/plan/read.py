@@ -22,20 +22,6 @@ from orcstream.byterange import ByteRange, CostModel, Request, coalesce
 from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.plan.messages import check_footer_length
 
-__all__ = [
-    "CONTROL_STRIPES",
-    "ControlPlan",
-    "Piece",
-    "control_count",
-    "first_window_bytes",
-    "fitting",
-    "order_of_rows",
-    "plan_control",
-    "plan_requests",
-    "plan_windows",
-    "streamed",
-]
-
 # Stripes whose footers are asked for together, once the first ones are known.
 CONTROL_STRIPES = 64
 

@@ -22,21 +22,6 @@ from orcstream.codec.metadata.indexes import RowIndex
 from orcstream.codec.metadata.layout import StreamPositions
 from orcstream.errors import CorruptStripe
 
-__all__ = [
-    "ColumnIndex",
-    "RowGroups",
-    "Rows",
-    "Span",
-    "StreamSlice",
-    "clip_rows",
-    "count_rows",
-    "joined",
-    "plan_spans",
-    "rows_of_numbers",
-    "slop_bytes",
-    "wanted_in",
-]
-
 # What a run length run takes at most, with its header: 512 values of 8 bytes, and a patch list in the slop.
 _RUN_BYTES = 512 * 8
 _HEADER_BYTES = 3

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from orcstream.codec.metadata.structure import StripeInformation
 
-__all__ = ["Slice", "slices"]
-
 
 @dataclass(frozen=True, slots=True)
 class Slice:

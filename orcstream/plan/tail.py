@@ -32,9 +32,8 @@ from orcstream.codec.metadata.parse import Footer, parse_footer, parse_postscrip
 from orcstream.codec.metadata.structure import Calendar, Postscript
 from orcstream.codec.streams.compression import Compression, decompress_metadata
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError
-from orcstream.schema.schema import Kind, Schema, Type
-
-__all__ = ["METADATA_CAP_BYTES", "Large", "Need", "Tail", "parse_stripe_statistics", "plan_tail"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type
 
 MAGIC = b"ORC"
 _PARQUET_MAGIC = b"PAR1"

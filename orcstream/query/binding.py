@@ -27,9 +27,8 @@ import numpy as np
 from orcstream.errors import SchemaMismatch, UsageError
 from orcstream.query.expr import All, Any_, ColumnRef, Condition, Expr, Matching, Not
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Literal, Negation, Op, Predicate
-from orcstream.schema.schema import Kind, Type, decimal_shape, find_column
-
-__all__ = ["bind"]
+from orcstream.schema.schema import find_column
+from orcstream.schema.types import Kind, Type, decimal_shape
 
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY_NS = 86_400 * 10**9

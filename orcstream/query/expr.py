@@ -21,20 +21,6 @@ import numpy as np
 
 from orcstream.errors import UsageError
 
-__all__ = [
-    "All",
-    "Any_",
-    "ColumnRef",
-    "Condition",
-    "Expr",
-    "Matching",
-    "Not",
-    "Path",
-    "as_expr",
-    "col",
-    "from_filters",
-]
-
 Path: TypeAlias = str | tuple[str, ...]
 
 _LITERALS = (bool, int, float, Decimal, str, bytes, datetime.date, np.generic)

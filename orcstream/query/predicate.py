@@ -27,9 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from orcstream.schema.schema import Type
-
-__all__ = ["AllOf", "AnyOf", "Leaf", "Literal", "Negation", "Op", "Predicate", "leaves_of"]
+from orcstream.schema.types import Type
 
 Literal: TypeAlias = bool | int | float | bytes
 

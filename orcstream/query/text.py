@@ -32,8 +32,6 @@ import numpy as np
 
 from orcstream.errors import UsageError
 
-__all__ = ["parse_where"]
-
 T = TypeVar("T")
 Path: TypeAlias = str | tuple[str, ...]
 # What the caller makes of a name, and what operators and methods make of that. `expr` has both, and imports

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from orcstream.byterange import ByteRange
 
-__all__ = ["Explanation", "Wave"]
-
 
 @dataclass(frozen=True, slots=True)
 class Wave:

@@ -25,8 +25,6 @@ from orcstream.reader.engine.stripes import StripeContext
 from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.stream import ReadingPlan
 
-__all__ = ["explain_plan"]
-
 Fetch = Callable[[list[ByteRange]], Awaitable[list[RangeBuffer]]]
 _Made = TypeVar("_Made")
 

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from orcstream.reader.following import Following
     from orcstream.reader.verifying import Verification
 
-__all__ = ["FileStatistics", "OrcFile", "batches_of", "stripes_of"]
-
 # Beyond it, going through the streams of a stripe is for a thread: other tasks would notice.
 _MANY_STREAMS = 4000
 

@@ -15,8 +15,6 @@ from orcstream.io.growing_source import GrowingSource
 from orcstream.plan.tail import Tail
 from orcstream.reader.engine.session import Session
 
-__all__ = ["Following"]
-
 
 class Following:
     """`seen` is the tail that was seen last, with its bytes; there is none before `first`."""

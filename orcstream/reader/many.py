@@ -29,8 +29,6 @@ from orcstream.reader.engine.supervisor import Supervisor, keep_alive
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions, Url
 
-__all__ = ["FileStream", "Urls", "open_each", "open_many"]
-
 Urls: TypeAlias = Iterable[Url] | AsyncIterable[Url]
 OnError: TypeAlias = Callable[[Url, Exception], object]
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from orcstream.io.growing_source import GrowingSource
     from orcstream.reader.following import Following
 
-__all__ = ["FileKeywords", "OpenKeywords", "OpenOptions", "Opening", "StoreKeywords", "Url", "open"]
-
 Url: TypeAlias = str | os.PathLike[str] | BytesLike
 
 _CALENDARS = ("auto", "proleptic", "hybrid")

@@ -18,28 +18,6 @@ from orcstream.query.expr import Expr, Matching, as_expr
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.schema.schema import Schema
 
-__all__ = [
-    "ANY_TIME",
-    "DEFAULT_BATCH_ROWS",
-    "LARGE_BATCHES",
-    "ArrowKeywords",
-    "BatchKeywords",
-    "Columns",
-    "CountKeywords",
-    "ExplainKeywords",
-    "MatchKeywords",
-    "QuestionKeywords",
-    "ReadKeywords",
-    "ReadOptions",
-    "ScanKeywords",
-    "StreamKeywords",
-    "StripesKeywords",
-    "TableKeywords",
-    "TakeKeywords",
-    "ThreadKeywords",
-    "Where",
-]
-
 DEFAULT_BATCH_ROWS: Final = 1 << 16
 
 Columns = Sequence[str | tuple[str, ...]]

@@ -31,13 +31,11 @@ from orcstream.reader.engine.stripes import StripeStarter, walk_types
 from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.reader.options import Columns, ReadOptions
 from orcstream.reader.stream import ReadingPlan
-from orcstream.schema.schema import Kind, Type
+from orcstream.schema.types import Kind, Type
 
 if TYPE_CHECKING:
     from orcstream.reader.engine.late import LatePlan
     from orcstream.reader.engine.pruning import Pruner
-
-__all__ = ["ReadPlanner"]
 
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13

@@ -37,8 +37,6 @@ from orcstream.schema.schema import Schema
 if TYPE_CHECKING:
     from orcstream.reader.engine.late import LatePlan, LateReading
 
-__all__ = ["BatchStream", "More", "Reading", "ReadingPlan"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPlan:

@@ -35,9 +35,8 @@ from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.reader.options import ANY_TIME
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.column_statistics import ColumnStatistics, Trust, merge
-from orcstream.schema.schema import Kind, Schema, Type
-
-__all__ = ["Fault", "Verification", "verify_file"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type
 
 FaultKind = Literal[
     "unreadable", "row_count", "value_count", "has_null", "minimum", "maximum", "sum", "children", "kind"

@@ -16,17 +16,6 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any, Literal
 
-__all__ = [
-    "ALL_NULL",
-    "MAX_TEXT_BYTES",
-    "BoundingBox",
-    "ColumnStatistics",
-    "StatisticsKind",
-    "Trust",
-    "merge",
-    "trust_of",
-]
-
 # Longer texts are recorded as bounds that are cut (ORC-203).
 MAX_TEXT_BYTES = 1024
 

@@ -16,40 +16,13 @@ from typing import NoReturn, cast
 from orcstream._printable import listed
 from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
 from orcstream.schema.types import (
-    DEFAULT_CRS,
-    EDGE_ALGORITHMS,
-    FLOATS,
-    INTEGERS,
-    KIND_WORDS,
     MAX_DEPTH,
-    TEXTS,
-    TIMES,
     FileColumn,
     Kind,
     Type,
-    decimal_shape,
     nodes_of,
     steps_of,
 )
-
-__all__ = [
-    "DEFAULT_CRS",
-    "EDGE_ALGORITHMS",
-    "FLOATS",
-    "INTEGERS",
-    "KIND_WORDS",
-    "MAX_DEPTH",
-    "TEXTS",
-    "TIMES",
-    "FileColumn",
-    "Kind",
-    "Schema",
-    "Type",
-    "decimal_shape",
-    "find_column",
-    "numbered",
-    "steps_of",
-]
 
 
 class Schema:

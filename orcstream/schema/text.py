@@ -23,8 +23,6 @@ from orcstream.schema.types import (
     Type,
 )
 
-__all__ = ["parse_type"]
-
 _KINDS = {word: kind for kind, word in KIND_WORDS.items()}
 # Words of other systems, only to say what ORC calls it.
 _FOREIGN_WORDS = {

@@ -13,23 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NewType, cast
 
-__all__ = [
-    "DEFAULT_CRS",
-    "EDGE_ALGORITHMS",
-    "FLOATS",
-    "INTEGERS",
-    "KIND_WORDS",
-    "MAX_DEPTH",
-    "TEXTS",
-    "TIMES",
-    "FileColumn",
-    "Kind",
-    "Type",
-    "decimal_shape",
-    "nodes_of",
-    "steps_of",
-]
-
 # Recursive code (here, in decoders, in every consumer of Arrow schemas) needs a bound; Python's own
 # recursion limit is 1000 frames. The deepest real schemas seen have some 20 levels.
 MAX_DEPTH = 200

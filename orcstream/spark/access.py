@@ -17,8 +17,6 @@ from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.spark.options import Options
 
-__all__ = ["Access", "run"]
-
 T = TypeVar("T")
 
 _kept: list[asyncio.Task[None]] = []  # what keeps the clients of this process's loop

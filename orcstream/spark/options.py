@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from orcstream.errors import UsageError
 
-__all__ = ["Options"]
-
 _VIEW: Final = "use CREATE TEMPORARY VIEW name USING orcstream OPTIONS (path '...')"
 _UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)

@@ -15,8 +15,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-__all__ = ["OrcStreamDataSource"]
-
 
 class OrcStreamDataSource(DataSource):
     """``spark.read.format("orcstream")`` and its like, once registered: ``spark.dataSource.register``."""

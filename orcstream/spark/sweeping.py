@@ -13,8 +13,6 @@ from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.errors import OrcError
 
-__all__ = ["sweep"]
-
 _logger = logger_of("orcstream.spark")
 
 

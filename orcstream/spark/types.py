@@ -15,9 +15,8 @@ from typing import Final
 from pyspark.sql import types as spark
 
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema.schema import Kind, Schema, Type, decimal_shape, numbered
-
-__all__ = ["CATALYST_TYPE", "orc_schema", "spark_schema", "spark_type"]
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type, decimal_shape
 
 CATALYST_TYPE: Final = "spark.sql.catalyst.type"
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from orcstream.query.expr import Expr
 from orcstream.reader.options import Columns, ReadOptions
-from orcstream.schema.schema import Kind, Schema, Type, find_column, numbered, steps_of
+from orcstream.schema.schema import Schema, find_column, numbered
+from orcstream.schema.types import Kind, Type, steps_of
 from orcstream.table.narrowing import narrowed
 from orcstream.table.partition_values import PartitionColumns, PartitionRow
-
-__all__ = ["AskedColumns", "with_partitions"]
 
 
 def with_partitions(row: Type, columns: PartitionColumns) -> Type:

@@ -31,8 +31,6 @@ from orcstream.io.request.scheduler import TaskStarter
 from orcstream.reader.engine.budget import LEAST_LIMIT
 from orcstream.reader.engine.read_statistics import ReadStatistics
 
-__all__ = ["Deliver", "LaneMemory", "Lanes", "LanesPlan", "Unit"]
-
 # Takes rows of a unit, and waits until there is room for them.
 Deliver: TypeAlias = Callable[[Batch], Awaitable[None]]
 

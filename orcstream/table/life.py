@@ -13,8 +13,6 @@ from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.reader.engine.supervisor import Supervisor, keep_alive
 
-__all__ = ["TableLife"]
-
 
 class TableLife:
     """The tasks of an open table and of its views, and the connections that they keep."""

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from orcstream.query.expr import All, Any_, ColumnRef, Condition, Expr, Matching, Not
-from orcstream.schema.schema import Type, find_column, steps_of
-
-__all__ = ["Place", "mapped", "narrowed", "relocated"]
+from orcstream.schema.schema import find_column
+from orcstream.schema.types import Type, steps_of
 
 # Whether a condition on the partition's columns holds; a null counts as false.
 Holds: TypeAlias = Callable[[Condition, Matching], bool]

@@ -24,9 +24,8 @@ from orcstream.codec.vectors.gather import copied
 from orcstream.codec.vectors.times import beyond_unit
 from orcstream.errors import SchemaMismatch
 from orcstream.query.expr import Condition, Matching
-from orcstream.schema.schema import INTEGERS, TEXTS, Kind, Schema, Type, numbered
-
-__all__ = ["PartitionColumns", "PartitionRow", "partition_texts"]
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import INTEGERS, TEXTS, Kind, Type
 
 NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)

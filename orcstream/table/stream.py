@@ -20,8 +20,6 @@ from orcstream.reader.engine.read_statistics import ReadStatistics
 from orcstream.schema.schema import Schema
 from orcstream.table.lanes import Lanes, LanesPlan
 
-__all__ = ["TableStream"]
-
 # Of the memory ahead, what rows of small files that wait to become a batch may take.
 _CRUMBS = 8
 

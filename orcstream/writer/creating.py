@@ -26,8 +26,6 @@ from orcstream.writer.outlets import GrowingFile, Outlet, WholeFile
 from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter, metadata_of
 
-__all__ = ["CreateOptions", "Creating", "FileOptions", "Target", "create", "hidden_names"]
-
 Target: TypeAlias = str | os.PathLike[str] | io.BytesIO
 
 

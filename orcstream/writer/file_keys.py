@@ -22,8 +22,6 @@ from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.urls import is_utf8
 
-__all__ = ["current_keys", "draw_keys", "draw_local_keys"]
-
 _AT_ONCE = 8
 
 

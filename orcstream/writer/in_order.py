@@ -12,8 +12,6 @@ from typing import Generic, TypeVar
 
 import anyio
 
-__all__ = ["Slot", "in_order"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -19,8 +19,6 @@ from orcstream.writer.partitions import Partition
 from orcstream.writer.template import UrlTemplate
 from orcstream.writer.writer import OrcWriter
 
-__all__ = ["IngestOptions", "IngestedFile", "Item", "OpenFile", "Part", "Pieces"]
-
 Pieces: TypeAlias = list[tuple[Partition, IngestedRows]]
 
 

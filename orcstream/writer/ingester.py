@@ -44,8 +44,6 @@ from orcstream.writer.partitions import Partition, Partitioner
 from orcstream.writer.workers import Workers
 from orcstream.writer.writer import OrcWriter
 
-__all__ = ["Ingester"]
-
 _State = Literal["open", "ending", "committed", "aborted"]
 # Rows of a partition wait until there are so many bytes of them, and single rows until there are so many.
 HELD_BYTES = 1 << 20

@@ -14,14 +14,12 @@ from orcstream.errors import UsageError
 from orcstream.pending import Pending
 from orcstream.schema.schema import Schema
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
-from orcstream.writer.creating import Creating, FileOptions, create
+from orcstream.writer.creating import Creating, create
 from orcstream.writer.ingested import IngestedFile, IngestOptions
 from orcstream.writer.ingester import Ingester
-from orcstream.writer.options import WriteOptions
+from orcstream.writer.options import FileOptions, WriteOptions
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate
-
-__all__ = ["Ingesting", "ingest"]
 
 _WRITERS = 4
 

@@ -24,7 +24,7 @@ from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
 from orcstream.file.tails import read_tail
 from orcstream.file.unlocking import UnlockedFile
-from orcstream.io.contract.byte_sink import Prepared
+from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
 from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.contract.retry import RetryPolicy, retry_commit
 from orcstream.io.keys.provider import KeyProvider
@@ -32,7 +32,7 @@ from orcstream.io.loop.clients import keep_clients
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.io.options import IoOptions
-from orcstream.io.sink import ByteSink, SinkOptions, commit, open_sink
+from orcstream.io.sink import commit, open_sink
 from orcstream.io.source import cost_of, open_source
 from orcstream.plan.merge.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge.variants import OpenedStatistics
@@ -41,8 +41,6 @@ from orcstream.writer.creating import Target
 from orcstream.writer.in_order import Slot, in_order
 from orcstream.writer.rekeying import Rekeying, SecretStripes, rekeying_of
 from orcstream.writer.writer import metadata_of
-
-__all__ = ["MergeResult", "SkippedFile", "merge"]
 
 Url: TypeAlias = str | os.PathLike[str] | BytesLike
 _URL = (str, os.PathLike, bytes, bytearray, memoryview)

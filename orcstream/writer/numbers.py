@@ -12,8 +12,6 @@ from orcstream.errors import Unsupported
 from orcstream.io.folders import list_files
 from orcstream.writer.template import UrlTemplate
 
-__all__ = ["FileNumbers"]
-
 
 class FileNumbers:
     """Lists each folder once, before its first file, unless names are unique or may be replaced."""

@@ -20,10 +20,9 @@ from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.keys import KeyProvider
 from orcstream.io.stores.local.system import core_count
 from orcstream.io.urls import is_utf8
-from orcstream.schema.schema import FileColumn, Kind, Schema, Type, find_column
+from orcstream.schema.schema import Schema, find_column
+from orcstream.schema.types import FileColumn, Kind, Type
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
-
-__all__ = ["CreateOptions", "FileOptions", "WriteOptions"]
 
 _VERSIONS = {"0.11": (0, 11), "0.12": (0, 12), "UNSTABLE-PRE-2.0": (1, 9999)}
 _CALENDARS = ("proleptic", "hybrid")

@@ -17,8 +17,6 @@ from orcstream.io.loop.uncancelled import end_task
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Outflow"]
-
 
 class Outflow:
     """`left_bytes` are those that are being written and not written yet. For one task at a time."""

@@ -16,8 +16,6 @@ from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.sink import commit, discard
 
-__all__ = ["GrowingFile", "Outlet", "WholeFile"]
-
 
 class Outlet(Protocol):
     """Where the bytes of one file go."""

@@ -14,7 +14,8 @@ import numpy as np
 from orcstream.codec.encode.grouping import Coded, can_group, code, groups_of, only, without_columns
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.schema.schema import Kind, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind
 from orcstream.writer.template import (
     LONGEST_SEGMENT_BYTES,
     NULL_TEXT,
@@ -23,8 +24,6 @@ from orcstream.writer.template import (
     hive_text_of,
     text_of,
 )
-
-__all__ = ["Partition", "Partitioner"]
 
 
 @dataclass(frozen=True, slots=True)

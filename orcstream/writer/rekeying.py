@@ -27,8 +27,6 @@ from orcstream.plan.messages import check_footer_length, parse_footer
 from orcstream.plan.tail import Tail
 from orcstream.writer.file_keys import draw_keys, draw_local_keys
 
-__all__ = ["Rekeying", "SecretStripes", "rekeying_of"]
-
 # Pieces that are encrypted anew at a time.
 _AT_ONCE = 4
 

@@ -13,9 +13,7 @@ from decimal import Decimal
 from uuid import uuid4
 
 from orcstream.errors import UsageError
-from orcstream.schema.schema import Kind, Type
-
-__all__ = ["LONGEST_SEGMENT_BYTES", "NULL_TEXT", "UrlTemplate", "escape", "hive_text_of", "text_of"]
+from orcstream.schema.types import Kind, Type
 
 # What Hive puts for a null; for an empty text, too, since a folder has to have a name.
 NULL_TEXT = "__HIVE_DEFAULT_PARTITION__"

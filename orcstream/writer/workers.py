@@ -18,8 +18,6 @@ from orcstream.codec.streams.compression import Compressor
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 
-__all__ = ["Workers"]
-
 T = TypeVar("T")
 
 

@@ -37,8 +37,6 @@ from orcstream.writer.outflow import Outflow
 from orcstream.writer.outlets import Outlet
 from orcstream.writer.workers import Workers
 
-__all__ = ["OrcWriter", "WriteResult"]
-
 _State = Literal["open", "prepared", "committed", "aborted", "failed"]
 
 

@@ -22,7 +22,8 @@ from orcstream.acid.transactions.metastore import Metastore
 from orcstream.acid.transactions.metastore_client import MetastoreClient, services
 from orcstream.cli.main import main
 from orcstream.errors import CommitFailed, SourceError, Unsupported
-from orcstream.io.folders import FolderListing, list_folder
+from orcstream.io.contract.folder import FolderListing
+from orcstream.io.folders import list_folder
 from tests.servers.hive import Hive, start_hive
 from tests.servers.metastores import opened
 

@@ -13,7 +13,8 @@ from orcstream.acid import snapshot
 from orcstream.acid.compact import cleaning
 from orcstream.acid.compact.piece import PieceWriter
 from orcstream.errors import OrcError, Unsupported
-from orcstream.io.folders import FolderListing, list_folder, remove_files
+from orcstream.io.contract.folder import FolderListing
+from orcstream.io.folders import list_folder, remove_files
 from tests.generators.acid_tables import rows_of
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ import orcstream
 from orcstream import blocking
 from orcstream.errors import ColumnNotFound, NotOrcFile, UsageError
 from orcstream.reader.options import ReadKeywords
-from orcstream.writer.creating import CreateOptions, FileOptions
+from orcstream.writer.options import CreateOptions, FileOptions
 from tests.servers.loopback import RangeServer, range_server
 from tests.support.read_sources import sample, sample_rows
 

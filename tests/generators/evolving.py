@@ -16,7 +16,8 @@ from orcstream.codec.convert.conversion import ConvertOptions
 from orcstream.codec.convert.transform import transform_of
 from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.plan.projection import project
-from orcstream.schema.schema import Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Type
 from tests.reference import compare
 from tests.reference.types import T
 

@@ -23,10 +23,11 @@ from orcstream.codec.metadata.indexes import RowIndex, StatisticsList, parse_blo
 from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.codec.metadata.structure import StreamKind
 from orcstream.plan.messages import decompress_message
-from orcstream.plan.prune.prune import Outcome, Questions, group_outcomes, stripe_outcomes
+from orcstream.plan.prune.outcome import Outcome
+from orcstream.plan.prune.prune import Questions, group_outcomes, stripe_outcomes
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema.column_statistics import Trust, trust_of
-from orcstream.schema.schema import FileColumn, Kind, Type
+from orcstream.schema.types import FileColumn, Kind, Type
 from tests.support.effort import share
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}

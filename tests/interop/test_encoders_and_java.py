@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from orcstream import blocking
 from orcstream.codec.metadata.layout import positions_of
 from orcstream.codec.metadata.structure import EncodingKind
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 from tests.reference import java_orc
 from tests.reference import reader as reference_reader
 from tests.reference.reader import DATA, LENGTH, SECONDARY

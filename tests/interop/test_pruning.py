@@ -21,10 +21,10 @@ from orcstream.codec.metadata.bloom import hashes_of
 from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.write import serialize_statistics
 from orcstream.errors import OrcError
-from orcstream.plan.prune.prune import Outcome
+from orcstream.plan.prune.outcome import Outcome
 from orcstream.query.predicate import Negation, Op
 from orcstream.schema.column_statistics import ColumnStatistics, trust_of
-from orcstream.schema.schema import FileColumn
+from orcstream.schema.types import FileColumn
 from tests.generators import arrow, rebuilding, strategies
 from tests.interop import pruning, test_pyarrow_written
 from tests.reference import corpus, java_orc, peers

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from orcstream.codec.metadata.layout import positions_of
 from orcstream.codec.metadata.structure import EncodingKind
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 from tests.generators import strategies
 from tests.reference import blooms, compare, compression, java_orc, peers, positions, statistics, wire
 from tests.reference import reader as reference_reader

@@ -23,7 +23,7 @@ from orcstream.codec.metadata.write import WRITER, WRITER_VERSION
 from orcstream.codec.vectors.cells import Cells, cells_of
 from orcstream.codec.vectors.column import Vector
 from orcstream.schema.column_statistics import ColumnStatistics, merge
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 from tests.generators import strategies
 from tests.generators.rebuilding import BLOOMS, Parts, Stripe, rebuilt
 from tests.reference import compare, java_orc

@@ -15,7 +15,7 @@ from orcstream.codec.metadata.structure import Calendar, EncodingKind, StreamKin
 from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, KeyProviderKind
 from orcstream.plan.prune.proof import _STATISTICS
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 from tests.meta.tree import ROOT
 
 PAGE = (ROOT / "docs" / "formats.md").read_text()

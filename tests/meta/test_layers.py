@@ -87,7 +87,7 @@ acid.transactions: _credentials _printable codec.ingest codec.vectors errors io 
     plan plan.acid schema
 reader.engine: _buffer _printable batch byterange codec.convert codec.crypto codec.decode codec.metadata
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
-spark.compact: _credentials errors io io.urls
+spark.compact: _credentials errors io io.contract io.urls
 testing: byterange errors io io.contract io.loop
 writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
     codec.streams encryption errors file io io.contract io.keys io.loop io.options io.stores.local io.urls
@@ -121,15 +121,15 @@ acid.compact: acid.read acid.snapshot acid.temporary acid.transactions acid.view
 acid: _credentials _keywords acid.compact acid.read acid.snapshot acid.transactions acid.view acid.write
     codec.arrow errors io io.contract io.loop pending plan plan.acid reader schema table writer
 
-orcstream: acid batch blocking datasets encryption errors file io io.contract io.options plan query reader
-    reader.engine schema table writer
+orcstream: acid batch batch_values blocking datasets encryption errors file io io.contract io.options plan
+    query reader reader.engine schema table writer
 
 cli: _printable io.loop orcstream schema
 inspect: _keywords _printable blocking byterange codec.metadata codec.streams figures io.loop orcstream plan
     reader reader.engine schema
 integrations: _keywords datasets errors orcstream query reader schema
-spark.read: _credentials _printable acid.read blocking errors io io.loop io.stores.local io.urls orcstream
-    plan plan.acid query reader schema spark.access spark.compact spark.options spark.types table
+spark.read: _credentials _printable acid.read blocking errors io io.contract io.loop io.stores.local io.urls
+    orcstream plan plan.acid query reader schema spark.access spark.compact spark.options spark.types table
 spark.sweeping: _credentials _printable errors orcstream
 
 spark.write: _credentials acid.transactions errors io io.contract io.keys io.loop io.stores.hdfs
@@ -141,8 +141,8 @@ spark.stream: _credentials _printable errors io io.loop io.urls orcstream spark.
 
 spark: spark.read spark.stream spark.write
 
-spark.jobs: _credentials acid errors io io.loop io.urls orcstream plan.acid schema spark spark.access
-    spark.compact spark.options spark.read spark.stream spark.write
+spark.jobs: _credentials acid errors io io.contract io.loop io.urls orcstream plan.acid schema spark
+    spark.access spark.compact spark.options spark.read spark.stream spark.write
 
 cli.commands: _credentials _printable acid cli figures inspect io io.keys io.loop orcstream schema
     spark.jobs

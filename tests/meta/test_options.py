@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from orcstream.datasets.opening import DatasetKeywords
 from orcstream.reader.opening import FileKeywords, OpenOptions
 from orcstream.reader.options import ReadKeywords, ReadOptions
-from orcstream.writer.creating import CreateOptions
-from orcstream.writer.options import WriteOptions
+from orcstream.writer.options import CreateOptions, WriteOptions
 from tests.meta.tree import PACKAGE, source_files
 
 # Of so many options that a function takes, it takes them as `**options`.

@@ -250,3 +250,16 @@ def test_paths_that_programs_import_stay(path: str) -> None:
     module, _, name = path.rpartition(".")
     assert hasattr(importlib.import_module(module), name)
     assert any(module in page.read_text() for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_modules_inside_list_no_names() -> None:
+    """There, an underscore says what is private; names are imported from where they are defined."""
+    public = ("errors", "encryption", "testing", "integrations", "io.webhdfs_filesystem")
+    inside = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py"
+        and not module_name(path).startswith(tuple(f"orcstream.{one}" for one in public))
+    ]
+    assert len(inside) > 100
+    assert [module_name(path) for path in inside if "\n__all__" in path.read_text()] == []

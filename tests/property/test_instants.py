@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream.errors import SchemaMismatch
-from orcstream.schema.schema import FileColumn, Kind, Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn, Kind, Type
 
 MARK = (("spark.sql.catalyst.type", "timestamp"),)
 OVERLAP = 1_729_987_200_000_000  # 2024-10-27 00:00 UTC: the clocks of Berlin show the next two hours as one

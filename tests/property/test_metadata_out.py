@@ -56,7 +56,8 @@ from orcstream.codec.streams.compression import Compression, Compressor, decompr
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.plan.tail import Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, trust_of
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 COUNTS = st.none() | st.integers(0, 2**63 - 1)

@@ -31,7 +31,8 @@ from orcstream.codec.streams._values import (
 from orcstream.codec.streams.compression import Compression, Decompressor
 from orcstream.codec.vectors.column import Vector, VectorOptions
 from orcstream.codec.vectors.times import UTC, Clock
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 from tests.generators import chunks
 from tests.reference import values as values_reference
 from tests.reference.builder import Stream

@@ -25,7 +25,8 @@ from orcstream.codec.arrow._arrow_import import import_schema
 from orcstream.codec.arrow.schema import schema_of
 from orcstream.codec.vectors.column import VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from orcstream.schema.schema import MAX_DEPTH, Kind, Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import MAX_DEPTH, Kind, Type
 from tests.generators.strategies import EVERYTHING, schemas
 from tests.support.arrow_structs import CSchema, opened
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orcstream.batch import Batch, BatchSchema, ReadResult, UnionValue, stream_capsule
+from orcstream.batch import Batch, BatchSchema, ReadResult, stream_capsule
+from orcstream.batch_values import UnionValue
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema.schema import Schema

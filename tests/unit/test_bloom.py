@@ -12,7 +12,7 @@ from orcstream.codec.metadata._bloom import contains_any, hash_bytes, hash_longs
 from orcstream.codec.metadata.bloom import MAX_HASHES, BloomFilter, hashes_of
 from orcstream.codec.metadata.indexes import parse_bloom_index
 from orcstream.errors import CorruptStripe
-from orcstream.schema.schema import Kind, Type
+from orcstream.schema.types import Kind, Type
 
 # apache/orc c++/test/TestBloomFilter.cc testLongHash, the same as in TestBloomFilter.java.
 LONG_HASHES = {

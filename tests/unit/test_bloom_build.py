@@ -18,7 +18,8 @@ from orcstream.codec.metadata.bloom import BloomFilter, hashes_of
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors.cells import cells_of
 from orcstream.codec.vectors.column import VectorOptions, field_of
-from orcstream.schema.schema import Kind, Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type
 from tests.generators.arrow_vectors import vector_from
 from tests.reference import java_orc
 

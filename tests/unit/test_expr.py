@@ -19,7 +19,8 @@ from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
 from orcstream.query.binding import bind
 from orcstream.query.expr import ColumnRef, Expr, Matching, as_expr, col, from_filters
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.schema.schema import Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Type
 
 UTC = datetime.UTC
 ROOT = Schema.parse(

@@ -25,7 +25,8 @@ from orcstream.codec.metadata.structure import (
 )
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import CorruptTail, Unsupported
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:int,d:int>>")
 KEYS = tuple(EncryptionKey(name, 0, EncryptionAlgorithm.AES_CTR_128) for name in ("k0", "k1"))

@@ -23,12 +23,13 @@ import pytest
 
 import orcstream
 from orcstream import blocking
-from orcstream.batch import Batch, BatchSchema, UnionValue
+from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.arrow._arrow_c import export_array
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from orcstream.schema.schema import MAX_DEPTH, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import MAX_DEPTH
 from tests.generators.arrow_vectors import memory
 
 UTC = datetime.UTC
@@ -356,10 +357,10 @@ def test_data_that_its_library_cannot_export(data: object, reason: str, schema: 
 
 def test_our_own_batches_keep_their_schema() -> None:
     schema = Schema.parse("struct<c:char(3),v:varchar(2),u:uniontype<int,string>>")
-    (rows,) = UserData([("a", "b", UnionValue(1, "x"))]).vectors(schema)
+    (rows,) = UserData([("a", "b", orcstream.UnionValue(1, "x"))]).vectors(schema)
     assert UserData(batch_of(rows)).schema() == schema
     (again,) = UserData(batch_of(rows)).vectors(schema)
-    assert batch_of(again).to_pylist() == [{"c": "a", "v": "b", "u": UnionValue(1, "x")}]
+    assert batch_of(again).to_pylist() == [{"c": "a", "v": "b", "u": orcstream.UnionValue(1, "x")}]
 
 
 # --- numpy ------------------------------------------------------------------------------------------------
@@ -472,7 +473,7 @@ ROW = {
     "l": [[1], None, []],
     "m": [("a", 1), ("b", None)],
     "p": {"x": 1, "label": None},
-    "u": UnionValue(1, "x"),
+    "u": orcstream.UnionValue(1, "x"),
 }
 
 
@@ -639,11 +640,10 @@ def test_values_that_nest_without_end() -> None:
     deep: Any = 1
     for _ in range(5000):
         deep = {"a": deep}
-    for value in (around, deep):
-        for data in ([{"x": value}], {"x": [value]}):
-            with pytest.raises(Unsupported, match="'x' holds values that are nested deeper") as caught:
-                UserData(data).schema()
-            assert caught.value.reason == "schema_too_deep"
+    for data in ([{"x": around}], {"x": [around]}, [{"x": deep}], {"x": [deep]}):
+        with pytest.raises(Unsupported, match="'x' holds values that are nested deeper") as caught:
+            UserData(data).schema()
+        assert caught.value.reason == "schema_too_deep"
     almost: Any = 1
     for _ in range(MAX_DEPTH - 2):
         almost = [almost]

@@ -11,7 +11,8 @@ import pytest
 
 import orcstream
 from orcstream import blocking, col
-from orcstream.schema.schema import FileColumn, Kind, Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn, Kind, Type
 from tests.support.kernels import packaged_zones
 
 __all__ = ["packaged_zones"]

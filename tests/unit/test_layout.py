@@ -22,7 +22,7 @@ from orcstream.codec.metadata.structure import (
 )
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import CorruptStripe
-from orcstream.schema.schema import FileColumn, Kind
+from orcstream.schema.types import FileColumn, Kind
 from tests.unit.test_metadata import BAD_STRIPE_FOOTER, real_files, section, stripe_footer_bytes
 
 # An entry too many, and positions without PRESENT: ORC Java 1.6 wrote the index of the encrypted data into

@@ -13,7 +13,8 @@ from orcstream.codec.metadata.structure import DataMask
 from orcstream.encryption import Mask
 from orcstream.errors import UsageError
 from orcstream.file.zones import load_zone
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 from tests.generators.masks import column_of, masked
 from tests.reference.types import T, parse
 

@@ -36,7 +36,8 @@ from orcstream.encryption import KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, Unsupported
 from orcstream.plan.tail import Tail, plan_tail
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 from tests.reference.corpus import manifest
 
 CUDF_STRUCT = {"18446744073709551615": "DIRECT"}

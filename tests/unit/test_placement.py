@@ -15,7 +15,8 @@ from pyarrow import orc
 import orcstream
 from orcstream.plan.lossless import keeps_values
 from orcstream.plan.placement import RowColumns
-from orcstream.schema.schema import Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Type
 
 # The values that are hardest to keep.
 EXTREMES: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -10,7 +10,7 @@ from orcstream.codec.metadata.layout import positions_of
 from orcstream.codec.metadata.structure import EncodingKind, StreamKind
 from orcstream.errors import CorruptStripe
 from orcstream.plan.selection import ColumnIndex, RowGroups, Span, StreamSlice, joined, plan_spans
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 from tests.reference import wire
 
 BLOCK = 100_000

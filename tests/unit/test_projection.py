@@ -6,7 +6,8 @@ import pytest
 
 from orcstream.errors import ColumnNotFound, SchemaMismatch, UsageError
 from orcstream.plan.projection import Projection, project
-from orcstream.schema.schema import Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Type
 
 FILE = (
     "struct<a:int,s:struct<x:int,y:string>,l:array<struct<p:int,q:int>>,"

@@ -14,12 +14,11 @@ import pytest
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex, hashes_of
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList, parse_row_index
-from orcstream.plan.prune.outcome import combined
+from orcstream.plan.prune.outcome import Outcome, combined
 from orcstream.plan.prune.proof import Question
 from orcstream.plan.prune.prune import (
     ABSENT,
     ColumnOf,
-    Outcome,
     Questions,
     bloom_columns,
     group_outcomes,
@@ -27,7 +26,7 @@ from orcstream.plan.prune.prune import (
 )
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, Trust, trust_of
-from orcstream.schema.schema import FileColumn, Kind, Type
+from orcstream.schema.types import FileColumn, Kind, Type
 
 T, F, N = Outcome.TRUE, Outcome.FALSE, Outcome.NULL
 EITHER, ANY = T | F, T | F | N

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.errors import ColumnNotFound, SchemaMismatch, Unsupported, UsageError
-from orcstream.schema.schema import MAX_DEPTH, Kind, Schema, Type, numbered
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import MAX_DEPTH, Kind, Type
 
 EVERYTHING = (
     "struct<b:boolean,t:tinyint,s:smallint,i:int,l:bigint,f:float,d:double,str:string,bin:binary,"

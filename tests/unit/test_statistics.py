@@ -17,7 +17,8 @@ from orcstream.codec.encode.statistics import statistics_of, statistics_of_nothi
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors.column import Vector, VectorOptions, field_of
 from orcstream.schema.column_statistics import ALL_NULL, BoundingBox, ColumnStatistics, merge
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 from tests.generators.arrow_vectors import field_from, vector_from
 
 

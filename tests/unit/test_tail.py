@@ -16,7 +16,8 @@ from orcstream.codec.metadata.parse import MAX_BLOCK_SIZE
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported
 from orcstream.plan.tail import Need, Tail, parse_stripe_statistics, plan_tail
-from orcstream.schema.schema import MAX_DEPTH, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import MAX_DEPTH
 from tests.reference.corpus import manifest
 
 

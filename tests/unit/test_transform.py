@@ -17,7 +17,8 @@ from orcstream.codec.convert.transform import transform_of
 from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.errors import Unsupported
 from orcstream.file.zones import load_zone
-from orcstream.schema.schema import Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Type
 from tests.generators.arrow_vectors import vector_from
 from tests.support.effort import pairs
 

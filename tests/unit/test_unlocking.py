@@ -37,7 +37,8 @@ from orcstream.errors import (
 )
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema.column_statistics import ColumnStatistics
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:int,d:int>>")
 PII = EncryptionKey("pii", 2, EncryptionAlgorithm.AES_CTR_128)

@@ -20,8 +20,6 @@ from orcstream.io.folders import remove_files, remove_folders
 from orcstream.plan.acid.names import AcidDirectory
 from orcstream.plan.acid.snapshot import Partition
 
-__all__ = ["Cleaned", "clean"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:

@@ -40,8 +40,6 @@ from orcstream.plan.acid.compaction import (
 from orcstream.plan.acid.names import parse_directory
 from orcstream.plan.acid.snapshot import VERSION_FILE, AcidFile, Partition
 
-__all__ = ["CompactedPartition", "Compaction", "TableCompaction", "begin_compaction", "compact"]
-
 
 @dataclass(frozen=True, slots=True)
 class CompactedPartition:

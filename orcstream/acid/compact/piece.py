@@ -35,9 +35,8 @@ from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.reader.options import ReadOptions
 from orcstream.schema.schema import Schema
-from orcstream.writer.creating import FileOptions, create
-
-__all__ = ["CompactionPiece", "Content", "OnRows", "PieceWriter"]
+from orcstream.writer.creating import create
+from orcstream.writer.options import FileOptions
 
 _ALL = (0, (1 << 63) - 1)
 _LEAST_MEMORY = 16 << 20

@@ -38,9 +38,8 @@ from orcstream.reader.opening import open as open_file
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.schema import Schema
 from orcstream.writer.budget import LEAST_MEMORY_LIMIT
-from orcstream.writer.creating import FileOptions, create
-
-__all__ = ["EventRows", "EventSorter"]
+from orcstream.writer.creating import create
+from orcstream.writer.options import FileOptions
 
 # So many runs are merged at once; then what was merged counts as one, of the next size.
 _FAN_IN = 16

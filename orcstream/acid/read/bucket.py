@@ -30,8 +30,6 @@ from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.query.expr import Expr, col
 from orcstream.reader.file import OrcFile
 
-__all__ = ["Bucket"]
-
 OpenFile = Callable[[AcidFile], Awaitable[OrcFile]]
 StripesOf = Callable[[EventFile], Awaitable[Sequence[int]]]
 

@@ -17,8 +17,6 @@ from orcstream.plan.acid.names import AcidDirectory, DirectoryKind
 from orcstream.plan.acid.snapshot import AcidFile, Partition
 from orcstream.reader.file import OrcFile
 
-__all__ = ["DirectoryDescription", "DirectoryState", "describe"]
-
 DirectoryState: TypeAlias = Literal["read", "obsolete", "aborted", "not visible"]
 
 

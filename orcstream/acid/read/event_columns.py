@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orcstream.schema.schema import Kind, Schema
-
-__all__ = ["EventColumns", "event_columns", "event_type"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind
 
 _KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 

@@ -32,18 +32,6 @@ if TYPE_CHECKING:
     from orcstream.reader.file import OrcFile
     from orcstream.reader.opening import OpenOptions
 
-__all__ = [
-    "DELETE",
-    "INSERT",
-    "KEY_INDEX",
-    "UPDATE",
-    "EventFile",
-    "Events",
-    "KeyBounds",
-    "opening_of",
-    "visible_events",
-]
-
 INSERT, UPDATE, DELETE = range(3)
 # Between two looks at a file that grows, for who follows it.
 KEY_INDEX = "hive.acid.key.index"

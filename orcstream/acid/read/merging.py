@@ -19,13 +19,11 @@ from orcstream.codec.vectors._selection import Selection, select_mask
 from orcstream.codec.vectors.arrays import Mask, as_buffer, pack
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
 from orcstream.codec.vectors.gather import compact
-from orcstream.schema.schema import Kind, Type
+from orcstream.schema.types import Kind, Type
 from orcstream.table.partition_values import PartitionRow
 
 if TYPE_CHECKING:
     from orcstream.plan.acid.write_ids import WriteIds
-
-__all__ = ["IS_DELETED", "OPERATION", "ROW_ID", "WRITE_ID", "Output"]
 
 # Hive's names of the virtual columns, but for those of changes, for which it has none.
 ROW_ID = "row__id"

@@ -23,15 +23,14 @@ from orcstream.query.expr import Expr
 from orcstream.reader.file import batches_of, stripes_of
 from orcstream.reader.options import ReadOptions
 from orcstream.reader.stream import BatchStream
-from orcstream.schema.schema import Schema, Type
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Type
 from orcstream.table.columns import AskedColumns
 from orcstream.table.lanes import LaneMemory
 from orcstream.table.narrowing import Place, relocated
 from orcstream.table.partition_values import PartitionColumns, PartitionRow
 
 _FEW_CORES = 2
-
-__all__ = ["TablePlanner", "TableReadOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,6 @@ from orcstream.codec.vectors.arrays import Mask
 from orcstream.io.stores.local.system import read_at
 from orcstream.plan.acid.names import BUCKET_SHIFT, MOST_BUCKET, VERSION_SHIFT, bucket_property
 
-__all__ = ["DeletedKeys", "KeyBudget", "KeyCollector", "RowIds"]
-
 Longs: TypeAlias = NDArray[np.int64]
 Ints: TypeAlias = NDArray[np.int32]
 _Key: TypeAlias = tuple[int, int, int]

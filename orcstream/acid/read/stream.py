@@ -29,8 +29,6 @@ from orcstream.reader.stream import BatchStream
 from orcstream.table.lanes import Deliver, LaneMemory, LanesPlan
 from orcstream.table.partition_values import PartitionRow
 
-__all__ = ["FileRead", "OpenFile", "TableRead", "lanes_of"]
-
 OpenFile: TypeAlias = Callable[[AcidFile], Awaitable[OrcFile]]
 
 # Files under way at once.

@@ -17,8 +17,6 @@ from orcstream.errors import SchemaMismatch, Unsupported
 if TYPE_CHECKING:
     from orcstream.codec.ingest.ingest import IngestedRows, UserData
 
-__all__ = ["Constraint", "ConstraintKind", "check_named", "check_rows"]
-
 ConstraintKind: TypeAlias = Literal["NOT NULL", "DEFAULT", "CHECK"]
 
 

@@ -24,25 +24,8 @@ from orcstream.errors import OrcError, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import end_task
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.plan.placement import RowColumns
-from orcstream.schema.schema import Kind, Schema, Type, numbered
-
-__all__ = [
-    "HEARTBEAT_S",
-    "MOST_TRANSACTIONS",
-    "Operation",
-    "Outcome",
-    "Purpose",
-    "Snapshot",
-    "TableDefinition",
-    "Transaction",
-    "TransactionBatch",
-    "Transactions",
-    "Work",
-    "check_encryption",
-    "full_schema",
-    "kept_alive",
-    "partition_schema",
-]
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type
 
 _logger = logger_of("orcstream.acid")
 

@@ -15,8 +15,6 @@ from urllib.parse import unquote, urlsplit
 from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
 
-__all__ = ["check_location", "is_same_place"]
-
 # One store, by the schemes of its clients.
 _STORES: Final = {
     **dict.fromkeys(("", "file", "local"), "file"),

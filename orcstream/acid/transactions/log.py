@@ -63,8 +63,6 @@ from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.records import Records
 from orcstream.plan.acid.write_ids import WriteIds
 
-__all__ = ["LOG_FILE", "LOG_FOLDER", "LogBatch", "LogTransaction", "TransactionLog", "create_log"]
-
 T = TypeVar("T")
 
 LOG_FOLDER: Final = "_orcstream_acid"

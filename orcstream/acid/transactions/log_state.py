@@ -30,8 +30,6 @@ from orcstream.plan.acid.names import parse_directory
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.schema.schema import Schema
 
-__all__ = ["Claim", "Entry", "LogState", "definition_of", "definition_record", "snapshot_of"]
-
 _MOST_ID = 10**10 - 1
 _PURPOSES = ("write", "compaction")
 # Of ids, both ends included, ascending and apart.

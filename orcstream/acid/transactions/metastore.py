@@ -21,8 +21,6 @@ from orcstream.acid.transactions.metastore_transactions import MetastoreBatch, M
 from orcstream.errors import CommitFailed, SourceError, Unsupported
 from orcstream.io.loop.uncancelled import until_over
 
-__all__ = ["HiveCompaction", "Metastore"]
-
 _UNDER_WAY: Final = ("initiated", "working", "ready for cleaning")
 
 

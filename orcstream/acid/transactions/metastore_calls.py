@@ -22,9 +22,8 @@ from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, Metasto
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.plan.acid.write_ids import WriteIds
-from orcstream.schema.schema import Kind, Schema, Type, numbered
-
-__all__ = ["HivePartition", "HiveTable", "MetastoreCalls"]
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type
 
 _AGENT: Final = "orcstream"
 # What Hive asks of those who read and write such tables; bucketing is its version 2.

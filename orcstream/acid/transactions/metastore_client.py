@@ -26,8 +26,6 @@ from orcstream.acid.transactions import thrift_messages as messages
 from orcstream.errors import SourceError, Unsupported, UsageError
 from orcstream.io.loop.threads import run_in_thread
 
-__all__ = ["UNKNOWN_METHOD", "Lost", "MetastoreClient", "Refused", "services"]
-
 DEFAULT_PORT: Final = 9083
 # The kind of `Refused` where an older metastore does not know a method.
 UNKNOWN_METHOD: Final = "UnknownMethod"

@@ -21,8 +21,6 @@ from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, Refused
 from orcstream.errors import OrcError, SourceError
 from orcstream.io.loop.uncancelled import end_task, until_over
 
-__all__ = ["read_transaction"]
-
 _logger = logger_of("orcstream.acid")
 _GONE: Final = ("TxnAbortedException", "NoSuchTxnException", "NoSuchLockException")
 _SETTLING_S: Final = 30.0

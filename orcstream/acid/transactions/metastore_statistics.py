@@ -19,8 +19,6 @@ from orcstream.acid.transactions.metastore_calls import MetastoreCalls
 from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, Refused, services
 from orcstream.io.loop.threads import run_in_thread
 
-__all__ = ["outdate_statistics"]
-
 _ACCURATE: Final = b"COLUMN_STATS_ACCURATE"
 # Else the metastore lists the files, to count them.
 _ENVIRONMENT: Final = {"DO_NOT_UPDATE_STATS": "true"}

@@ -19,8 +19,6 @@ from orcstream.acid.transactions.metastore_statistics import outdate_statistics
 from orcstream.errors import CommitFailed, CommitUnknown
 from orcstream.io.contract.retry import retry_commit
 
-__all__ = ["MetastoreBatch", "MetastoreTransaction"]
-
 # Locks that are as good as one.
 _INCLUDED_IN: Final[Mapping[Operation, tuple[Operation, ...]]] = {
     "insert": ("insert", "change", "overwrite"),

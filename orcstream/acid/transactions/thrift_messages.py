@@ -13,26 +13,6 @@ import time
 from collections.abc import Generator, Mapping
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "CALL",
-    "EXCEPTION",
-    "LIST",
-    "STRUCT",
-    "Bounds",
-    "Field",
-    "Message",
-    "MessageError",
-    "decoded",
-    "elements",
-    "encoded",
-    "encoded_call",
-    "encoded_text_map",
-    "fields",
-    "message_head",
-    "text_map",
-    "with_fields",
-]
-
 CALL: Final = 1
 EXCEPTION: Final = 3
 STRUCT: Final = 12

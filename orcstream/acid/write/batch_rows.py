@@ -12,9 +12,8 @@ from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.codec.vectors.arrays import items_of, validity_bits
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import SchemaMismatch
-from orcstream.schema.schema import Kind, Schema, Type
-
-__all__ = ["ids_in", "ids_of", "rows_in", "rows_of"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type
 
 _DTYPES = ("i8", "i4", "i8")
 

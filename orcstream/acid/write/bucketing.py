@@ -25,9 +25,7 @@ from orcstream.codec.vectors.cells import items_of_lists, lengths_of, texts_of, 
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import Unsupported
 from orcstream.plan.acid.names import MOST_BUCKET
-from orcstream.schema.schema import FLOATS, TEXTS, TIMES, Kind, decimal_shape
-
-__all__ = ["bucket_numbers", "buckets_of_rows"]
+from orcstream.schema.types import FLOATS, TEXTS, TIMES, Kind, decimal_shape
 
 Hashes: TypeAlias = NDArray[np.uint32]
 

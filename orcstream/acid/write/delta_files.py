@@ -34,9 +34,8 @@ from orcstream.plan.acid.names import (
     delta_name,
 )
 from orcstream.plan.acid.snapshot import VERSION_FILE
-from orcstream.writer.creating import FileOptions, create, hidden_names
-
-__all__ = ["DeltaFiles", "bucket_file_name"]
+from orcstream.writer.creating import create, hidden_names
+from orcstream.writer.options import FileOptions
 
 # Files that are open at once; beyond, a new statement begins.
 _MOST_OPEN = 32

@@ -26,8 +26,6 @@ from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, null
 from orcstream.schema.schema import Schema
 from orcstream.writer.writer import OrcWriter, WriteResult
 
-__all__ = ["VERSION", "EventLayout", "EventWriter", "PlainWriter"]
-
 STATS = "hive.acid.stats"
 VERSION_KEY = "hive.acid.version"
 VERSION = "2"

@@ -12,8 +12,6 @@ from orcstream.acid.transactions.contract import Snapshot, Transaction, Work
 from orcstream.acid.view import TableView
 from orcstream.errors import CommitFailed
 
-__all__ = ["check_not_overwritten"]
-
 
 async def check_not_overwritten(
     transaction: Transaction, work: Work, *, see: Callable[[Snapshot], Awaitable[TableView]], url: str

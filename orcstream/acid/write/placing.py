@@ -22,11 +22,10 @@ from orcstream.codec.encode.grouping import only
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.io.loop.threads import run_in_thread
-from orcstream.schema.schema import FileColumn, Kind, Schema, Type, find_column
+from orcstream.schema.schema import Schema, find_column
+from orcstream.schema.types import FileColumn, Kind, Type
 from orcstream.writer.partitions import Partitioner
 from orcstream.writer.template import UrlTemplate, escape
-
-__all__ = ["Placed", "Placing", "by_bucket", "partition_path"]
 
 
 @dataclass(frozen=True, slots=True)

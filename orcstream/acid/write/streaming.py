@@ -34,8 +34,6 @@ from orcstream.io.loop.tasks import Closable, OneTask
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.pending import Pending
 
-__all__ = ["StreamingWriter", "WritingStream"]
-
 _NOT_GIVEN_UP = "what was not committed could not be given up"
 
 # Raises where what a transaction is about to commit would be hidden.

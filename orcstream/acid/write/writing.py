@@ -46,8 +46,6 @@ from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.reader.options import Where
 from orcstream.schema.schema import Schema, numbered
 
-__all__ = ["TableTransaction"]
-
 _ROW_ID = Schema.parse(f"struct<{ROW_ID}:struct<writeid:bigint,bucketid:int,rowid:bigint>>")
 
 Assigned = Mapping[str, Any] | Callable[[Batch], object]

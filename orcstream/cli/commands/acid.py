@@ -24,8 +24,6 @@ from orcstream.figures import bytes_text, counted
 if TYPE_CHECKING:
     from orcstream import acid
 
-__all__ = ["ACID_HELP", "add_acid_options", "compaction_lines"]
-
 ACID_HELP = """URL is the directory of a Hive transactional table, or of one that this package made.
 
   orcstream acid show hdfs://namenode/warehouse/orders --write-ids 7

@@ -34,9 +34,7 @@ from orcstream.cli.text import csv_format, csv_row, json_format, json_row
 from orcstream.figures import counted
 from orcstream.io.globs import is_pattern_url
 from orcstream.io.keys.provider import KeyProvider
-from orcstream.schema.schema import Kind
-
-__all__ = ["add_row_commands"]
+from orcstream.schema.types import Kind
 
 _MANY_HELP = f"""Several files, a folder (with / at its end, or local) or a pattern ('logs/day=*/*.orc') are
 read as one table: folders named column=value are columns of it.

@@ -11,8 +11,6 @@ from importlib import resources
 
 from orcstream.cli.output import write
 
-__all__ = ["COMPLETION_HELP", "SHELLS", "add_completion_options", "print_completion"]
-
 # The names under which shells look for them.
 SHELLS = {"bash": "orcstream.bash", "zsh": "_orcstream", "fish": "orcstream.fish"}
 COMPLETION_HELP = """bash, in ~/.bashrc:             eval "$(orcstream completion bash)"

@@ -32,9 +32,7 @@ from orcstream.figures import bytes_text, counted, known_statistics, writer_name
 # What only one command needs is imported there: `orcstream --help` is to be quick.
 if TYPE_CHECKING:
     from orcstream.inspect.row_groups import ColumnIndex, StripeIndex
-    from orcstream.schema.schema import Type
-
-__all__ = ["add_file_commands"]
+    from orcstream.schema.types import Type
 
 T = TypeVar("T")
 Report: TypeAlias = tuple[Any, Iterable[str]]

@@ -14,8 +14,6 @@ from orcstream.cli.output import add_json, write
 from orcstream.cli.progress import Progress
 from orcstream.figures import bytes_text
 
-__all__ = ["INSPECT_HELP", "add_inspect_options", "inspect_file"]
-
 INSPECT_HELP = """Without -o, the same is printed as text. With --columns, --where or --rows it is shown which
 bytes such a read would fetch, in which requests; with --run it is carried out and measured. The page shows
 the smallest and the largest value of columns, those of encrypted columns only with their keys.

@@ -26,8 +26,6 @@ from orcstream.cli.parser import Parser, add_command
 from orcstream.cli.progress import Progress
 from orcstream.figures import bytes_text, counted
 
-__all__ = ["JOB_HELP", "add_job_options"]
-
 JOB_HELP = """Jobs run on Spark: pip install 'orcstream[spark]'. Without --master they run where spark-submit
 or spark-defaults.conf say, else on all cores of this machine. A job that was killed is started again with
 the same arguments, and goes on.

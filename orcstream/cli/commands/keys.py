@@ -18,24 +18,8 @@ from orcstream.cli.output import aligned
 from orcstream.io.keys.open import open_keys
 from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.schema.schema import Type, find_column
-
-__all__ = [
-    "KEYS_HELP",
-    "STORES_HELP",
-    "add_encryption",
-    "add_keys",
-    "add_rekeying",
-    "check_hidden",
-    "encryption",
-    "hidden_columns",
-    "key_facts",
-    "key_lines",
-    "opened",
-    "opened_keys",
-    "rekeying",
-    "say_masked",
-]
+from orcstream.schema.schema import find_column
+from orcstream.schema.types import Type
 
 STORES_HELP = """--keys takes the path of a file of keys, or
   kms://http@HOST:9600/kms    Hadoop KMS or Ranger KMS

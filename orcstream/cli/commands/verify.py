@@ -17,8 +17,6 @@ from orcstream.cli.output import add_json, report
 from orcstream.cli.progress import Progress
 from orcstream.figures import counted
 
-__all__ = ["VERIFY_HELP", "add_verify_options", "verify"]
-
 VERIFY_HELP = """Every stripe is decoded, and the statistics of row groups, stripes and file are compared with
 its values. The status is 1 where a file cannot be read or a claim is wrong that readers believe; what its
 writer is known to get wrong is shown with --all. Bloom filters are not looked at."""

@@ -29,12 +29,11 @@ from orcstream.cli.convert.rows import (
     open_quote,
 )
 from orcstream.cli.convert.values import binary
-from orcstream.schema.schema import Kind, Schema, Type, decimal_shape
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["arrow_csv_rows", "arrow_json_rows", "has_pyarrow", "parquet_rows", "reads_json"]
 
 _MOST_BATCH_ROWS = 1 << 16
 _CSV_RECORD = re.compile(r"CSV parse error: Row #(?P<row>\d+): (?P<what>.*)", re.DOTALL)

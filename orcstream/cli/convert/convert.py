@@ -47,8 +47,6 @@ from orcstream.figures import bytes_text, counted
 from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.urls import protocol_of
 
-__all__ = ["CONVERT_HELP", "MASK_HELP", "add_convert_options", "add_mask_options", "convert", "mask"]
-
 CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is
 that of its name: .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .orc; text with .gz, .bz2, .xz, .zst or .lz4
 after that is decompressed.

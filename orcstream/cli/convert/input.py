@@ -27,8 +27,6 @@ from orcstream._credentials import strip_credentials
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["STANDARD_INPUT", "Input", "open_input", "open_seekable", "suffixes", "too_long"]
-
 STANDARD_INPUT = "-"
 # What is asked of a store at a time.
 _BLOCK_BYTES = 8 << 20

@@ -30,24 +30,11 @@ from orcstream.cli.convert.values import (
     quoted,
     text_type,
 )
-from orcstream.schema.schema import Kind, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = [
-    "ADVICE",
-    "CSV_END",
-    "CsvOptions",
-    "Head",
-    "Rows",
-    "convert_columns",
-    "convert_lines",
-    "csv_columns",
-    "csv_rows",
-    "json_rows",
-    "open_quote",
-]
 
 ADVICE = "give --schema with types that take every row"
 _BATCH_ROWS = 10_000

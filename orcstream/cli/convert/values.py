@@ -15,12 +15,10 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import orcstream
-from orcstream.schema.schema import MAX_DEPTH, Kind, Type
+from orcstream.schema.types import MAX_DEPTH, Kind, Type
 
 if TYPE_CHECKING:
     import numpy as np
-
-__all__ = ["FLAT_TEXTS", "binary", "finite", "from_json", "from_text", "json_type", "quoted", "text_type"]
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(

@@ -1,7 +1,5 @@
 from typing import Any, NamedTuple
 
-__all__ = ["ArrowColumn", "ArrowField", "ArrowMemory", "ArrowStream", "import_array", "import_schema"]
-
 class ArrowField(NamedTuple):
     format: str
     name: str

@@ -16,9 +16,8 @@ from typing import NoReturn
 
 from orcstream.codec.arrow._arrow_import import ArrowField, import_schema
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from orcstream.schema.schema import EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Schema, Type
-
-__all__ = ["arrow_schema_of", "schema_of"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Type
 
 _Path = tuple[str, ...]
 

@@ -44,9 +44,7 @@ from orcstream.codec.vectors.arrays import (
 from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.codec.vectors.times import UNITS, UTC, ZoneRules, beyond_unit
 from orcstream.errors import Unsupported
-from orcstream.schema.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
-
-__all__ = ["Convert", "ConvertOptions", "can_convert", "conversion_of"]
+from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
 
 Convert = Callable[[Vector], Vector]
 _Mask = NDArray[np.uint8]

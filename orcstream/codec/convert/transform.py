@@ -13,9 +13,7 @@ from dataclasses import replace
 
 from orcstream.codec.convert.conversion import Convert, ConvertOptions, conversion_of
 from orcstream.codec.vectors.column import Field, Vector, field_of, nulls_of
-from orcstream.schema.schema import Kind, Type
-
-__all__ = ["transform_of"]
+from orcstream.schema.types import Kind, Type
 
 
 def transform_of(source: Type, target: Type, options: ConvertOptions | None = None) -> Convert | None:

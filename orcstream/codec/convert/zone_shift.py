@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from orcstream.codec.vectors.times import UTC, ZoneRules
 
-__all__ = ["farthest_shift", "instant_shift", "named_zone", "wall_clock_shift"]
-
 _Seconds = NDArray[np.int64]
 
 _RULES_END = 16_725_225_600  # 2500-01-01: transitions are listed up to here, and the calendar repeats

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from orcstream.schema.schema import FileColumn, Schema, Type
-
-__all__ = ["renamed_keys", "with_encryption", "without_encryption"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn, Type
 
 _KEY, _MASK = "encrypt", "mask"
 _Attributes = tuple[tuple[str, str], ...]

@@ -23,12 +23,11 @@ from orcstream.codec.metadata.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.schema.schema import FileColumn, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 if TYPE_CHECKING:
     from orcstream.codec.crypto.streams import StreamCipher
-
-__all__ = ["FileForm", "PlacedStream", "StripeForm"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,18 +29,7 @@ from orcstream.codec.vectors.gather import compact
 from orcstream.codec.vectors.times import UTC, ZoneRules
 from orcstream.encryption import Mask
 from orcstream.errors import UsageError
-from orcstream.schema.schema import FileColumn, Kind, Type
-
-__all__ = [
-    "REDACT",
-    "Masking",
-    "data_mask",
-    "keeps_days",
-    "keeps_times",
-    "mask_of",
-    "mask_text",
-    "parse_mask",
-]
+from orcstream.schema.types import FileColumn, Kind, Type
 
 REDACT = "redact"
 """The mask that leaves something of numbers and times."""

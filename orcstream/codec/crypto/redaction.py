@@ -39,12 +39,10 @@ from orcstream.codec.vectors.arrays import (
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.codec.vectors.times import ZoneRules, units_of
 from orcstream.errors import UsageError
-from orcstream.schema.schema import Kind, decimal_shape
+from orcstream.schema.types import Kind, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["Leaf", "Redaction", "redaction_of"]
 
 Leaf: TypeAlias = Callable[[Field, Vector], Vector]
 _Valid: TypeAlias = Mask | None

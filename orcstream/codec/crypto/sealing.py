@@ -28,9 +28,7 @@ from orcstream.codec.metadata.write import frame_metadata
 from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import FileKeys, LocalKey
 from orcstream.errors import Unsupported
-from orcstream.schema.schema import FileColumn
-
-__all__ = ["Rekeyed", "VariantStatistics", "plan_rekeying", "rekey", "seal"]
+from orcstream.schema.types import FileColumn
 
 # What is decrypted at a time, to be encrypted again.
 _STEP_BYTES = 1 << 18

@@ -14,8 +14,6 @@ from orcstream._cipher import BLOCK_BYTES, Keystream, aes_ctr
 from orcstream.byterange import BytesLike
 from orcstream.codec.metadata.structure import StreamKind
 
-__all__ = ["MAX_STRIPE_ID", "StreamCipher", "stream_cipher"]
-
 MAX_STRIPE_ID = 0xFFFFFF
 _MAX_COLUMN = 0xFFFFFF
 

@@ -19,9 +19,7 @@ from orcstream.codec.vectors._vector import (
 )
 from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Vector
 from orcstream.errors import CorruptStream
-from orcstream.schema.schema import Kind, Type
-
-__all__ = ["ListDecoder", "StructDecoder", "UnionDecoder"]
+from orcstream.schema.types import Kind, Type
 
 
 class StructDecoder(ColumnDecoder):

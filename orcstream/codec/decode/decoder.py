@@ -32,9 +32,7 @@ from orcstream.codec.vectors._vector import (
 )
 from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Vector
 from orcstream.errors import CorruptStream, OrcError
-from orcstream.schema.schema import Type
-
-__all__ = ["ColumnDecoder", "FixedDecoder", "Turn"]
+from orcstream.schema.types import Type
 
 
 @dataclass(slots=True)

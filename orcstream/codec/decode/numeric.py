@@ -11,9 +11,7 @@ from orcstream.codec.decode.decoder import FixedDecoder
 from orcstream.codec.streams._values import BoolValues, IntValues, Values, Varint128Values
 from orcstream.codec.vectors._vector import narrow, pack_bits
 from orcstream.errors import CorruptStream
-from orcstream.schema.schema import Kind, Type, decimal_shape
-
-__all__ = ["BooleanDecoder", "DecimalDecoder", "IntegerDecoder", "PlainDecoder"]
+from orcstream.schema.types import Kind, Type, decimal_shape
 
 _WIDTHS = {Kind.SHORT: 2, Kind.INT: 4, Kind.DATE: 4}
 

@@ -33,9 +33,7 @@ from orcstream.codec.streams._values import (
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.codec.vectors.times import UTC, Clock
 from orcstream.errors import CorruptStripe, Unsupported
-from orcstream.schema.schema import Kind, Type
-
-__all__ = ["ColumnStreams", "StreamCursor", "StripeOptions", "build_columns"]
+from orcstream.schema.types import Kind, Type
 
 _V = TypeVar("_V", bound=Values)
 

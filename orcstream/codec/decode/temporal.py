@@ -17,9 +17,7 @@ from orcstream.codec.decode.numeric import IntegerDecoder
 from orcstream.codec.streams._values import BoolValues, IntValues
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UNITS, UTC, Clock, ZoneRules, beyond_unit
 from orcstream.errors import CorruptStream
-from orcstream.schema.schema import Type
-
-__all__ = ["DateDecoder", "TimestampDecoder"]
+from orcstream.schema.types import Type
 
 
 class DateDecoder(IntegerDecoder):

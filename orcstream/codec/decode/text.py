@@ -23,9 +23,7 @@ from orcstream.codec.vectors._vector import (
 )
 from orcstream.codec.vectors.column import EMPTY, MAX_VECTOR_BYTES, Vector
 from orcstream.errors import CorruptStream, FormatError, Unsupported
-from orcstream.schema.schema import Type
-
-__all__ = ["DictionaryDecoder", "TextDecoder"]
+from orcstream.schema.types import Type
 
 
 class _TextColumn(ColumnDecoder):

@@ -26,9 +26,7 @@ from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors.arrays import DTYPES, Array, items_of, words_of
 from orcstream.codec.vectors.cells import Cells, texts_of
 from orcstream.codec.vectors.column import Vector
-from orcstream.schema.schema import FLOATS, TEXTS, TIMES, Kind, Type, decimal_shape
-
-__all__ = ["BLOOM_ENCODING", "BloomBuilder", "bloom_size", "can_have_bloom"]
+from orcstream.schema.types import FLOATS, TEXTS, TIMES, Kind, Type, decimal_shape
 
 BLOOM_ENCODING = 1
 """The `bloom_encoding` of a column that has such filters."""

@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator
 
 from orcstream.codec.ingest.ingest import IngestedRows, stream_failure
 from orcstream.errors import SchemaMismatch, SourceError
-from orcstream.schema.schema import FileColumn, Schema
-
-__all__ = ["discreetly"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 
 def discreetly(

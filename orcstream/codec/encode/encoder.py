@@ -45,19 +45,10 @@ from orcstream.codec.vectors.gather import compact
 from orcstream.codec.vectors.times import UTC, ZoneRules
 from orcstream.encryption import Mask
 from orcstream.schema.column_statistics import ColumnStatistics, merge
-from orcstream.schema.schema import FileColumn, Kind, Type
+from orcstream.schema.types import FileColumn, Kind, Type
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = [
-    "ColumnEncoder",
-    "EncodeOptions",
-    "EncodedColumn",
-    "EncodedStream",
-    "EncryptedRoot",
-    "SubtreeEncoder",
-]
 
 _TIMES = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 # What Python takes for a row group, and for the place in a stream at its start; measured.

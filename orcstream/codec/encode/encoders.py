@@ -36,12 +36,10 @@ from orcstream.codec.vectors.column import EMPTY, Field, Vector
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
 from orcstream.encryption import Mask
 from orcstream.schema.column_statistics import ColumnStatistics
-from orcstream.schema.schema import Kind, Type, decimal_shape
+from orcstream.schema.types import Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["RootStruct", "encoder_of"]
 
 # When a dictionary has to show that it pays: after so many rows, or bytes, at the latest.
 _TRIAL_ROWS = 10_000

@@ -42,12 +42,11 @@ from orcstream.codec.streams.compression import Compressor
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.encryption import NO_KEYS, FileKeys
 from orcstream.errors import Unsupported
-from orcstream.schema.schema import FileColumn, Kind, Schema
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn, Kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["Chunk", "FileEncoder", "StripeEncoder"]
 
 _MAGIC = b"ORC"
 

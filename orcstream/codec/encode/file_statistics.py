@@ -13,9 +13,7 @@ from orcstream.codec.encode.statistics import statistics_of_nothing
 from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.write import statistics_list
 from orcstream.schema.column_statistics import ColumnStatistics, merge
-from orcstream.schema.schema import Type
-
-__all__ = ["FileStatistics"]
+from orcstream.schema.types import Type
 
 
 class FileStatistics:

@@ -22,19 +22,8 @@ from orcstream.codec.vectors.arrays import DTYPES, Array, bits_of, items_of, val
 from orcstream.codec.vectors.cells import texts_of
 from orcstream.codec.vectors.column import Field, Vector, vector_bytes
 from orcstream.codec.vectors.gather import compact, copied
-from orcstream.schema.schema import INTEGERS, TEXTS, FileColumn, Kind, Schema, Type, decimal_shape
-
-__all__ = [
-    "Coded",
-    "can_group",
-    "code",
-    "groups_of",
-    "joined",
-    "keeps_little",
-    "only",
-    "retyped",
-    "without_columns",
-]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import INTEGERS, TEXTS, FileColumn, Kind, Type, decimal_shape
 
 _Numbers: TypeAlias = NDArray[np.int64]
 

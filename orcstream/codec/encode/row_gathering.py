@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 from orcstream.codec.encode.encoder import EncodeOptions
 from orcstream.codec.ingest.python_values import converter
 from orcstream.codec.vectors.times import UTC
-from orcstream.schema.schema import Kind, Schema, Type
-
-__all__ = ["RowGatherer"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type
 
 _Test: TypeAlias = Callable[[Any], bool]
 

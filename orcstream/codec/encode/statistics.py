@@ -28,15 +28,7 @@ from orcstream.codec.vectors.arrays import bits_of
 from orcstream.codec.vectors.cells import Cells, cells_of, lengths_of, texts_of
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.schema.column_statistics import MAX_TEXT_BYTES, ColumnStatistics
-from orcstream.schema.schema import TEXTS, TIMES, FileColumn, Kind, Type, decimal_shape
-
-__all__ = [
-    "MOST_BOUND_BYTES",
-    "statistics_of",
-    "statistics_of_cells",
-    "statistics_of_nothing",
-    "text_statistics",
-]
+from orcstream.schema.types import TEXTS, TIMES, FileColumn, Kind, Type, decimal_shape
 
 # One byte more than a bound may have tells whether a text is longer, and whether it may be cut there.
 MOST_BOUND_BYTES = MAX_TEXT_BYTES + 1

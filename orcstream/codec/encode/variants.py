@@ -23,9 +23,8 @@ from orcstream.codec.metadata.structure import (
 )
 from orcstream.codec.streams.compression import Compressor
 from orcstream.encryption import FileKeys, Mask
-from orcstream.schema.schema import FileColumn, Schema
-
-__all__ = ["FileVariants"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 
 class FileVariants:

@@ -18,9 +18,7 @@ from orcstream.codec.vectors.column import Field, Vector
 from orcstream.codec.vectors.times import UTC, units_of
 from orcstream.encryption import Mask
 from orcstream.errors import SchemaMismatch
-from orcstream.schema.schema import Kind
-
-__all__ = ["check_writable"]
+from orcstream.schema.types import Kind
 
 _LATE, _SKIPPED, _FAR = 1, 2, 3
 _Found = tuple[Field, tuple[str, ...], int | None, int]

@@ -45,9 +45,7 @@ from orcstream.codec.vectors.arrays import Array, Mask, as_buffer, unpack, windo
 from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector, nulls_of
 from orcstream.codec.vectors.gather import compact
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema.schema import TEXTS, Kind
-
-__all__ = ["fit"]
+from orcstream.schema.types import TEXTS, Kind
 
 
 def fit(column: ArrowColumn, field: Field, path: Path, live: Mask | None = None) -> Fitted:

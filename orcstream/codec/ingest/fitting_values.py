@@ -20,22 +20,10 @@ from orcstream.codec.ingest.refusals import Path, refuse, too_large
 from orcstream.codec.vectors._texts import cut_texts
 from orcstream.codec.vectors.arrays import DTYPES, Array, Mask, as_buffer, pack, unpack, window
 from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector
-from orcstream.schema.schema import FLOATS, INTEGERS, TEXTS, TIMES, Kind, decimal_shape
+from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = [
-    "INTEGER_FORMATS",
-    "VALUE_FITS",
-    "Fit",
-    "Fitted",
-    "Nulls",
-    "first_bad",
-    "nulls_in",
-    "stored",
-    "wrong_format",
-]
 
 Fitted: TypeAlias = tuple[Field, Vector]
 Fit: TypeAlias = Callable[[ArrowColumn, Field, Path, Mask | None], Fitted]

@@ -26,9 +26,8 @@ from orcstream.codec.ingest.python_values import struct_text_of, type_text_of, v
 from orcstream.codec.vectors.arrays import Array
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of, rows_bytes
 from orcstream.errors import OrcError, SchemaMismatch, SourceError, Unsupported, UsageError
-from orcstream.schema.schema import MAX_DEPTH, FileColumn, Kind, Schema, Type
-
-__all__ = ["IngestedRows", "ReadyRows", "UserData", "stream_failure"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import MAX_DEPTH, FileColumn, Kind, Type
 
 T = TypeVar("T")
 

@@ -17,8 +17,6 @@ from orcstream.codec.arrow._arrow_import import ArrowColumn, ArrowField
 from orcstream.codec.ingest.refusals import refuse
 from orcstream.codec.vectors.arrays import Array, Mask, pack
 
-__all__ = ["column_of_array", "holds_objects"]
-
 _FORMATS = {
     "i1": "c",
     "u1": "C",

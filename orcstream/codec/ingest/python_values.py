@@ -23,12 +23,10 @@ from orcstream.codec.ingest.refusals import Path, refuse, too_large
 from orcstream.codec.vectors.arrays import DTYPES, as_buffer, nulls_where, pack
 from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema.schema import FLOATS, INTEGERS, MAX_DEPTH, TEXTS, TIMES, Kind, Type, decimal_shape
+from orcstream.schema.types import FLOATS, INTEGERS, MAX_DEPTH, TEXTS, TIMES, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["converter", "struct_text_of", "type_text_of", "vector_of"]
 
 _Values: TypeAlias = Sequence[Any]
 _Fitted: TypeAlias = tuple[Field, Vector]

@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import NoReturn, TypeAlias
 
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema.schema import Type
-
-__all__ = ["Path", "refuse", "too_large"]
+from orcstream.schema.types import Type
 
 Path: TypeAlias = tuple[str, ...]
 

@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec.metadata._bloom import contains_any, hash_bytes, hash_longs
-from orcstream.schema.schema import Kind, Type
-
-__all__ = ["MAX_HASHES", "BloomFilter", "BloomIndex", "Hashes", "hashes_of"]
+from orcstream.schema.types import Kind, Type
 
 # ORC Java takes 1 to some 30 hashes; a filter that asks for thousands only costs time.
 MAX_HASHES = 256

@@ -17,9 +17,8 @@ from orcstream.codec.metadata.structure import (
     StripeInformation,
 )
 from orcstream.errors import CorruptStripe, CorruptTail, Unsupported
-from orcstream.schema.schema import FileColumn, Schema
-
-__all__ = ["check_no_overlap", "check_stripe_footer", "check_variants"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 _PLACEHOLDERS = (StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA)
 _TAIL_ONLY = (StreamKind.STRIPE_STATISTICS, StreamKind.FILE_STATISTICS)

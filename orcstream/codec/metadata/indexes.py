@@ -22,21 +22,10 @@ from orcstream.codec.metadata.limits import BLOOM_INDEX, MOST_POSITIONS, Room
 from orcstream.codec.metadata.wire import foreign, split_each, split_field
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
-from orcstream.schema.schema import FileColumn
+from orcstream.schema.types import FileColumn
 
 if TYPE_CHECKING:
     from orcstream.codec.metadata.bloom import BloomIndex
-
-__all__ = [
-    "RowIndex",
-    "StatisticsList",
-    "parse_bloom_index",
-    "parse_column_statistics",
-    "parse_file_statistics",
-    "parse_metadata",
-    "parse_row_index",
-    "parse_statistics",
-]
 
 # Decimal statistics are text; nothing longer than two decimals of 38 digits can be one.
 _DECIMAL_TEXT = re.compile(r"[+-]?[0-9]{1,80}(\.[0-9]{0,80})?", re.ASCII)

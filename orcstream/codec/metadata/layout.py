@@ -20,9 +20,7 @@ from orcstream.codec.metadata.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.schema.schema import Kind, Type
-
-__all__ = ["StreamPositions", "is_decimal64", "positions_of", "stream_ranges"]
+from orcstream.schema.types import Kind, Type
 
 
 def stream_ranges(

@@ -15,18 +15,6 @@ import numpy.typing as npt
 from orcstream.codec.metadata._wire import count_parts
 from orcstream.errors import CorruptStripe, Unsupported
 
-__all__ = [
-    "AT_ONCE_BYTES",
-    "BLOOM_INDEX",
-    "MESSAGE_CAP_BYTES",
-    "MOST_POSITIONS",
-    "Room",
-    "check_footer_parts",
-    "check_stripe_footer_parts",
-    "message_cap",
-    "metadata_limit",
-]
-
 AT_ONCE_BYTES = 16 << 10
 """Messages of up to so many bytes, decompressed, are parsed on the loop; longer ones on a thread."""
 

@@ -41,15 +41,8 @@ from orcstream.codec.metadata.wire import foreign
 from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, NotOrcFile, Unsupported
-from orcstream.schema.schema import DEFAULT_CRS, EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Schema, Type
-
-__all__ = [
-    "MAX_BLOCK_SIZE",
-    "Footer",
-    "parse_footer",
-    "parse_postscript",
-    "parse_stripe_footer",
-]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import DEFAULT_CRS, EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Type
 
 # What the 23 bits of a chunk header can say; ORC Java refuses more too.
 MAX_BLOCK_SIZE = 1 << 23

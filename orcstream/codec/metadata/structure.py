@@ -15,22 +15,7 @@ from dataclasses import dataclass
 from orcstream.byterange import ByteRange
 from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionKey, KeyProviderKind
-from orcstream.schema.schema import FileColumn
-
-__all__ = [
-    "Calendar",
-    "ColumnEncoding",
-    "DataMask",
-    "EncodingKind",
-    "Encryption",
-    "EncryptionVariant",
-    "Postscript",
-    "StreamInformation",
-    "StreamKind",
-    "StripeFooter",
-    "StripeInformation",
-    "StripeVariant",
-]
+from orcstream.schema.types import FileColumn
 
 
 class StreamKind(enum.IntEnum):

@@ -17,8 +17,6 @@ from orcstream.codec.metadata._wire import find_field
 from orcstream.codec.metadata.limits import Room
 from orcstream.errors import CorruptTail, FormatError
 
-__all__ = ["foreign", "join_field", "split_each", "split_field"]
-
 _BYTES = 2
 # A message of hundreds of megabytes of two bytes each would keep a reader busy for minutes.
 _MAX_OTHERS = 100_000

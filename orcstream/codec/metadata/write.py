@@ -45,23 +45,7 @@ from orcstream.codec.metadata.wire import join_field
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics
-from orcstream.schema.schema import EDGE_ALGORITHMS, Kind, Type
-
-__all__ = [
-    "FILE_VERSION",
-    "WRITER",
-    "WRITER_VERSION",
-    "frame_metadata",
-    "serialize_bloom_index",
-    "serialize_footer",
-    "serialize_metadata",
-    "serialize_postscript",
-    "serialize_row_index",
-    "serialize_statistics",
-    "serialize_stripe_footer",
-    "statistics_list",
-    "tail_bytes",
-]
+from orcstream.schema.types import EDGE_ALGORITHMS, Kind, Type
 
 WRITER = 0
 WRITER_VERSION = 9

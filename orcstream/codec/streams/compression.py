@@ -22,8 +22,6 @@ import zstandard
 from orcstream.codec.streams._inflate import Inflater
 from orcstream.errors import CorruptStream, FormatError, Unsupported, UsageError
 
-__all__ = ["Compression", "Compressor", "Decompress", "Decompressor", "decompress_metadata"]
-
 # Takes a chunk and a view to write to; answers how many bytes it wrote.
 Decompress = Callable[[memoryview, memoryview], int]
 # Takes bytes, answers them compressed: an object with a buffer.

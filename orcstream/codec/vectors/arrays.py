@@ -13,26 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec.vectors.column import Vector
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer as Readable
-
-__all__ = [
-    "DTYPES",
-    "Array",
-    "Mask",
-    "as_buffer",
-    "bits_of",
-    "items_of",
-    "nulls_where",
-    "offsets_of",
-    "pack",
-    "unpack",
-    "validity_bits",
-    "window",
-    "words_of",
-]
 
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]

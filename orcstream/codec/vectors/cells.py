@@ -20,19 +20,7 @@ from orcstream.codec.vectors._texts import cut_texts
 from orcstream.codec.vectors.arrays import Mask, items_of, offsets_of, validity_bits, window
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.codec.vectors.gather import compact
-from orcstream.schema.schema import Kind, Type
-
-__all__ = [
-    "Cells",
-    "both",
-    "cells_of",
-    "items_of_lists",
-    "lengths_of",
-    "padded",
-    "texts_of",
-    "union_children",
-    "validity",
-]
+from orcstream.schema.types import Kind, Type
 
 
 @dataclass(frozen=True, slots=True, eq=False)

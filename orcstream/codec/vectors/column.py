@@ -16,23 +16,10 @@ import numpy as np
 
 from orcstream._buffer import Buffer as Memory
 from orcstream._buffer import zeroed
-from orcstream.schema.schema import TEXTS, Kind, Type, decimal_shape
+from orcstream.schema.types import TEXTS, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = [
-    "EMPTY",
-    "MAX_VECTOR_BYTES",
-    "Field",
-    "Vector",
-    "VectorOptions",
-    "field_of",
-    "item_bytes",
-    "nulls_of",
-    "rows_bytes",
-    "vector_bytes",
-]
 
 # Arrow's 32-bit offsets end here, and so does every vector.
 MAX_VECTOR_BYTES = 2**31 - 1

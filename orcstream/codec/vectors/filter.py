@@ -31,9 +31,7 @@ from orcstream.codec.vectors.arrays import DTYPES, Array, Mask, bits_of, items_o
 from orcstream.codec.vectors.cells import both, validity
 from orcstream.codec.vectors.column import Vector
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
-from orcstream.schema.schema import FLOATS, TEXTS, Kind, Type
-
-__all__ = ["RowFilter"]
+from orcstream.schema.types import FLOATS, TEXTS, Kind, Type
 
 _Test: TypeAlias = Callable[[Vector], Mask]
 

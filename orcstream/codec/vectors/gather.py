@@ -27,8 +27,6 @@ from orcstream.codec.vectors._vector import count_ones, count_up, pack_bits
 from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector, item_bytes, nulls_of
 from orcstream.errors import Unsupported
 
-__all__ = ["compact", "copied"]
-
 _Parts: TypeAlias = list[tuple[Vector, Selection]]
 
 

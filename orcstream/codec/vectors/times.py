@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 
 from orcstream.errors import Unsupported
 
-__all__ = ["JAVA_ZONES_BEGIN", "UNITS", "UTC", "Clock", "ZoneRules", "beyond_unit", "units_of"]
-
-
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _UNITS_BY_LETTER = {name[0]: units for name, units in UNITS.items()}

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["FLUSH_LENGTH", "GATHERED_BYTES", "LENGTH_BYTES", "NO_LENGTH", "AppendFile", "last_length"]
-
 FLUSH_LENGTH = "_flush_length"
 LENGTH_BYTES = 8
 # The first entry of all lengths.

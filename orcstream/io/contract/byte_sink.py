@@ -27,22 +27,6 @@ from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SinkError, UsageError
 from orcstream.io.options import options_of
 
-__all__ = [
-    "ByteSink",
-    "CopyingUpload",
-    "Leftover",
-    "MovedFile",
-    "Prepared",
-    "SinkOptions",
-    "State",
-    "Store",
-    "Upload",
-    "already_there",
-    "is_temporary_of",
-    "state_of",
-    "temporary_name",
-]
-
 S = TypeVar("S")
 
 # Names of files may have 255 bytes on most file systems.

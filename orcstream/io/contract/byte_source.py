@@ -25,22 +25,6 @@ from orcstream.byterange import ByteRange, BytesLike, CostModel, RangeBuffer
 from orcstream.errors import SourceChanged, SourceError
 from orcstream.io.loop.clients import Lease
 
-__all__ = [
-    "TRANSIENT_STATUS",
-    "ByteSource",
-    "OnBytes",
-    "Pin",
-    "PinnedSource",
-    "StatusSource",
-    "Suffix",
-    "Transient",
-    "check_length",
-    "no_such_file",
-    "not_permitted",
-    "retry_after_s",
-]
-
-
 # HTTP statuses that another attempt may not meet; 509 and 52x are what content networks say of a store
 # that is slow behind them.
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524})

@@ -12,8 +12,6 @@ from typing import Protocol, TypeVar
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.options import IoOptions
 
-__all__ = ["Folder", "FolderListing", "ListedFile", "below", "retried"]
-
 T = TypeVar("T")
 
 

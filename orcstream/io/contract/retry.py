@@ -20,8 +20,6 @@ from orcstream.errors import CommitUnknown, OrcError, RetriesExhausted, ShortRea
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.options import IoOptions
 
-__all__ = ["RetryPolicy", "is_transient", "retry_commit"]
-
 T = TypeVar("T")
 
 _logger = logger_of("orcstream.io")

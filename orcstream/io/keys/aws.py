@@ -31,8 +31,6 @@ from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient
 from orcstream.io.keys.service import KeyService, algorithm_of
 
-__all__ = ["AwsKeyProvider"]
-
 CONNECT_TIMEOUT_S = 20.0
 KEY_SPECS: Final = {
     EncryptionAlgorithm.AES_CTR_128: "AES_128",

@@ -20,8 +20,6 @@ from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient
 from orcstream.io.keys.service import KeyService, algorithm_of, import_extra, new_local_key
 
-__all__ = ["AzureKeyProvider"]
-
 VAULT = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 NAME = re.compile(r"[A-Za-z0-9-]{1,127}")
 # What stands before a wrapped key.

@@ -23,8 +23,6 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.keys.service import KeyService, algorithm_of, import_extra, new_local_key
 from orcstream.io.loop.threads import run_in_thread
 
-__all__ = ["GcpKeyProvider"]
-
 RING = re.compile(r"projects/[^/]+/locations/[^/]+/keyRings/[^/]+")
 KEY = re.compile(RING.pattern + r"/cryptoKeys/[^/]+")
 SHORT_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")

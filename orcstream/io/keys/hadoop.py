@@ -36,8 +36,6 @@ from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.request.tls import tls_of
 from orcstream.io.stores.hdfs.hadoop_rest import HEADERS, Reply, exchange, member, new_session
 
-__all__ = ["HadoopKeyProvider"]
-
 PLACE = re.compile(
     r"kms://(?P<scheme>https?)@(?P<hosts>[^/:@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>(?:/[^?#]*)?)"
 )

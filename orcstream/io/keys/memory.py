@@ -24,8 +24,6 @@ from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.urls import is_utf8
 
-__all__ = ["InMemoryKeyProvider", "read_key_file"]
-
 
 class InMemoryKeyProvider(Closable, KeyProvider):
     """Master keys in memory: for tests, development, and keys that come from elsewhere.

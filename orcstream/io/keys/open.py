@@ -18,8 +18,6 @@ from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.keys.service import shown_place
 from orcstream.io.urls import local_path, protocol_of
 
-__all__ = ["open_keys"]
-
 # Options that all stores behind a network have.
 _COMMON: Final[Mapping[str, Callable[[str], Any]]] = {"timeout_s": float, "retries": int}
 

@@ -12,8 +12,6 @@ from typing import Protocol
 from orcstream.encryption import EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import UsageError
 
-__all__ = ["KeyProvider", "check_provider"]
-
 
 class KeyProvider(Protocol):
     """What opens the encrypted columns of files, and closes those of new ones."""

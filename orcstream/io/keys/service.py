@@ -28,8 +28,6 @@ from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.options import IoOptions
 
-__all__ = ["KeyService", "algorithm_of", "import_extra", "new_local_key", "shown_place"]
-
 C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 

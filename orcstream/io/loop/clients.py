@@ -18,17 +18,6 @@ import anyio
 
 from orcstream.io.loop.uncancelled import until_over
 
-__all__ = [
-    "CLOSING",
-    "Client",
-    "Lease",
-    "canonical_options",
-    "close_clients",
-    "keep_clients",
-    "lease_client",
-    "leased_clients",
-]
-
 CLOSE_TIMEOUT_S = 5.0
 # The name of tasks that close a client, which end by themselves and must not be cancelled with others.
 CLOSING = "orcstream client closes"

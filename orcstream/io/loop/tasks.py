@@ -17,8 +17,6 @@ import anyio.lowlevel
 
 from orcstream.errors import Unsupported, UsageError
 
-__all__ = ["Closable", "OneTask", "Signal", "first_failure", "need_asyncio", "side_by_side"]
-
 A = TypeVar("A")
 B = TypeVar("B")
 

@@ -21,8 +21,6 @@ import anyio.to_thread
 
 from orcstream.io.loop.uncancelled import until_done
 
-__all__ = ["own_limiter", "run_in_thread"]
-
 T = TypeVar("T")
 
 # At once, of one loop; the same number as anyio's own.

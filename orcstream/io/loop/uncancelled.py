@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import anyio
 
-__all__ = ["clean_up", "end_task", "until_done", "until_over"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from statistics import median
 
 from orcstream.byterange import CostModel
 
-__all__ = ["BOUND", "LEAST_SAMPLES", "CostEstimate", "SlowRequests"]
-
 # Requests before anything is said, and how many of the last ones are looked at.
 LEAST_SAMPLES = 8
 _KEPT_SAMPLES = 32

@@ -26,8 +26,6 @@ from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.tasks import OneTask, Signal
 from orcstream.io.loop.uncancelled import until_done, until_over
 
-__all__ = ["PartSink", "abort_policy_of", "left_behind", "policy_of", "sink_error"]
-
 # Parts are of one size, which some stores want, until there are so many of them; from then on each is this
 # fraction of what was written. 10,000 parts of 8 MiB and more are then 3.5 TB and not 80 GB.
 GROWS_AFTER_PARTS = 1500

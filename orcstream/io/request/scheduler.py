@@ -32,8 +32,6 @@ from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.estimate import CostEstimate, SlowRequests
 
-__all__ = ["FetchReport", "FetchScheduler", "FetchStatistics", "FetchTicket", "TaskStarter"]
-
 T = TypeVar("T")
 
 

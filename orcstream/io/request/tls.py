@@ -10,8 +10,6 @@ import ssl
 from orcstream.errors import UsageError
 from orcstream.io.loop.threads import run_in_thread
 
-__all__ = ["tls_of"]
-
 
 async def tls_of(verify: object, option: str, url: str) -> ssl.SSLContext | bool:
     """What aiohttp takes as `ssl`: `verify` is a file of certificates, False for any, or True.

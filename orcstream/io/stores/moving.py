@@ -24,8 +24,6 @@ from orcstream.io.contract.byte_sink import (
 from orcstream.io.loop.clients import Lease
 from orcstream.io.request.part_sink import policy_of
 
-__all__ = ["MovingStore", "Temporary", "temporary_beside"]
-
 F = TypeVar("F", bound=MovedFile)
 
 

@@ -18,8 +18,6 @@ from orcstream.plan.acid.names import AcidDirectory, DirectoryKind, delta_name
 from orcstream.plan.acid.snapshot import Partition
 from orcstream.plan.acid.write_ids import WriteIds
 
-__all__ = ["CompactionKind", "CompactionPlan", "plan_compaction", "settled_ids", "settled_partition"]
-
 CompactionKind: TypeAlias = Literal["minor", "major"]
 
 # The write id of a base of nothing but rows from before the table was transactional.

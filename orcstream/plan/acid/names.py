@@ -10,20 +10,6 @@ import enum
 import re
 from dataclasses import dataclass
 
-__all__ = [
-    "AcidDirectory",
-    "DirectoryKind",
-    "bucket_number",
-    "bucket_of",
-    "bucket_property",
-    "copy_of",
-    "delta_name",
-    "is_hidden",
-    "is_table_file",
-    "parse_directory",
-    "statement_of",
-]
-
 # Write ids are Java's longs. A base of the least one is of the rows from before the table was transactional.
 _MOST = (1 << 63) - 1
 NO_STATEMENT = -1

@@ -25,17 +25,6 @@ from orcstream.plan.acid.names import (
 )
 from orcstream.plan.acid.write_ids import WriteIds
 
-__all__ = [
-    "METADATA_FILE",
-    "VERSION_FILE",
-    "AcidFile",
-    "Partition",
-    "PartitionListing",
-    "list_partitions",
-    "plan_snapshot",
-    "uncertain_bases",
-]
-
 METADATA_FILE = "_metadata_acid"
 VERSION_FILE = "_orc_acid_version"
 

@@ -12,8 +12,6 @@ from typing import Literal, TypeAlias
 
 from orcstream.errors import UsageError
 
-__all__ = ["Share", "WriteIds"]
-
 _MOST = (1 << 63) - 1
 
 Share: TypeAlias = Literal["all", "some", "none"]

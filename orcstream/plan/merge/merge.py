@@ -37,8 +37,6 @@ from orcstream.plan.merge.variants import OpenedStatistics, VariantMerger
 from orcstream.plan.tail import MAGIC, METADATA_CAP_BYTES, Tail
 from orcstream.schema.schema import Schema
 
-__all__ = ["EMPTY", "FileMerger", "Refusal"]
-
 EMPTY = "empty"
 """The reason of a file without bytes, which is a table without rows: nothing is lost without it."""
 

@@ -12,9 +12,7 @@ from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.parse import Footer
 from orcstream.codec.metadata.write import statistics_list
 from orcstream.schema.column_statistics import ColumnStatistics, merge
-from orcstream.schema.schema import Kind
-
-__all__ = ["ColumnMerger", "recorded"]
+from orcstream.schema.types import Kind
 
 
 class ColumnMerger:

@@ -22,9 +22,8 @@ from orcstream.encryption import EncryptionKey, FileKeys
 from orcstream.errors import Unsupported
 from orcstream.plan.merge.statistics import ColumnMerger
 from orcstream.plan.tail import METADATA_CAP_BYTES, Tail
-from orcstream.schema.schema import FileColumn, Schema
-
-__all__ = ["OpenedStatistics", "VariantMerger"]
+from orcstream.schema.schema import Schema
+from orcstream.schema.types import FileColumn
 
 # What it takes at most to say how long the statistics of one stripe are.
 _LENGTH_BYTES = 6

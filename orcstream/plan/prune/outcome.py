@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from orcstream.query.predicate import AllOf, Leaf, Negation, Predicate
 
-__all__ = ["Outcome", "combined"]
-
 
 class Outcome(enum.Flag):
     """Which truth values a predicate may have for the rows of a group."""

@@ -18,9 +18,7 @@ from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex, Hashes, hash
 from orcstream.plan.prune.outcome import Outcome
 from orcstream.query.predicate import Leaf, Op
 from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
-from orcstream.schema.schema import Kind, decimal_shape
-
-__all__ = ["Question"]
+from orcstream.schema.types import Kind, decimal_shape
 
 _STATISTICS: dict[Kind, StatisticsKind] = {
     Kind.BOOLEAN: "boolean",

@@ -19,17 +19,7 @@ from orcstream.plan.prune.outcome import Outcome, combined
 from orcstream.plan.prune.proof import Question
 from orcstream.query.predicate import Leaf, Predicate, leaves_of
 from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
-from orcstream.schema.schema import FileColumn
-
-__all__ = [
-    "ABSENT",
-    "ColumnOf",
-    "Outcome",
-    "Questions",
-    "bloom_columns",
-    "group_outcomes",
-    "stripe_outcomes",
-]
+from orcstream.schema.types import FileColumn
 
 ABSENT = FileColumn(-1)
 """What `ColumnOf` answers for a column that the file does not have: null in every row."""

@@ -16,16 +16,6 @@ from collections.abc import Callable
 
 from orcstream.errors import UsageError
 
-__all__ = [
-    "DEFAULT_MEMORY_LIMIT",
-    "LEAST_LIMIT",
-    "ChunkRoom",
-    "Lease",
-    "MemoryBudget",
-    "Shares",
-    "chunk_limit_of",
-]
-
 DEFAULT_MEMORY_LIMIT = 256 << 20
 LEAST_LIMIT = 1 << 16
 _LEAST_CHUNK_LIMIT = 48 << 20

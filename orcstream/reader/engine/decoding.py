@@ -29,8 +29,6 @@ from orcstream.reader.engine.budget import MemoryBudget
 from orcstream.reader.engine.observing import DecodeSpan, ReadObserver
 from orcstream.reader.engine.runs import ColumnRun, RowSizes, Segment, StreamPiece, StripeRun
 
-__all__ = ["DecodeQueue", "Delivery"]
-
 
 @dataclass(frozen=True, slots=True)
 class Delivery:

@@ -43,8 +43,6 @@ from orcstream.reader.engine.budget import Lease, MemoryBudget, Shares
 from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.engine.runs import StreamPiece, StripeRun
 
-__all__ = ["FetchPlan", "Fetcher", "StripeStart", "StripeWork", "windows_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class StripeWork:

@@ -28,9 +28,7 @@ from orcstream.reader.engine.read_statistics import PrunedRows
 from orcstream.reader.engine.runs import Segment, StripeRun
 from orcstream.reader.engine.shaping import Filter, columns_of
 from orcstream.reader.engine.stripes import StripeContext
-from orcstream.schema.schema import Type
-
-__all__ = ["LatePlan", "LateReading"]
+from orcstream.schema.types import Type
 
 # To start a stripe takes about 20 microseconds for each.
 _MANY_COLUMNS = 2000

@@ -16,18 +16,6 @@ from orcstream.byterange import ByteRange
 from orcstream.errors import UsageError
 from orcstream.reader.engine.read_statistics import ReadStatistics
 
-__all__ = [
-    "DecodeSpan",
-    "Observer",
-    "ReadObserver",
-    "ReadTracer",
-    "RequestSpan",
-    "TracedRead",
-    "Watch",
-    "check_observer",
-    "watched",
-]
-
 _logger = logger_of("orcstream.reader")
 
 

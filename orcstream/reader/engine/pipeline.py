@@ -24,8 +24,6 @@ from orcstream.reader.engine.decoding import DecodeQueue, Delivery
 from orcstream.reader.engine.fetching import Fetcher, FetchPlan, StripeStart, StripeWork
 from orcstream.reader.engine.observing import ReadObserver
 
-__all__ = ["Pipeline", "PipelineOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:

@@ -13,22 +13,14 @@ from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
 from orcstream.codec.metadata.structure import StreamKind, StripeFooter
 from orcstream.plan.projection import Source
-from orcstream.plan.prune.prune import (
-    ABSENT,
-    Outcome,
-    Questions,
-    bloom_columns,
-    group_outcomes,
-    stripe_outcomes,
-)
+from orcstream.plan.prune.outcome import Outcome
+from orcstream.plan.prune.prune import ABSENT, Questions, bloom_columns, group_outcomes, stripe_outcomes
 from orcstream.plan.selection import RowGroups
 from orcstream.plan.tail import Tail
 from orcstream.query.predicate import Leaf, Predicate, leaves_of
 from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.schema.column_statistics import Trust
-from orcstream.schema.schema import FileColumn, Kind, Type
-
-__all__ = ["Pruner"]
+from orcstream.schema.types import FileColumn, Kind, Type
 
 
 class Pruner:

@@ -27,17 +27,6 @@ from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.codec.vectors.column import Vector
 from orcstream.plan.selection import Rows, Span, StreamSlice, clip_rows
 
-__all__ = [
-    "ChosenRows",
-    "ColumnRun",
-    "RowChoice",
-    "RowSizes",
-    "Segment",
-    "StreamFeed",
-    "StreamPiece",
-    "StripeRun",
-]
-
 # What a value of unknown size is taken for before any was decoded.
 _GUESSED_VALUE_BYTES = 16
 _GUESSED_EXPANSION = 6

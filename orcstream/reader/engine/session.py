@@ -26,8 +26,6 @@ from orcstream.io.request.scheduler import FetchReport, FetchScheduler, TaskStar
 from orcstream.reader.engine.observing import Observer, RequestSpan, Watch, watched
 from orcstream.reader.engine.supervisor import Supervisor, keep_alive
 
-__all__ = ["Session"]
-
 # Memory that a read leaves for the next one goes back to the system when no file was open for so long.
 IDLE_S = 10.0
 

@@ -22,8 +22,6 @@ from orcstream.codec.vectors.column import Field, Vector, vector_bytes
 from orcstream.codec.vectors.gather import compact
 from orcstream.reader.engine.decoding import Delivery
 
-__all__ = ["Filter", "OutputColumn", "Shaped", "Shaper", "columns_of", "take_rows"]
-
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 

@@ -43,20 +43,11 @@ from orcstream.reader.engine.fetching import StripeWork
 from orcstream.reader.engine.read_statistics import PrunedRows
 from orcstream.reader.engine.runs import ChosenRows, RowChoice, Segment, StripeRun
 from orcstream.reader.engine.times import FileTimes
-from orcstream.schema.schema import FileColumn, Kind, Type
+from orcstream.schema.types import FileColumn, Kind, Type
 
 if TYPE_CHECKING:
     from orcstream.codec.metadata.bloom import BloomIndex
     from orcstream.reader.engine.pruning import Pruner
-
-__all__ = [
-    "StripeContext",
-    "StripeStarter",
-    "index_requests",
-    "index_room",
-    "parse_index",
-    "walk_types",
-]
 
 
 # Indexes of a stripe may take so much whatever the limit is, and more than that on a thread.

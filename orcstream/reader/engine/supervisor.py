@@ -16,8 +16,6 @@ import anyio.abc
 
 from orcstream.io.loop.tasks import Signal
 
-__all__ = ["Supervisor", "keep_alive"]
-
 # Longer than any task takes that is kept alive.
 _KEPT_S = 86400.0
 

@@ -11,8 +11,6 @@ from orcstream.file.zones import load_zone, mean_time_zone
 from orcstream.plan.tail import Tail
 from orcstream.schema.column_statistics import Trust, trust_of
 
-__all__ = ["FileTimes", "trust_in"]
-
 _SECOND_NS = 10**9
 
 

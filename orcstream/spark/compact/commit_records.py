@@ -16,18 +16,6 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError
 from orcstream.io.urls import inner_path
 
-__all__ = [
-    "JOBS_FOLDER",
-    "LOG_FOLDER",
-    "Group",
-    "Source",
-    "group_of",
-    "groups_of",
-    "record_of",
-    "row_count_of",
-    "said_in",
-]
-
 LOG_FOLDER: Final = "_orcstream_log"
 JOBS_FOLDER: Final = "_orcstream_jobs"
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orcstream.errors import Unsupported
-from orcstream.io.folders import ListedFile, list_files
+from orcstream.io.contract.folder import ListedFile
+from orcstream.io.folders import list_files
 from orcstream.io.urls import name_of
 from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, groups_of, said_in
-
-__all__ = ["Compaction", "find_compactions", "groups_in"]
 
 # Whose, which one, which group of it, and what is said.
 _NAMES: Final = {

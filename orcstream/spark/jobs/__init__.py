@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from orcstream.spark.jobs.acid_compaction import compact_table
     from orcstream.spark.jobs.compaction import CompactResult, compact
     from orcstream.spark.jobs.ingestion import IngestResult, ingest
-    from orcstream.spark.jobs.profiles import ColumnProfile, ProfileResult, profile
+    from orcstream.spark.jobs.profiles import ProfileResult, profile
+    from orcstream.spark.jobs.profiling import ColumnProfile
     from orcstream.spark.jobs.verification import Finding, VerifyResult, verify
 
 __all__ = [

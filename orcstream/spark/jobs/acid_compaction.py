@@ -19,8 +19,6 @@ from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["TableToCompact", "compact_table", "compact_table_with"]
-
 
 @dataclass(frozen=True, slots=True)
 class TableToCompact:

@@ -25,8 +25,6 @@ from orcstream.spark.jobs.tables import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["in_order", "in_z_order", "quantiles", "ranks", "z_numbers"]
-
 Bounds = Sequence[Any]
 Ranks = npt.NDArray[np.int64]
 

@@ -20,15 +20,13 @@ import orcstream
 from orcstream import OrcFile, Prepared
 from orcstream.errors import FormatError, KeyUnavailable, SourceChanged, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import clean_up
-from orcstream.schema.schema import Kind
+from orcstream.schema.types import Kind
 from orcstream.spark.access import run
 from orcstream.spark.compact import commit_records
 from orcstream.spark.jobs.compaction_journal import CompactionJournal, Group, GroupResult, Made, Source
 from orcstream.spark.write import written
 from orcstream.spark.write.target import Target
 from orcstream.spark.write.written import WrittenFile
-
-__all__ = ["GroupWork", "How", "Looked", "look_at", "settle"]
 
 How = Literal["auto", "copy", "rewrite"]
 _BLOOMS: Final = ("BLOOM_FILTER", "BLOOM_FILTER_UTF8")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from orcstream.errors import UsageError
 from orcstream.io import globs
-from orcstream.io.folders import ListedFile, list_files
+from orcstream.io.contract.folder import ListedFile
+from orcstream.io.folders import list_files
 from orcstream.io.urls import is_inner_path
 from orcstream.plan.acid.names import is_table_file
 from orcstream.spark.access import run
@@ -34,8 +35,6 @@ from orcstream.spark.write.target import Folder, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["CompactResult", "Compaction", "compact", "compact_with"]
 
 _LOOKED_AT_ONCE: Final = 200
 # A file of stripes smaller than these is hardly read better than the files that they came from.

@@ -29,16 +29,6 @@ from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_
 from orcstream.spark.write.target import Target, records_of
 from orcstream.spark.write.written import WrittenFile
 
-__all__ = [
-    "CompactionJournal",
-    "Group",
-    "GroupResult",
-    "Made",
-    "Source",
-    "last_number",
-    "new_token",
-]
-
 # The records of so many jobs are kept: a task that was thought dead finds that its work is done.
 KEPT = 20
 _NAME = re.compile(rf"{JOBS_FOLDER}/compact-(\d{{8}})/(plan|end|\d{{6}}\.(?:prepared|merged))\.json")

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Distribute", "Progress", "SparkTasks", "is_connect"]
-
 U = TypeVar("U")
 R = TypeVar("R")
 

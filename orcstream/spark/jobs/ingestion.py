@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from orcstream.spark.write.options import WritePlan
 
-__all__ = ["FORMATS", "IngestResult", "ingest"]
-
 FORMATS: Final = ("csv", "json", "parquet", "orc", "text")
 # Other names that files of these have.
 _ALSO: Final = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}

@@ -23,8 +23,6 @@ from orcstream.spark.read.files import FileChoice
 from orcstream.spark.read.merged_files import find_counted
 from orcstream.spark.write.target import Folder, records_of
 
-__all__ = ["Piece", "found_pieces", "looked_at"]
-
 _FILES_AT_ONCE: Final = 100
 
 

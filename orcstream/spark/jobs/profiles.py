@@ -19,8 +19,6 @@ from orcstream.spark.write.target import Folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PROFILE_SCHEMA", "ColumnProfile", "ProfileResult", "profile", "profile_with"]
-
 _FIELDS: Final = {
     "name": "string",
     "type": "string",

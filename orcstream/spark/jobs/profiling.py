@@ -20,11 +20,9 @@ import orcstream
 from orcstream import OrcFile
 from orcstream.errors import SourceChanged
 from orcstream.schema.column_statistics import ColumnStatistics
-from orcstream.schema.schema import Kind, Type
+from orcstream.schema.types import Kind, Type
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.looking import Piece
-
-__all__ = ["ColumnProfile", "merged_columns", "point_share", "profile_piece", "range_share"]
 
 # Row groups of one piece whose bounds are looked at; of more, every so many.
 _MOST_GROUPS: Final = 1000

@@ -15,8 +15,6 @@ from orcstream.spark.access import Access
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_report", "distinct_counts", "quoted", "write_table"]
-
 
 def quoted(name: str) -> str:
     """A column's name as Spark parses it."""

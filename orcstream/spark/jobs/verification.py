@@ -23,8 +23,6 @@ from orcstream.spark.write.target import Folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["REPORT_SCHEMA", "Finding", "VerifyResult", "verify", "verify_with"]
-
 REPORT_SCHEMA: Final = (
     "url string, stripe bigint, row_group bigint, `column` string, kind string, recorded string, "
     "found string, known boolean"

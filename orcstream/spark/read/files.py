@@ -32,9 +32,7 @@ from orcstream.spark.read.partitions import (
 )
 
 if TYPE_CHECKING:
-    from orcstream.io.folders import ListedFile
-
-__all__ = ["FileChoice", "FoundFile", "FoundFiles", "find_files", "transactional"]
+    from orcstream.io.contract.folder import ListedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +199,8 @@ async def _plain(path: str, choice: FileChoice, options: Mapping[str, Any] | Non
 
 
 async def _listed(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[ListedFile]:
-    from orcstream.io.folders import ListedFile, list_files
+    from orcstream.io.contract.folder import ListedFile
+    from orcstream.io.folders import list_files
 
     try:
         return await list_files(path, storage_options=options)

@@ -24,8 +24,6 @@ from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Grou
 from orcstream.spark.compact.merge_records import Compaction, find_compactions, groups_in
 from orcstream.spark.read.files import FileChoice, FoundFile, FoundFiles, find_files
 
-__all__ = ["MergeId", "Merges", "Place", "find_counted", "joined"]
-
 _FILE: Final = re.compile(
     r"part-compact-(?:(?P<query>[0-9A-Za-z-]+)-(?P<batch>[0-9]+)-[0-9]{3,5}"
     r"|(?P<job>[0-9]{8})-(?P<token>[0-9a-f]{12})-[0-9]{6})\..*",

@@ -12,8 +12,6 @@ from pyspark.sql import types as spark
 
 from orcstream.errors import SchemaMismatch
 
-__all__ = ["merged"]
-
 _WIDTHS: Final = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _DIGITS: Final[dict[type[spark.DataType], int]] = {
     spark.ByteType: 3,

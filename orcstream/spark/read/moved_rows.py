@@ -17,8 +17,6 @@ from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Grou
 from orcstream.spark.compact.merge_records import Compaction, find_compactions, groups_in
 from orcstream.spark.read.planning import Piece
 
-__all__ = ["MovedRows"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Move:

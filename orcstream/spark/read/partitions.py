@@ -22,16 +22,6 @@ from pyspark.sql import types as spark
 from orcstream._credentials import strip_credentials
 from orcstream.errors import SchemaMismatch, UsageError
 
-__all__ = [
-    "PartitionPath",
-    "common_columns",
-    "inferred_type",
-    "parse_folders",
-    "typed_value",
-    "wider",
-    "zone_named",
-]
-
 # What Hive and Spark call the folder of a null.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)

@@ -33,8 +33,6 @@ from orcstream.spark.read.where import Where, fitted
 if TYPE_CHECKING:
     from orcstream.spark.read.moved_rows import MovedRows
 
-__all__ = ["Faults", "PieceReader", "ReadPlan", "refuse_events"]
-
 _logger = logger_of("orcstream.spark")
 # The file being read, and the next.
 _OPEN_AT_ONCE = 2

@@ -20,8 +20,6 @@ from orcstream.plan.slices import slices
 from orcstream.spark.options import Options
 from orcstream.spark.read.files import FoundFile
 
-__all__ = ["Look", "Piece", "PieceOptions", "ReadPartition", "packed", "plan_pieces", "target_bytes"]
-
 # What a task reads, and what opening one file more is counted for: Spark's own numbers.
 _PARTITION_BYTES: Final = 128 << 20
 _OPEN_COST_BYTES: Final = 4 << 20

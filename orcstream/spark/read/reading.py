@@ -37,8 +37,6 @@ from orcstream.spark.read.planning import (
 from orcstream.spark.read.shaping import columns_of
 from orcstream.spark.read.where import Where
 
-__all__ = ["LoadOptions", "read_plan", "reader_of", "schema_of"]
-
 _ROWS: Final = re.compile(r"([0-9]*):([0-9]*)", re.ASCII)
 _MOST_ROWS: Final = 1 << 63
 _MEMORY_LIMIT: Final = 256 << 20

@@ -22,10 +22,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from orcstream import Batch
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema.schema import Kind, Schema, Type, numbered
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type
 from orcstream.spark.types import CATALYST_TYPE, orc_schema, spark_type
-
-__all__ = ["FileForm", "Shape", "arrow_schema", "columns_of", "form_of", "months_as_numbers"]
 
 # How Hive named columns before it kept their names.
 _UNNAMED: Final = re.compile(r"_col[0-9]+", re.ASCII)

@@ -21,12 +21,11 @@ from pyspark.sql import types as spark
 from orcstream import Expr
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.query.expr import Condition, Matching
-from orcstream.schema.schema import Kind, Type, find_column
+from orcstream.schema.schema import find_column
+from orcstream.schema.types import Kind, Type
 from orcstream.spark.read.partitions import zone_named
 from orcstream.spark.types import orc_schema
 from orcstream.table.narrowing import mapped, narrowed
-
-__all__ = ["Where", "fitted"]
 
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -26,7 +26,6 @@ from orcstream.io.urls import inner_path
 from orcstream.spark.compact.commit_records import (
     LOG_FOLDER,
     Group,
-    Source,
     group_of,
     groups_of,
     record_of,
@@ -37,8 +36,6 @@ from orcstream.spark.write.options import WritePlan
 from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.write.target import Target, records_of
 from orcstream.spark.write.written import WrittenFile
-
-__all__ = ["LOG_FOLDER", "CommitLog", "Group", "Intent", "Source", "claimed_paths"]
 
 # Of so many batches, and of so many compactions, records are kept, whether they are needed or not.
 KEPT = 100

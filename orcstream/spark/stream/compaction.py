@@ -16,12 +16,11 @@ from collections.abc import Iterable
 import orcstream
 from orcstream._printable import logger_of
 from orcstream.errors import FormatError, OrcError, UsageError
-from orcstream.spark.stream.commit_log import CommitLog, Group, Source
+from orcstream.spark.compact.commit_records import Group, Source
+from orcstream.spark.stream.commit_log import CommitLog
 from orcstream.spark.write import written
 from orcstream.spark.write.options import WritePlan
 from orcstream.spark.write.written import WrittenFile
-
-__all__ = ["begin_compaction", "finish_compaction", "grouped"]
 
 _logger = logger_of("orcstream.spark")
 # Trying again would change nothing.

@@ -26,8 +26,6 @@ from orcstream.spark.stream.log import FileOfBatch, StreamBatch, StreamLog, Stre
 from orcstream.spark.stream.options import StreamOptions
 from orcstream.spark.stream.seen_files import SeenFiles, name_key, version_key
 
-__all__ = ["BatchWork", "Offset", "StreamFeed"]
-
 _logger = logger_of("orcstream.spark")
 # So often files are listed that a listing may have missed, because they were merged while it was made.
 _LISTINGS: Final = 3

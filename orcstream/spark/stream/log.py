@@ -28,8 +28,6 @@ from orcstream.io.loop.tasks import side_by_side
 from orcstream.spark import sweeping
 from orcstream.spark.stream.seen_files import SeenFiles, name_key
 
-__all__ = ["FileOfBatch", "StreamBatch", "StreamLog", "StreamState"]
-
 _NAME: Final = re.compile(r"_(batch|seen)\.([0-9]{20})(?:\.json)?", re.ASCII)
 # Temporary files that a killed driver left are swept when they are older.
 _SWEEP_AFTER_S: Final = 86400.0

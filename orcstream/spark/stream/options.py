@@ -17,8 +17,6 @@ from orcstream.io.urls import protocol_of
 from orcstream.spark.options import Options
 from orcstream.spark.read.reading import LoadOptions
 
-__all__ = ["StreamOptions", "without_stream_options"]
-
 # Below the folder that is read, where no option `log` names another; readers leave it out.
 _LOG_FOLDER: Final = "_orcstream_stream"
 _SNAPSHOT_EVERY: Final = 100

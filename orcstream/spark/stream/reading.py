@@ -22,8 +22,6 @@ from orcstream.spark.read.reading import read_plan
 from orcstream.spark.stream.feed import BatchWork, Offset, StreamFeed
 from orcstream.spark.stream.options import StreamOptions
 
-__all__ = ["stream_reader_of"]
-
 
 def stream_reader_of(schema: spark.StructType, options: Mapping[str, str]) -> DataSourceStreamReader:
     """The reader for `spark.readStream`. Raises what its tasks would raise because of the options."""

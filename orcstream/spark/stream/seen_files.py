@@ -15,8 +15,6 @@ from bisect import bisect_left
 from hashlib import blake2b
 from typing import Final, Self
 
-__all__ = ["SeenFiles", "name_key", "version_key"]
-
 # Name, version, and seconds from 1970 when the file was changed; NaN where the store does not say.
 _ENTRY: Final = struct.Struct("<16s8sd")
 _NAME_BYTES: Final = 16

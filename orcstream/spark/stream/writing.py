@@ -35,8 +35,6 @@ from orcstream.spark.write.written import WrittenFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchFiles", "StreamPlan", "commit_batch", "stream_writer_of"]
-
 # What Spark tells tasks about the stream that they are of.
 _QUERY: Final = "sql.streaming.queryId"
 _RUN: Final = "sql.streaming.runId"

@@ -26,13 +26,12 @@ from pyspark.sql.types import (
 
 from orcstream import Encrypt, Schema
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
-from orcstream.schema.schema import Kind, Type, find_column, numbered
+from orcstream.schema.schema import find_column, numbered
+from orcstream.schema.types import Kind, Type
 from orcstream.spark.access import Access
 from orcstream.spark.options import Options
 from orcstream.spark.read.partitions import zone_named
 from orcstream.spark.types import orc_schema
-
-__all__ = ["WritePlan", "write_plan"]
 
 N = TypeVar("N", int, float)
 

@@ -19,8 +19,6 @@ from orcstream.io.contract.byte_sink import Prepared, is_temporary_of
 from orcstream.io.stores.s3.sink import S3Part
 from orcstream.io.urls import local_path, protocol_of
 
-__all__ = ["prepared_from_json", "prepared_to_json"]
-
 _STATES: Final = {
     "local": ("orcstream.io.stores.local.sink", "LocalFile"),
     "s3": ("orcstream.io.stores.s3.sink", "S3Upload"),

@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from orcstream.spark.read.partitions import zone_named
 
-__all__ = ["as_stored"]
-
 _CYCLE_SECONDS = 12_622_780_800  # after 400 years the calendar repeats
 _YEAR_10000 = 253_402_300_800
 

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 from orcstream.io.records import Records
 from orcstream.spark.access import Access
 
-__all__ = ["Folder", "Target", "records_of"]
-
 
 class Target(Protocol):
     """What has to be known of a folder to put files there, and to remove them."""

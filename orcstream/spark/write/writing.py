@@ -34,8 +34,6 @@ from orcstream.spark.write.written import WrittenFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TaskFiles", "replaced_paths", "stem_of", "task_threads", "writer_of"]
-
 Replaces = Literal["nothing", "all", "partitions", "as the session"]
 # Tasks know the settings of the session that a query runs in; the process that commits does not.
 _SESSION_MODE: Final = "spark.sql.sources.partitionOverwriteMode"

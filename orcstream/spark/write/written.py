@@ -18,7 +18,8 @@ import orcstream
 from orcstream import IngestedFile, Prepared
 from orcstream.errors import UsageError
 from orcstream.io import globs, small_files
-from orcstream.io.folders import ListedFile, list_files, list_names, make_folder_of, remove_files
+from orcstream.io.contract.folder import ListedFile
+from orcstream.io.folders import list_files, list_names, make_folder_of, remove_files
 from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import clean_up
@@ -31,21 +32,6 @@ from orcstream.spark.write.target import Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = [
-    "WrittenFile",
-    "check_plan",
-    "commit_files",
-    "discard_files",
-    "put",
-    "refuse_transactional",
-    "remove_paths",
-    "sweep",
-    "transactional_target",
-    "visible_files",
-    "write_empty",
-    "write_files",
-]
 
 T = TypeVar("T")
 

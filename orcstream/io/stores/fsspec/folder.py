@@ -24,8 +24,6 @@ from orcstream.io.stores.fsspec.source import (
     version_of,
 )
 
-__all__ = ["FilesystemFolder", "open_filesystem_folder"]
-
 T = TypeVar("T")
 
 

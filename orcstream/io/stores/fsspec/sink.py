@@ -38,8 +38,6 @@ from orcstream.io.loop.threads import own_limiter
 from orcstream.io.stores.fsspec.source import SyncFilesystem, lease_filesystem, modified_of, translated
 from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
 
-__all__ = ["ATOMIC_RENAMES", "FilesystemStore", "StoredFile", "open_filesystem_store"]
-
 T = TypeVar("T")
 
 Rename = Callable[[Any, str, str, bool], None]

@@ -38,20 +38,6 @@ from orcstream.io.contract.byte_source import (
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.threads import run_in_thread
 
-__all__ = [
-    "FilesystemSource",
-    "SyncFilesystem",
-    "cause_of",
-    "fingerprint_of",
-    "lease_filesystem",
-    "modified_of",
-    "open_chain",
-    "open_filesystem",
-    "translate_error",
-    "translated",
-    "version_of",
-]
-
 T = TypeVar("T")
 
 # What file systems call the things that change with a file.

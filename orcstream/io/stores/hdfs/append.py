@@ -23,8 +23,6 @@ from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.io.request.part_sink import policy_of, sink_error
 from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
 
-__all__ = ["GrowingHdfsFile", "open_hdfs_file"]
-
 CLOSED_POLL_S = 0.25
 
 

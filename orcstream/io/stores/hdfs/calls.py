@@ -22,21 +22,6 @@ from orcstream.io.contract.byte_sink import already_there
 from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.urls import is_utf8, protocol_of
 
-__all__ = [
-    "WRITE_ANEW",
-    "Appending",
-    "FileStatus",
-    "Hdfs",
-    "HdfsPlace",
-    "HdfsRefusal",
-    "HdfsWriter",
-    "StandBy",
-    "error_of",
-    "missing_bytes",
-    "place_of",
-    "status_or_none",
-]
-
 # What Java's exceptions stand for, by their class without its package.
 MISSING: Final = frozenset({"FileNotFoundException", "NoSuchFileException"})
 FORBIDDEN: Final = frozenset(

@@ -12,8 +12,6 @@ from orcstream.io.contract.folder import FolderListing, ListedFile, below, retri
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal
 from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
 
-__all__ = ["HdfsFolder", "open_hdfs_folder"]
-
 
 class HdfsFolder:
     """See `Folder`."""

@@ -21,8 +21,6 @@ import yarl
 
 from orcstream.errors import UsageError
 
-__all__ = ["HadoopConfiguration", "configuration_folder"]
-
 FILES: Final = ("core-site.xml", "hdfs-site.xml")
 REFERENCE: Final = re.compile(r"\$\{([^${}\s]+)\}")
 RPC_PORT: Final = 8020

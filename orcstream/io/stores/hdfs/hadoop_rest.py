@@ -23,8 +23,6 @@ from orcstream.byterange import BytesLike
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.contract.byte_source import Transient
 
-__all__ = ["HEADERS", "SHORT_BYTES", "Reply", "exchange", "member", "new_session"]
-
 # Servers that defend against forged requests of browsers ask for the first, with any value.
 HEADERS: Final = {"X-XSRF-HEADER": "orcstream", "Accept-Encoding": "identity"}
 CONNECTION_CAP = 256

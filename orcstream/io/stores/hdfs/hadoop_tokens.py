@@ -19,8 +19,6 @@ from typing import Final
 
 from orcstream.errors import UsageError
 
-__all__ = ["HadoopToken", "read_tokens", "services_of", "token_for"]
-
 MAGIC: Final = b"HDTS"
 LONGEST_FILE_BYTES = 16 << 20
 KINDS: Final = ("HDFS_DELEGATION_TOKEN", "WEBHDFS delegation", "SWEBHDFS delegation")

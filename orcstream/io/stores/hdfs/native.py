@@ -44,8 +44,6 @@ from orcstream.io.stores.hdfs.calls import (
 )
 from orcstream.io.stores.hdfs.hadoop_configuration import configuration_folder
 
-__all__ = ["HdfsNative", "NativeConnection", "lease_hdfs_native"]
-
 T = TypeVar("T")
 
 OPTIONS: Final = ("hadoop_conf_dir", "kerberos_principal", "kerberos_keytab", "kerberos_cache")

@@ -13,8 +13,6 @@ from orcstream.io.loop.clients import Lease
 from orcstream.io.stores.hdfs.calls import Hdfs, place_of
 from orcstream.io.urls import NATIVE_HDFS, protocol_of
 
-__all__ = ["OpenedHdfs", "open_hdfs"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedHdfs:

@@ -44,8 +44,6 @@ from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hd
 from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
 from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
 
-__all__ = ["HdfsFile", "HdfsStore", "open_hdfs_store"]
-
 
 @dataclass(frozen=True, slots=True)
 class HdfsFile(MovedFile):

@@ -15,8 +15,6 @@ from orcstream.errors import ShortRead, SourceError
 from orcstream.io.contract.byte_source import OnBytes, StatusSource
 from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
 
-__all__ = ["HdfsSource", "open_hdfs_source"]
-
 
 class HdfsSource(StatusSource):
     """One path."""

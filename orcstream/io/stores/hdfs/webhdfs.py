@@ -36,8 +36,6 @@ from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection
 from orcstream.io.stores.hdfs.webhdfs_nodes import avoids_all, transfer_address
 from orcstream.io.urls import is_utf8
 
-__all__ = ["WebHdfs"]
-
 PREFIX: Final = "/webhdfs/v1"
 # A page of a listing is 1,000 names unless the server was told otherwise; the rest are smaller.
 LISTING_BYTES = 64 << 20

@@ -25,8 +25,6 @@ from orcstream.io.stores.hdfs.hadoop_rest import new_session
 from orcstream.io.stores.hdfs.hadoop_tokens import read_tokens, services_of, token_for
 from orcstream.io.stores.hdfs.webhdfs_nodes import AvoidedNodes
 
-__all__ = ["HdfsConnection", "lease_webhdfs"]
-
 DEFAULT_PORTS: Final = {"http": 9870, "https": 9871}
 OPTIONS: Final = frozenset(
     {"host", "port", "user", "password", "token", "proxy_to", "use_https", "session_verify", "data_proxy"}

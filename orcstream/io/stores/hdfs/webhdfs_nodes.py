@@ -15,8 +15,6 @@ import yarl
 
 from orcstream.io.stores.hdfs.hadoop_rest import member
 
-__all__ = ["AvoidedNodes", "avoids_all", "transfer_address"]
-
 # So long, a node is left out. It may be back by then, and others may be gone.
 AVOIDED_S: Final = 60.0
 # Of so many nodes, so that a request stays short.

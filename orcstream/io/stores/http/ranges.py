@@ -32,8 +32,6 @@ from orcstream.io.contract.byte_source import (
 from orcstream.io.options import unknown_option
 from orcstream.io.stores.http.redirects import get_following
 
-__all__ = ["ContentRange", "HttpStatus", "RangeClient", "cannot_be", "other_range", "stall_timeout"]
-
 # What stores of objects say of a refusal, S3 and Azure in the same words.
 _REASON = re.compile(rb"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<]{1,300})</Message>)?")
 

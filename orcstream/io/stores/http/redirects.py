@@ -15,8 +15,6 @@ import yarl
 
 from orcstream.errors import SourceError
 
-__all__ = ["get_following", "new_stranger"]
-
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS: Final = 10
 # Headers of the user that other origins get: they say nothing about who asks.

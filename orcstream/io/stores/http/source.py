@@ -19,8 +19,6 @@ from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.stores.http.ranges import HttpStatus, RangeClient, cannot_be, stall_timeout
 from orcstream.io.stores.http.redirects import new_stranger
 
-__all__ = ["HttpSource", "open_http"]
-
 
 @dataclass(frozen=True, slots=True)
 class _HttpClient:

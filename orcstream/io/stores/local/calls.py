@@ -9,8 +9,6 @@ from orcstream.errors import SinkError, Unsupported, UsageError
 from orcstream.io.contract.byte_source import no_such_file, not_permitted
 from orcstream.io.loop.threads import run_in_thread
 
-__all__ = ["in_thread"]
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,6 @@ from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.source import fingerprint_of
 from orcstream.io.urls import local_path
 
-__all__ = ["LocalFolder", "check_no_link_leads_out"]
-
 
 class LocalFolder:
     """See `Folder`."""

@@ -30,9 +30,6 @@ from orcstream.io.stores.local.calls import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, set_mode, sync_folder, write_at
 from orcstream.io.stores.moving import MovingStore, Temporary
 
-__all__ = ["LocalFile", "LocalStore"]
-
-
 # What file systems without hard links answer to one.
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 

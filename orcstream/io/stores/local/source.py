@@ -33,8 +33,6 @@ from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.system import READ_ONLY, read_at, read_cached, tells_cached
 
-__all__ = ["LocalSource", "fingerprint_of", "open_local"]
-
 T = TypeVar("T")
 # Reads a range of a descriptor, of the file at a URL; None where that would take waiting for a disk.
 _Reading: TypeAlias = Callable[[int, ByteRange, str], BytesLike | None]

@@ -12,19 +12,6 @@ import os
 import threading
 from pathlib import Path
 
-__all__ = [
-    "READ_ONLY",
-    "WRITE_ONLY",
-    "core_count",
-    "read_at",
-    "read_cached",
-    "set_mode",
-    "sync_data",
-    "sync_folder",
-    "tells_cached",
-    "write_at",
-]
-
 # Not for programs that are started, and on Windows without translation of what looks like the end of a line.
 _OWN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_BINARY", 0)
 WRITE_ONLY = os.O_WRONLY | _OWN

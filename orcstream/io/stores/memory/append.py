@@ -13,8 +13,6 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from orcstream.io.contract.append_file import GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
 from orcstream.io.contract.byte_sink import already_there
 
-__all__ = ["InMemoryFile"]
-
 
 class InMemoryFile:
     """One growing file and its lengths; see `io.contract.append_file`."""

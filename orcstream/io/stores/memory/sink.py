@@ -18,8 +18,6 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from orcstream.errors import UsageError
 from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
 
-__all__ = ["BufferStore", "HeldBytes", "MemoryStore"]
-
 
 @dataclass(frozen=True, slots=True)
 class HeldBytes:

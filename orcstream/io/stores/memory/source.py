@@ -14,8 +14,6 @@ from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead
 from orcstream.io.contract.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file
 
-__all__ = ["BytesSource", "MemoryFileSource", "open_memory"]
-
 
 class BytesSource(PinnedSource):
     """Bytes of the caller, handed out without copying; the caller must leave them as they are."""

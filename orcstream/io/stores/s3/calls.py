@@ -26,8 +26,6 @@ from orcstream.io.stores.s3.source import (
     asked_wait_s,
 )
 
-__all__ = ["Refused", "S3Calls"]
-
 # A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.
 ABORT_WAITS_S = (0.0, 0.1, 0.3, 0.6)
 # So many of them, where it is known that a part was sent whole and not answered.

@@ -19,8 +19,6 @@ from orcstream.io.contract.folder import FolderListing, ListedFile, below, retri
 from orcstream.io.loop.clients import Lease
 from orcstream.io.stores.s3.source import TRANSIENT_CODES, S3Client, find_place, guarded
 
-__all__ = ["S3Folder", "open_s3_folder"]
-
 # As many as one request takes.
 REMOVED_AT_ONCE = 1000
 

@@ -16,8 +16,6 @@ from botocore.exceptions import ParamValidationError
 from orcstream.errors import UsageError
 from orcstream.io.options import unknown_option
 
-__all__ = ["object_of", "options_refused", "parameter_refused", "with_customer_key"]
-
 VERSION = "?versionId="
 CUSTOMER = "SSECustomer"
 

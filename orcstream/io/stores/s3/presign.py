@@ -15,8 +15,6 @@ from urllib.parse import parse_qsl, quote
 
 import yarl
 
-__all__ = ["SignedPattern", "pattern_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class SignedPattern:

@@ -53,8 +53,6 @@ from orcstream.io.stores.s3.source import (
 )
 from orcstream.io.urls import protocol_of
 
-__all__ = ["S3Part", "S3Store", "S3Upload", "open_s3_store"]
-
 TOKEN = "orcstream-write"  # noqa: S105 - a name, no secret
 PART_CAP = 10_000
 SMALLEST_PART_BYTES = 5 << 20

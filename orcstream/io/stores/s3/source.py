@@ -44,21 +44,6 @@ from orcstream.io.stores.http.ranges import ContentRange, HttpStatus, RangeClien
 from orcstream.io.stores.s3.options import object_of, options_refused, parameter_refused, with_customer_key
 from orcstream.io.stores.s3.presign import SignedPattern, pattern_of
 
-__all__ = [
-    "CREDENTIAL_CODES",
-    "NO_CREDENTIALS",
-    "TRANSIENT_CODES",
-    "S3Client",
-    "S3Place",
-    "S3Source",
-    "answer_of",
-    "asked_wait_s",
-    "find_place",
-    "guarded",
-    "lease_s3",
-    "open_s3",
-]
-
 NO_CREDENTIALS = "no credentials were found: give storage_options key and secret, profile, or anon=True"
 
 T = TypeVar("T")
