@@ -104,6 +104,7 @@ class FileUnit:
     async def read(self, memory: LaneMemory, deliver: Deliver) -> ReadStatistics:
         assert self._file is not None
         reading, partition = self._reading, self._partition
+        memory.check_chunks(self._file.tail.postscript.compression_block_size)
         async with reading.stream(self._file, self._where, self._rows, memory) as stream:
             schema: BatchSchema | None = None
             async for batch in stream:

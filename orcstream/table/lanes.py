@@ -9,7 +9,8 @@ known when its turn comes. Rows are read ahead where there is memory: one whose 
 and those behind it share `ahead_bytes`, small ones next to each other and of large ones the first. A limit
 that was too small for what is in a file is no error of the file: it is read again when its turn has come.
 Chunks in progress are shared out in the same way: all of `chunk_bytes` for the file whose turn it is, an
-eighth of that for those behind it. Once they were too large for one of these, no other is read ahead.
+eighth of that for those behind it. Once they were too large for one of these, or one chunk might be, no other
+is read ahead.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ class LaneMemory:
 
     limit: int
     chunk_limit: int
+    is_ahead: bool = False
+
+    def check_chunks(self, block_size: int) -> None:
+        """Refuse, ahead of its turn, a file of which one chunk may be too large: it would be held by then."""
+        if self.is_ahead and block_size > self.chunk_limit:
+            raise Unsupported(f"chunks may have {block_size} bytes", reason=_CHUNKS_TOO_LARGE)
 
 
 class Unit(Protocol):
@@ -183,7 +190,7 @@ class Lanes:
                 return
             left -= wanted
             chunks = plan.chunk_bytes // _AHEAD_CHUNKS * wanted // max(plan.ahead_bytes, wanted)
-            lane.admit(LaneMemory(wanted, chunks))
+            lane.admit(LaneMemory(wanted, chunks, is_ahead=True))
 
     async def _work(self, lane: _Lane) -> None:
         try:

@@ -77,8 +77,8 @@ def test_files_of_a_data_set_share_the_room_for_chunks(count: int, tiny: Path, t
         assert found["outcome"] == f"{8 * (1 << 23) // 4} rows"
     else:
         assert "raise memory_limit=" in found["outcome"]
-    # 102 to 127 MB, as the machine is busy: docs/security.md names the exception.
-    assert found["peak"] <= MOST_BYTES + 20_000_000
+    # All seven columns of one file, and not a chunk of each file ahead of its turn: that took 102 to 127 MB.
+    assert found["peak"] <= (100_000_000 if count < 1000 else MOST_BYTES)
     assert found["late"] <= MOST_LATE_S
 
 

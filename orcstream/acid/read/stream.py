@@ -100,6 +100,7 @@ class _FileUnit:
             self._opened = await read.bucket.file(read.file, plan.open_file)
             plan.check(self._opened)
         file = self._opened
+        memory.check_chunks(file.orc.tail.postscript.compression_block_size)
         hidden = read.bucket.hidden
         with_ids = plan.output.needs_ids or hidden is not None or file.needs_ids(plan.write_ids)
         async with plan.batches(file, read, with_ids, memory) as stream:
