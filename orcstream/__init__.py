@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from orcstream._lazy import lazy_names
+
 if TYPE_CHECKING:
     from orcstream import acid as acid
     from orcstream import blocking
@@ -137,89 +139,56 @@ __all__ = [
     "open_many",
 ]
 
-_HOMES = {
-    "Batch": "orcstream.batch",
-    "BatchStream": "orcstream.reader.stream",
-    "Column": "orcstream.batch",
-    "ColumnNotFound": "orcstream.errors",
-    "CommitFailed": "orcstream.errors",
-    "CommitUnknown": "orcstream.errors",
-    "CorruptStream": "orcstream.errors",
-    "CorruptStripe": "orcstream.errors",
-    "CorruptTail": "orcstream.errors",
-    "DatasetFile": "orcstream.datasets.dataset",
-    "DecodeSpan": "orcstream.reader.engine.observing",
-    "Encrypt": "orcstream.encryption",
-    "EncryptedColumn": "orcstream.file.unlocking",
-    "Explanation": "orcstream.reader.explain",
-    "Expr": "orcstream.query.expr",
-    "Fault": "orcstream.reader.verifying",
-    "FileStream": "orcstream.reader.many",
-    "FormatError": "orcstream.errors",
-    "IngestedFile": "orcstream.writer.ingested",
-    "Ingester": "orcstream.writer.ingester",
-    "IoOptions": "orcstream.io.options",
-    "KeyUnavailable": "orcstream.errors",
-    "Leftover": "orcstream.io.contract.byte_sink",
-    "Mask": "orcstream.encryption",
-    "MergeResult": "orcstream.writer.merge",
-    "NotOrcFile": "orcstream.errors",
-    "OrcDataset": "orcstream.datasets.dataset",
-    "OrcError": "orcstream.errors",
-    "OrcFile": "orcstream.reader.file",
-    "OrcWriter": "orcstream.writer.writer",
-    "Prepared": "orcstream.io.contract.byte_sink",
-    "ReadObserver": "orcstream.reader.engine.observing",
-    "ReadResult": "orcstream.batch",
-    "ReadStatistics": "orcstream.reader.engine.read_statistics",
-    "ReadTracer": "orcstream.reader.engine.observing",
-    "RequestSpan": "orcstream.reader.engine.observing",
-    "RetriesExhausted": "orcstream.errors",
-    "Schema": "orcstream.schema.schema",
-    "SchemaMismatch": "orcstream.errors",
-    "ShortRead": "orcstream.errors",
-    "SinkError": "orcstream.errors",
-    "SinkOptions": "orcstream.io.contract.byte_sink",
-    "SkippedFile": "orcstream.writer.merge",
-    "SourceChanged": "orcstream.errors",
-    "SourceError": "orcstream.errors",
-    "Split": "orcstream.datasets.splitting",
-    "TableStream": "orcstream.table.stream",
-    "Tail": "orcstream.plan.tail",
-    "TracedRead": "orcstream.reader.engine.observing",
-    "UnionValue": "orcstream.batch_values",
-    "Unsupported": "orcstream.errors",
-    "UsageError": "orcstream.errors",
-    "Verification": "orcstream.reader.verifying",
-    "WriteResult": "orcstream.writer.writer",
-    "cleanup": "orcstream.io.sink",
-    "col": "orcstream.query.expr",
-    "commit": "orcstream.io.sink",
-    "create": "orcstream.writer.creating",
-    "dataset": "orcstream.datasets.opening",
-    "discard": "orcstream.io.sink",
-    "merge": "orcstream.writer.merge",
-    "ingest": "orcstream.writer.ingesting",
-    "open": "orcstream.reader.opening",
-    "open_many": "orcstream.reader.many",
-}
-_MODULES = ("acid", "blocking", "errors", "io")
+_get, _names = lazy_names(
+    __name__,
+    {
+        ".batch": ("Batch", "Column", "ReadResult"),
+        ".batch_values": ("UnionValue",),
+        ".datasets.dataset": ("DatasetFile", "OrcDataset"),
+        ".datasets.opening": ("dataset",),
+        ".datasets.splitting": ("Split",),
+        ".encryption": ("Encrypt", "Mask"),
+        ".errors": (
+            *("ColumnNotFound", "CommitFailed", "CommitUnknown", "CorruptStream", "CorruptStripe"),
+            *("CorruptTail", "FormatError", "KeyUnavailable", "NotOrcFile", "OrcError", "RetriesExhausted"),
+            *("SchemaMismatch", "ShortRead", "SinkError", "SourceChanged", "SourceError", "Unsupported"),
+            "UsageError",
+        ),
+        ".file.unlocking": ("EncryptedColumn",),
+        ".io.contract.byte_sink": ("Leftover", "Prepared", "SinkOptions"),
+        ".io.options": ("IoOptions",),
+        ".io.sink": ("cleanup", "commit", "discard"),
+        ".plan.tail": ("Tail",),
+        ".query.expr": ("Expr", "col"),
+        ".reader.engine.observing": ("DecodeSpan", "ReadObserver", "ReadTracer", "RequestSpan", "TracedRead"),
+        ".reader.engine.read_statistics": ("ReadStatistics",),
+        ".reader.explain": ("Explanation",),
+        ".reader.file": ("OrcFile",),
+        ".reader.many": ("FileStream", "open_many"),
+        ".reader.opening": ("open",),
+        ".reader.stream": ("BatchStream",),
+        ".reader.verifying": ("Fault", "Verification"),
+        ".schema.schema": ("Schema",),
+        ".table.stream": ("TableStream",),
+        ".writer.creating": ("create",),
+        ".writer.ingested": ("IngestedFile",),
+        ".writer.ingester": ("Ingester",),
+        ".writer.ingesting": ("ingest",),
+        ".writer.merge": ("MergeResult", "SkippedFile", "merge"),
+        ".writer.writer": ("OrcWriter", "WriteResult"),
+    },
+    modules=("acid", "blocking", "errors", "io"),
+)
 
 if TYPE_CHECKING:
     __version__: str
 
 
 def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version(__name__)
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    return _get(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES, "__version__"})
+    return sorted({*_names(), "__version__"})

@@ -5,8 +5,9 @@ Names are imported when they are first used: a read needs nothing of what writes
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from orcstream._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orcstream.acid.compact.cleaning import Cleaned
@@ -44,35 +45,21 @@ __all__ = [
     "write_piece",
 ]
 
-_HOMES = {
-    "AcidDirectory": "orcstream.plan.acid.names",
-    "AcidFile": "orcstream.plan.acid.snapshot",
-    "AcidTable": "orcstream.acid.table",
-    "Cleaned": "orcstream.acid.compact.cleaning",
-    "CompactedPartition": "orcstream.acid.compact.compacting",
-    "Compaction": "orcstream.acid.compact.compacting",
-    "CompactionPiece": "orcstream.acid.compact.piece",
-    "DirectoryDescription": "orcstream.acid.read.describing",
-    "DirectoryKind": "orcstream.plan.acid.names",
-    "Partition": "orcstream.plan.acid.snapshot",
-    "StreamingWriter": "orcstream.acid.write.streaming",
-    "TableCompaction": "orcstream.acid.compact.compacting",
-    "TableStream": "orcstream.table.stream",
-    "TableTransaction": "orcstream.acid.write.writing",
-    "WriteIds": "orcstream.plan.acid.write_ids",
-    "create_table": "orcstream.acid.opening",
-    "open_table": "orcstream.acid.opening",
-    "write_piece": "orcstream.acid.piece_opening",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".compact.cleaning": ("Cleaned",),
+        ".compact.compacting": ("CompactedPartition", "Compaction", "TableCompaction"),
+        ".compact.piece": ("CompactionPiece",),
+        ".opening": ("create_table", "open_table"),
+        ".piece_opening": ("write_piece",),
+        ".read.describing": ("DirectoryDescription",),
+        ".table": ("AcidTable",),
+        ".write.streaming": ("StreamingWriter",),
+        ".write.writing": ("TableTransaction",),
+        "orcstream.plan.acid.names": ("AcidDirectory", "DirectoryKind"),
+        "orcstream.plan.acid.snapshot": ("AcidFile", "Partition"),
+        "orcstream.plan.acid.write_ids": ("WriteIds",),
+        "orcstream.table.stream": ("TableStream",),
+    },
+)

@@ -11,11 +11,11 @@ running already, as in a notebook, and from any thread. Must not know how anythi
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from orcstream._keywords import shared, takes
+from orcstream._lazy import lazy_names
 from orcstream.batch import Batch, BatchSchema, ReadResult
 from orcstream.blocking.facade import Facade, made, method_as, takes_as
 from orcstream.blocking.loop import the_loop
@@ -72,22 +72,15 @@ __all__ = [
     "write",
 ]
 
-_WRITING = ("Ingester", "OrcWriter", "cleanup", "commit", "create", "discard", "ingest", "merge", "write")
-_HOMES = {
-    **dict.fromkeys(_WRITING, "orcstream.blocking.writing"),
-    **dict.fromkeys(("OrcDataset", "TableStream", "dataset"), "orcstream.blocking.tables"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".tables": ("OrcDataset", "TableStream", "dataset"),
+        ".writing": (
+            *("Ingester", "OrcWriter", "cleanup", "commit", "create", "discard", "ingest", "merge", "write"),
+        ),
+    },
+)
 
 
 class OrcFile(Facade):

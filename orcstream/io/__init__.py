@@ -6,16 +6,13 @@ is for users, is there without an import of its own.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from orcstream._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orcstream.io import keys
 
 __all__ = ["keys"]
 
-
-def __getattr__(name: str) -> object:
-    if name != "keys":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.keys")
+__getattr__, __dir__ = lazy_names(__name__, {}, modules=("keys",))

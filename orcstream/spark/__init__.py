@@ -8,25 +8,18 @@ Re-exports only; pyspark is imported when a name is first used.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from typing import TYPE_CHECKING
+
+from orcstream._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orcstream.spark.source import OrcStreamDataSource
 
 __all__ = ["OrcStreamDataSource"]
 
-_HOMES = {"OrcStreamDataSource": "orcstream.spark.source"}
+__getattr__, __dir__ = lazy_names(__name__, {".source": ("OrcStreamDataSource",)})
 
 for _name in ("pyspark", "pyarrow"):
     if importlib.util.find_spec(_name) is None:
         raise ImportError(f"orcstream.spark needs {_name}: pip install 'orcstream[spark]'")
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found

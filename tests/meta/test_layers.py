@@ -23,6 +23,7 @@ _buffer:
 _cipher:
 _credentials:
 _keywords:
+_lazy:
 _printable:
 _proto:
 codec:
@@ -72,16 +73,16 @@ io.stores.local: _buffer byterange errors io.contract io.loop io.stores io.urls
 codec.decode: _buffer byterange codec.crypto codec.metadata codec.streams codec.vectors errors schema
 codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
-io.keys: _cipher _credentials _printable encryption errors io.contract io.loop io.options io.request
-    io.stores.hdfs io.urls
+io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.options
+    io.request io.stores.hdfs io.urls
 io.stores.s3: _credentials byterange errors io.contract io.loop io.options io.request io.stores.fsspec
     io.stores.http io.urls
 plan.merge: byterange codec.crypto codec.metadata codec.streams encryption errors plan schema
 
 file: byterange codec.crypto codec.metadata codec.streams codec.vectors encryption errors io.contract
     io.keys io.loop plan schema
-io: _credentials byterange errors io.contract io.keys io.loop io.options io.request io.stores.fsspec
-    io.stores.hdfs io.stores.http io.stores.local io.stores.memory io.stores.s3 io.urls
+io: _credentials _lazy byterange errors io.contract io.keys io.loop io.options io.request
+    io.stores.fsspec io.stores.hdfs io.stores.http io.stores.local io.stores.memory io.stores.s3 io.urls
 
 acid.transactions: _credentials _printable codec.ingest codec.vectors errors io io.contract io.loop io.urls
     plan plan.acid schema
@@ -107,8 +108,8 @@ datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.co
 
 acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors plan plan.acid reader schema
     table
-blocking: _keywords batch codec.metadata codec.streams datasets errors file io io.contract io.loop plan
-    reader reader.engine schema table writer
+blocking: _keywords _lazy batch codec.metadata codec.streams datasets errors file io io.contract io.loop
+    plan reader reader.engine schema table writer
 
 acid.write: acid.read acid.transactions acid.view batch codec.encode codec.hive codec.ingest codec.vectors
     errors io io.contract io.loop pending plan.acid reader schema writer
@@ -118,11 +119,11 @@ acid.compact: acid.read acid.snapshot acid.temporary acid.transactions acid.view
     codec.encode codec.hive codec.ingest codec.vectors errors io io.contract io.loop plan.acid reader
     reader.engine schema writer
 
-acid: _credentials _keywords acid.compact acid.read acid.snapshot acid.transactions acid.view acid.write
-    codec.arrow errors io io.contract io.loop pending plan plan.acid reader schema table writer
+acid: _credentials _keywords _lazy acid.compact acid.read acid.snapshot acid.transactions acid.view
+    acid.write codec.arrow errors io io.contract io.loop pending plan plan.acid reader schema table writer
 
-orcstream: acid batch batch_values blocking datasets encryption errors file io io.contract io.options plan
-    query reader reader.engine schema table writer
+orcstream: _lazy acid batch batch_values blocking datasets encryption errors file io io.contract io.options
+    plan query reader reader.engine schema table writer
 
 cli: _printable io.loop orcstream schema
 inspect: _keywords _printable blocking byterange codec.metadata codec.streams figures io.loop orcstream plan
@@ -139,10 +140,10 @@ spark.write: _credentials acid.transactions errors io io.contract io.keys io.loo
 spark.stream: _credentials _printable errors io io.loop io.urls orcstream spark.access spark.compact
     spark.options spark.read spark.sweeping spark.write
 
-spark: spark.read spark.stream spark.write
+spark: _lazy spark.read spark.stream spark.write
 
-spark.jobs: _credentials acid errors io io.contract io.loop io.urls orcstream plan.acid schema spark
-    spark.access spark.compact spark.options spark.read spark.stream spark.write
+spark.jobs: _credentials _lazy acid errors io io.contract io.loop io.urls orcstream plan.acid schema
+    spark spark.access spark.compact spark.options spark.read spark.stream spark.write
 
 cli.commands: _credentials _printable acid cli figures inspect io io.keys io.loop orcstream schema
     spark.jobs

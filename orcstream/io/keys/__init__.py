@@ -5,8 +5,9 @@ Some of the libraries behind them take long to import, and most programs need no
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from orcstream._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orcstream.io.keys.aws import AwsKeyProvider
@@ -29,20 +30,15 @@ __all__ = [
     "read_key_file",
 ]
 
-_HOMES = {
-    "AwsKeyProvider": "aws",
-    "AzureKeyProvider": "azure",
-    "GcpKeyProvider": "gcp",
-    "HadoopKeyProvider": "hadoop",
-    "InMemoryKeyProvider": "memory",
-    "KeyProvider": "provider",
-    "check_provider": "provider",
-    "open_keys": "open",
-    "read_key_file": "memory",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".aws": ("AwsKeyProvider",),
+        ".azure": ("AzureKeyProvider",),
+        ".gcp": ("GcpKeyProvider",),
+        ".hadoop": ("HadoopKeyProvider",),
+        ".memory": ("InMemoryKeyProvider", "read_key_file"),
+        ".open": ("open_keys",),
+        ".provider": ("KeyProvider", "check_provider"),
+    },
+)

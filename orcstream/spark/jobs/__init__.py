@@ -7,8 +7,9 @@ Re-exports only; a job is imported when its name is first used.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from orcstream._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orcstream.spark.jobs.acid_compaction import compact_table
@@ -32,24 +33,13 @@ __all__ = [
     "verify",
 ]
 
-_HOMES = {
-    "ColumnProfile": "profiles",
-    "CompactResult": "compaction",
-    "Finding": "verification",
-    "IngestResult": "ingestion",
-    "ProfileResult": "profiles",
-    "VerifyResult": "verification",
-    "compact": "compaction",
-    "compact_table": "acid_compaction",
-    "ingest": "ingestion",
-    "profile": "profiles",
-    "verify": "verification",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".acid_compaction": ("compact_table",),
+        ".compaction": ("CompactResult", "compact"),
+        ".ingestion": ("IngestResult", "ingest"),
+        ".profiles": ("ColumnProfile", "ProfileResult", "profile"),
+        ".verification": ("Finding", "VerifyResult", "verify"),
+    },
+)
