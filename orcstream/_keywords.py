@@ -1,4 +1,4 @@
-"""Keywords that several functions take, declared once and shown on each of them.
+"""Keywords that several functions take, declared once and shown on each of them; checks of their values.
 
 A `TypedDict` declares them for type checkers. A frozen dataclass has the same names as fields, with their
 defaults, checks and, in the section Parameters of its docstring, their meaning. No keyword is known here.
@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
+
+from orcstream.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -87,6 +89,22 @@ def shared(options: Mapping[str, Any], keywords: type[T]) -> T:
     """Those of the `options` that are among `keywords`."""
     found: Any = {name: options[name] for name in keywords.__annotations__ if name in options}
     return found  # type: ignore[no-any-return]
+
+
+def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Raise `UsageError` unless the `value` of a keyword is an integer of `least` to `most`."""
+    is_one = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not is_one or (most is not None and value > most):  # type: ignore[operator]
+        limits = f"at least {least}" if most is None else f"{least} to {most}"
+        raise UsageError(f"{name} must be an integer of {limits}, not {value!r}")
+
+
+def check_seconds(name: str, value: object, *, may_be_0: bool = False, url: str | None = None) -> None:
+    """Raise `UsageError` unless the `value` of a keyword is a number of seconds above 0, or at least 0."""
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    if not is_one or (value == 0 and not may_be_0):
+        limits = "" if may_be_0 else " above 0"
+        raise UsageError(f"{name} must be a number of seconds{limits}, not {value!r}", url=url)
 
 
 def explain(function: Callable[..., object], entries: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 
 from orcstream._credentials import strip_credentials
+from orcstream._keywords import check_seconds
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
 from orcstream.io.loop.tasks import need_asyncio
@@ -128,9 +129,7 @@ async def cleanup(
     Raises `FileNotFoundError` (no such bucket), `PermissionError`, `SinkError`, `Unsupported`, `UsageError`.
     """
     text = text_of(url, "text, a path or a buffer")
-    given: object = older_than_s
-    if not isinstance(given, int | float) or not older_than_s >= 0:
-        raise UsageError(f"older_than_s must be a number of seconds, not {older_than_s!r}")
+    check_seconds("older_than_s", older_than_s, may_be_0=True)
     store = await _open_store(text, storage_options)
     try:
         return await policy_of(SinkOptions()).run(

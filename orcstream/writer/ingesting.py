@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Unpack
 
-from orcstream._keywords import unexpected
+from orcstream._keywords import check_integer, check_seconds, unexpected
 from orcstream.codec.arrow.schema import schema_of
 from orcstream.errors import UsageError
 from orcstream.pending import Pending
@@ -75,13 +75,14 @@ def ingest(
     names = FileOptions.__annotations__
     if not create_options.keys() <= names.keys():
         raise UsageError(f"ingest() got {unexpected(create_options, names)}")
-    _integer("max_bytes", max_bytes, 1)
-    _integer("max_open_files", max_open_files, 1)
-    _integer("memory_limit", memory_limit, _WRITERS * LEAST_MEMORY_LIMIT)
+    check_integer("max_bytes", max_bytes, 1)
+    check_integer("max_open_files", max_open_files, 1)
+    check_integer("memory_limit", memory_limit, _WRITERS * LEAST_MEMORY_LIMIT)
     if max_rows is not None:
-        _integer("max_rows", max_rows, 1)
-    _seconds("max_age_s", max_age_s)
-    _seconds("flush_deadline_s", flush_deadline_s)
+        check_integer("max_rows", max_rows, 1)
+    for name, seconds in (("max_age_s", max_age_s), ("flush_deadline_s", flush_deadline_s)):
+        if seconds is not None:
+            check_seconds(name, seconds)
     if growing and prepare_only:
         raise UsageError("files that grow are visible from the start: prepare_only cannot be kept")
     template = UrlTemplate.parse(url_template, partition_by)
@@ -146,13 +147,3 @@ def _check_secrets(options: WriteOptions, partition_columns: Sequence[str]) -> N
                     f"the column {column!r} cannot be {what}: partition columns are not in the files but in "
                     "their names, in the clear"
                 )
-
-
-def _integer(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be an integer of at least {least}, not {value!r}")
-
-
-def _seconds(name: str, value: object) -> None:
-    if value is not None and (type(value) not in (int, float) or not value > 0):  # type: ignore[operator]
-        raise UsageError(f"{name} must be a number of seconds above 0, or None, not {value!r}")

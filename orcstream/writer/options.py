@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from orcstream._keywords import check_integer
 from orcstream.codec.crypto.masks import mask_of, parse_mask
 from orcstream.codec.encode.bloom_build import bloom_size, can_have_bloom
 from orcstream.codec.encode.encoder import EncodeOptions, EncryptedRoot
@@ -161,14 +162,14 @@ class WriteOptions:
         _among("encoding_strategy", self.encoding_strategy, _STRATEGIES)
         _among("file_version", self.file_version, _VERSIONS)
         _among("calendar", self.calendar, _CALENDARS)
-        _integer("block_bytes", self.block_bytes, 1 << 10, _MOST_BLOCK_BYTES)
-        _integer("stripe_bytes", self.stripe_bytes, 1 << 10, 1 << 40)
-        _integer("row_index_stride", self.row_index_stride, 0, (1 << 31) - 1)
-        _integer("memory_limit", self.memory_limit, LEAST_MEMORY_LIMIT, 1 << 50)
+        check_integer("block_bytes", self.block_bytes, 1 << 10, _MOST_BLOCK_BYTES)
+        check_integer("stripe_bytes", self.stripe_bytes, 1 << 10, 1 << 40)
+        check_integer("row_index_stride", self.row_index_stride, 0, (1 << 31) - 1)
+        check_integer("memory_limit", self.memory_limit, LEAST_MEMORY_LIMIT, 1 << 50)
         if self.encode_threads is not None:
-            _integer("encode_threads", self.encode_threads, 1, 1024)
+            check_integer("encode_threads", self.encode_threads, 1, 1024)
         if self.compression_level is not None:
-            _integer("compression_level", self.compression_level, -(1 << 31), (1 << 31) - 1)
+            check_integer("compression_level", self.compression_level, -(1 << 31), (1 << 31) - 1)
         threshold: Any = self.dictionary_threshold
         if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
             raise UsageError(f"dictionary_threshold must be between 0 and 1, not {threshold!r}")
@@ -365,8 +366,3 @@ def _zone(name: str, value: object) -> None:
         raise UsageError(
             f"{name} must be the name of a zone of the tz database, such as 'Europe/Berlin', not {value!r}"
         )
-
-
-def _integer(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(f"{name} must be an integer of {least} to {most}, not {value!r}")

@@ -22,7 +22,6 @@ TABLE = """
 _buffer:
 _cipher:
 _credentials:
-_keywords:
 _lazy:
 _printable:
 _proto:
@@ -32,6 +31,7 @@ pending:
 
 errors: _credentials _printable
 
+_keywords: errors
 acid.temporary: errors
 byterange: errors
 codec.streams: _buffer codec errors
@@ -81,11 +81,11 @@ plan.merge: byterange codec.crypto codec.metadata codec.streams encryption error
 
 file: byterange codec.crypto codec.metadata codec.streams codec.vectors encryption errors io.contract
     io.keys io.loop plan schema
-io: _credentials _lazy byterange errors io.contract io.keys io.loop io.options io.request
+io: _credentials _keywords _lazy byterange errors io.contract io.keys io.loop io.options io.request
     io.stores.fsspec io.stores.hdfs io.stores.http io.stores.local io.stores.memory io.stores.s3 io.urls
 
-acid.transactions: _credentials _printable codec.ingest codec.vectors errors io io.contract io.loop io.urls
-    plan plan.acid schema
+acid.transactions: _credentials _keywords _printable codec.ingest codec.vectors errors io io.contract io.loop
+    io.urls plan plan.acid schema
 reader.engine: _buffer _printable batch byterange codec.convert codec.crypto codec.decode codec.metadata
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
 spark.compact: _credentials errors io io.contract io.urls
@@ -115,7 +115,7 @@ acid.write: acid.read acid.transactions acid.view batch codec.encode codec.hive 
     errors io io.contract io.loop pending plan.acid reader schema writer
 spark.access: blocking errors io.keys io.loop spark.options
 
-acid.compact: acid.read acid.snapshot acid.temporary acid.transactions acid.view acid.write batch
+acid.compact: _keywords acid.read acid.snapshot acid.temporary acid.transactions acid.view acid.write batch
     codec.encode codec.hive codec.ingest codec.vectors errors io io.contract io.loop plan.acid reader
     reader.engine schema writer
 
@@ -142,8 +142,8 @@ spark.stream: _credentials _printable errors io io.loop io.urls orcstream spark.
 
 spark: _lazy spark.read spark.stream spark.write
 
-spark.jobs: _credentials _lazy acid errors io io.contract io.loop io.urls orcstream plan.acid schema
-    spark spark.access spark.compact spark.options spark.read spark.stream spark.write
+spark.jobs: _credentials _keywords _lazy acid errors io io.contract io.loop io.urls orcstream plan.acid
+    schema spark spark.access spark.compact spark.options spark.read spark.stream spark.write
 
 cli.commands: _credentials _printable acid cli figures inspect io io.keys io.loop orcstream schema
     spark.jobs

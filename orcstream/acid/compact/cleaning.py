@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from orcstream._keywords import check_seconds
 from orcstream.acid.snapshot import TableListing, TableSnapshot
 from orcstream.acid.transactions.contract import Transactions
 from orcstream.acid.view import TableView
-from orcstream.errors import UsageError
 from orcstream.io.folders import remove_files, remove_folders
 from orcstream.plan.acid.names import AcidDirectory
 from orcstream.plan.acid.snapshot import Partition
@@ -39,8 +39,7 @@ async def clean(
     table: TableView, transactions: Transactions, *, older_than_s: float, remove: bool
 ) -> Cleaned:
     """See `AcidTable.clean`."""
-    if type(older_than_s) not in (int, float) or not older_than_s >= 0:
-        raise UsageError(f"older_than_s must be a number of seconds, not {older_than_s!r}", url=table.url)
+    check_seconds("older_than_s", older_than_s, may_be_0=True, url=table.url)
     seen = await transactions.snapshot()
     view = (await table.seen(seen)).snapshot
     before = time.time() - older_than_s

@@ -38,6 +38,7 @@ from uuid import uuid4
 import anyio
 
 from orcstream._credentials import strip_credentials
+from orcstream._keywords import check_seconds
 from orcstream._printable import logger_of
 from orcstream.acid.transactions.contract import Operation, Outcome, Purpose, Snapshot, TableDefinition, Work
 from orcstream.acid.transactions.log_state import (
@@ -54,7 +55,6 @@ from orcstream.errors import (
     FormatError,
     OrcError,
     SourceError,
-    UsageError,
     located,
 )
 from orcstream.io.contract.folder import ListedFile
@@ -196,8 +196,7 @@ class TransactionLog:
 
         Whoever is at work on one fails at its commit. Answers the ids, sorted.
         """
-        if not older_than_s >= 0:
-            raise UsageError(f"older_than_s must be a number of seconds, not {older_than_s!r}")
+        check_seconds("older_than_s", older_than_s, may_be_0=True)
         view = await self._look()
         before = time.time() - older_than_s
         dead: dict[int, list[int]] = {}  # by claim

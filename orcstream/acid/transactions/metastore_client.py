@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
+from orcstream._keywords import check_seconds
 from orcstream.acid.transactions import thrift_messages as messages
 from orcstream.errors import SourceError, Unsupported, UsageError
 from orcstream.io.loop.threads import run_in_thread
@@ -71,8 +72,7 @@ class MetastoreClient:
     """
 
     def __init__(self, url: str, *, user: str | None, timeout_s: float) -> None:
-        if not timeout_s > 0:
-            raise UsageError(f"timeout_s must be a number of seconds, not {timeout_s!r}")
+        check_seconds("timeout_s", timeout_s)
         self.url = url
         self.user = user or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._addresses = _addresses(url)

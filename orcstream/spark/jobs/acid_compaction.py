@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from orcstream import acid
+from orcstream._keywords import check_integer
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
 
@@ -90,6 +91,7 @@ def compact_table_with(
     options: Mapping[str, Any] | None = None,
 ) -> acid.Compaction:
     """As `compact_table`, on anything that does units of work."""
+    check_integer("memory_limit", memory_limit, 1)
     how = _How(what.access, memory_limit, options or {})
     table = run(partial(_open, what))
     try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from orcstream._keywords import check_integer
 from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.contract.folder import ListedFile
@@ -53,8 +54,10 @@ class Compaction:
     def __post_init__(self) -> None:
         if self.how not in ("auto", "copy", "rewrite"):
             raise UsageError(f"how is auto, copy or rewrite, not {self.how!r}")
-        if self.target_bytes < 1 or (self.below_bytes or 1) < 1:
-            raise UsageError("sizes of files must be above 0")
+        check_integer("target_bytes", self.target_bytes, 1)
+        if self.below_bytes is not None:
+            check_integer("below_bytes", self.below_bytes, 1)
+        check_integer("memory_limit", self.memory_limit, 1)
 
     @property
     def small_bytes(self) -> int:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from orcstream._credentials import strip_credentials
+from orcstream._keywords import check_integer
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.urls import protocol_of
 from orcstream.spark.access import run
@@ -92,6 +93,9 @@ def ingest(
     Raises `UsageError` for what cannot be, `Unsupported` for files and streams over Spark Connect, and what
     Spark raises.
     """
+    check_integer("batch_bytes", batch_bytes, 1)
+    if partitions is not None:
+        check_integer("partitions", partitions, 1)
     if sort_by and z_order_by:
         raise UsageError("rows are in one order: give sort_by or z_order_by")
     order = partial(_ordered, tuple(sort_by), tuple(z_order_by), partitions)

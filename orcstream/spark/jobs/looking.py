@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from orcstream import open_many
+from orcstream._keywords import check_integer
 from orcstream.errors import FormatError, OrcError, Unsupported
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute
@@ -52,6 +53,7 @@ def found_pieces(
     distribute: Distribute, paths: Sequence[str], access: Access, *, piece_bytes: int
 ) -> list[Piece]:
     """All files of some paths that count; those larger than `piece_bytes` by their stripes."""
+    check_integer("piece_bytes", piece_bytes, 1)
     choice = FileChoice(tuple(paths), recursive=True, with_events=True)
     found = run(partial(find_counted, choice, access.storage_options)).files
     pieces = [Piece(one.url, one.length or 0, one.version, modified_s=one.modified_s) for one in found]
