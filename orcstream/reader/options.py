@@ -6,7 +6,7 @@ A new option is a line in a `TypedDict`, a field and an entry of the docstring h
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final, TypedDict
 
@@ -114,9 +114,9 @@ class ReadKeywords(TakeKeywords, TableKeywords, ExplainKeywords, total=False):
     """A read of one file."""
 
 
-_CHOICES: Final = {"timestamp_unit": tuple(UNITS), "invalid_utf8": ("error", "binary")}
+MICROSECONDS: Final[_Times] = {"timestamp_unit": "us"}
 # Delivers no times, so those far from 1970 need not fit.
-ANY_TIME: Final[_Times] = {"timestamp_unit": "us"}
+ANY_TIME: Final = MICROSECONDS
 # A result keeps all rows anyway, and larger batches save work for each.
 LARGE_BATCHES: Final[BatchKeywords] = {"batch_rows": 1 << 17}
 
@@ -163,9 +163,9 @@ class ReadOptions:
     memory_limit: int = DEFAULT_MEMORY_LIMIT
     decode_threads: int | None = None
     row_numbers: bool = False
-    timestamp_unit: str = "ns"
+    timestamp_unit: str = field(default="ns", metadata={"choices": UNITS})
     dictionaries: bool = False
-    invalid_utf8: str = "error"
+    invalid_utf8: str = field(default="error", metadata={"choices": ("error", "binary")})
     case_sensitive: bool = True
 
     def __post_init__(self) -> None:
@@ -208,6 +208,11 @@ class ReadOptions:
     def threads(self) -> int:
         """How many threads decode."""
         return min(2, core_count()) if self.decode_threads is None else self.decode_threads
+
+
+_CHOICES: Final[dict[str, Collection[str]]] = {
+    one.name: one.metadata["choices"] for one in fields(ReadOptions) if one.metadata
+}
 
 
 def _one_of(name: str, value: object, allowed: Collection[str]) -> None:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, Unpack
 
 import anyio.lowlevel
 
@@ -32,7 +32,7 @@ from orcstream.file.unlocking import EncryptedColumn
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.tail import Tail
 from orcstream.reader.engine.times import FileTimes, trust_in
-from orcstream.reader.options import ANY_TIME
+from orcstream.reader.options import ANY_TIME, ReadKeywords
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.column_statistics import ColumnStatistics, Trust, merge
 from orcstream.schema.schema import Schema
@@ -121,7 +121,7 @@ class _File(Protocol):
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]: ...
     async def stripe_footer(self, stripe: int) -> StripeFooter: ...
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]: ...
-    def batches(self, *, rows: range, timestamp_unit: str, memory_limit: int) -> BatchStream: ...
+    def batches(self, **options: Unpack[ReadKeywords]) -> BatchStream: ...
 
 
 async def verify_file(

@@ -14,7 +14,7 @@ from tests.meta.tree import PACKAGE, source_files
 # Of so many options that a function takes, it takes them as `**options`.
 FEW = 4
 # Each stands in the declaration and where it is used.
-PLACES = 8
+PLACES = 7
 DECLARED = {
     *ReadKeywords.__annotations__,
     *FileKeywords.__annotations__,

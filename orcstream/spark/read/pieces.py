@@ -21,7 +21,7 @@ from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.acid.read.event_columns import event_columns
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
-from orcstream.reader.options import MatchKeywords
+from orcstream.reader.options import MICROSECONDS, MatchKeywords
 from orcstream.schema.schema import Schema
 from orcstream.spark.access import Access, run
 from orcstream.spark.read.files import FoundFile, transactional
@@ -86,7 +86,7 @@ class PieceReader:
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
         # Spark's own times are microseconds.
-        self._matching: MatchKeywords = {"timestamp_unit": "us", "case_sensitive": plan.case_sensitive}
+        self._matching: MatchKeywords = {**MICROSECONDS, "case_sensitive": plan.case_sensitive}
         positions = {self._folded(name): at for at, name in enumerate(plan.partition_names)}
         # By the column's name in the schema: which of the folders' values it is.
         self._in_folders = {
