@@ -1,6 +1,6 @@
 """Decide which conversions between scalar types keep every value.
 
-The conversions themselves are those of `codec.convert.conversion`.
+The conversions themselves are those of `codec.convert.rules`.
 """
 
 from __future__ import annotations

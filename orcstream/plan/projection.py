@@ -29,7 +29,7 @@ class Source:
     `file_type` is the part of the file's tree to decode, with the file's column ids and the names that the
     reader uses, in the reader's order; None where the file has no such column, which is null then.
     `converted` says whether the decoded vector is not yet one of `type`
-    (`codec.convert.transform.transform_of`).
+    (`codec.convert.conversion.transform_of`).
     """
 
     name: str

@@ -213,8 +213,8 @@ class ReadPlanner:
             return OutputColumn(missing=lambda count: nulls_of(field, count))
         if not source.converted:
             return OutputColumn(place)
-        from orcstream.codec.convert.conversion import ConvertOptions
-        from orcstream.codec.convert.transform import transform_of
+        from orcstream.codec.convert.conversion import transform_of
+        from orcstream.codec.convert.rules import ConvertOptions
         from orcstream.file.zones import find_zone
 
         zone = self._times.zone(None)

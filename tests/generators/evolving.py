@@ -12,8 +12,8 @@ import pyarrow as pa
 
 import orcstream
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.convert.conversion import ConvertOptions
-from orcstream.codec.convert.transform import transform_of
+from orcstream.codec.convert.conversion import transform_of
+from orcstream.codec.convert.rules import ConvertOptions
 from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, nulls_of
 from orcstream.plan.projection import project
 from orcstream.schema.schema import Schema

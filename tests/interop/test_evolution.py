@@ -1,6 +1,6 @@
 """Files of the Java writer read as other types: every pair of types, judged by Java's own schema evolution.
 
-Where the two differ on purpose the docstring of `codec.convert.conversion` says why; values of that
+Where the two differ on purpose the docstring of `codec.convert.rules` says why; values of that
 sort are left out of the pools here and stand in tests of their own.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.convert.conversion import ConvertOptions
+from orcstream.codec.convert.rules import ConvertOptions
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.errors import SchemaMismatch
 from orcstream.file.zones import load_zone

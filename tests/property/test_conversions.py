@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.codec.convert import _convert, _format, _parse
-from orcstream.codec.convert.conversion import ConvertOptions
-from orcstream.codec.convert.transform import transform_of
+from orcstream.codec.convert.conversion import transform_of
+from orcstream.codec.convert.rules import ConvertOptions
 from orcstream.codec.vectors import _texts
 from orcstream.schema.schema import Schema
 from tests.generators.arrow_vectors import vector_from
