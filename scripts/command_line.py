@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import shtab
@@ -80,32 +80,39 @@ def _marked(text: str) -> str:
 
 
 def _fish(parser: argparse.ArgumentParser) -> str:
-    """One `complete` for each command and option, under the commands that stand before the cursor."""
+    """One `complete` for each command, and one for each option, under all commands that take it."""
     lines = ["complete -c orcstream -f"]
     groups = [name.split()[1] for name, command in commands(parser) if " " in name and _purposes(command)]
+    takers: dict[tuple[str, str], list[str]] = {}
     for name, command in commands(parser):
         path, purposes = name.split()[1:], _purposes(command)
-        seen = "; and ".join(f"__fish_seen_subcommand_from {part}" for part in path)
         if purposes:
-            here = f"{seen}; and not __fish_seen_subcommand_from {' '.join(purposes)}" if path else ""
-            where = _fish_text(here or "__fish_use_subcommand")
+            here = f"{_fish_seen(path)}; and not {_fish_seen(purposes)}" if path else "__fish_use_subcommand"
             lines += [
-                f"complete -c orcstream -n {where} -a {one} -d {_fish_text(purpose)}"
+                f"complete -c orcstream -n {_fish_text(here)} -a {one} -d {_fish_text(purpose)}"
                 for one, purpose in purposes.items()
             ]
         else:
             # A command of a group may be called as one that is in none.
-            other = "" if len(path) > 1 else f"; and not __fish_seen_subcommand_from {' '.join(groups)}"
-            lines += [_fish_option(seen + other, action) for action in _shown_actions(command)]
+            group = _fish_seen(path[:-1]) if len(path) > 1 else f"not {_fish_seen(groups)}"
+            for action in _shown_actions(command):
+                takers.setdefault((group, _fish_option(action)), []).append(path[-1])
+    lines += [
+        f"complete -c orcstream -n {_fish_text(f'{group}; and {_fish_seen(names)}')} {option}"
+        for (group, option), names in takers.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _fish_option(condition: str, action: argparse.Action) -> str:
-    options = (
+def _fish_seen(names: Iterable[str]) -> str:
+    return f"__fish_seen_subcommand_from {' '.join(names)}"
+
+
+def _fish_option(action: argparse.Action) -> str:
+    words = [
         f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
         for option in action.option_strings
-    )
-    words = ["complete -c orcstream", f"-n {_fish_text(condition)}", *options]
+    ]
     if action.choices:
         words.append(
             f"-{'x' if action.option_strings else 'f'} -a {_fish_text(' '.join(map(str, action.choices)))}"
