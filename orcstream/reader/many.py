@@ -15,17 +15,16 @@ from contextlib import suppress
 from typing import Any, Self, TypeAlias, Unpack
 
 import anyio
-import anyio.lowlevel
 
 from orcstream._keywords import takes
 from orcstream.byterange import BytesLike
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.loop.clients import Client, Lease, keep_clients
-from orcstream.io.loop.tasks import Closable, Signal
+from orcstream.io.loop.tasks import Running, Signal, Stream
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.source import cost_of
 from orcstream.plan.tail import Tail
-from orcstream.reader.engine.supervisor import Supervisor, keep_alive
+from orcstream.reader.engine.supervisor import Supervisor
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions, Url
 
@@ -67,16 +66,19 @@ def open_many(
         raise UsageError(f"urls must be iterable, not {type(urls).__name__}")
     if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
         raise UsageError(f"concurrency must be at least 1, not {concurrency!r}")
-    return FileStream(_ManyOpens(urls, OpenOptions(**options), concurrency, ordered, tails or {}), on_error)
+    opening = OpenOptions(**options)
+    return FileStream(lambda: _ManyOpens(urls, opening, concurrency, ordered, tails or {}), on_error)
 
 
 def open_each(urls: Iterable[Url], options: OpenOptions, tails: Mapping[Any, Tail]) -> FileStream:
     """`open_many` in the order of the URLs, with options that are checked already."""
-    return FileStream(_ManyOpens(urls, options, None, True, tails), None)
+    return FileStream(lambda: _ManyOpens(urls, options, None, True, tails), None)
 
 
-class _ManyOpens:
-    """The running part; it does not know the `FileStream`."""
+class _ManyOpens(Running):
+    """The running part of a `FileStream`."""
+
+    name, owner = "orcstream open_many", "stream"
 
     def __init__(
         self,
@@ -86,51 +88,43 @@ class _ManyOpens:
         ordered: bool,
         tails: Mapping[Any, Tail | BytesLike],
     ) -> None:
+        super().__init__()
         self._urls = urls
         self._options = options
         self._concurrency = concurrency
         self._ordered = ordered
         self._tails = tails
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks = Supervisor("orcstream files")
-        self._stopping = self._finished = False
+        self.tasks = Supervisor("orcstream files")
+        self._stopping = False
         self._changed = Signal()  # for the task that opens and for consumers
-        self._failure: Exception | None = None  # of `urls`
         self._ready: dict[int, tuple[Url, OrcFile | Exception]] = {}  # by number, in the order they came
         self._next = 0  # the number to be taken next, where the order counts
         self._pending_count = 0  # being opened, or not yet taken
 
     # --- tasks -------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        if self._loop is None and not self._stopping:
-            self._loop = asyncio.get_running_loop()
-            self._tasks.start_soon(self._run, name="orcstream open_many")
-
-    async def _run(self) -> None:
+    async def _work(self) -> None:
         # Or a file that is closed before the next one is opened takes their client along.
         clients = keep_clients()
         urls: _Urls | None = None
         try:
             urls = _Urls(self._urls)
-            if not self._stopping:
-                await self._open_all(urls)
-        except Exception as error:  # noqa: BLE001 - raised to the consumer, after the files before it
-            self._failure = error
-        except BaseException:  # `stop`, or the loop is ending
+            await self._open_all(urls)
+        except (asyncio.CancelledError, GeneratorExit):  # `stop`, or the loop is ending
             self._stopping = True
             raise
         finally:
-            self._finished = True
-            await until_over(self._end(urls, clients))
-            self._changed.notify()
+            await until_over(self._close(urls, clients))
 
-    async def _end(self, urls: _Urls | None, clients: Lease[Client]) -> None:
+    async def _close(self, urls: _Urls | None, clients: Lease[Client]) -> None:
         if self._stopping:
             await self._close_ready()
         if urls is not None:
             await urls.aclose()
         await clients.aclose()
+
+    def _end(self) -> None:
+        self._changed.notify()
 
     async def _open_all(self, urls: _Urls) -> None:
         async with anyio.create_task_group() as tasks:
@@ -140,7 +134,7 @@ class _ManyOpens:
                 try:
                     found = await urls.next()
                 except Exception as error:  # noqa: BLE001 - the files before it come first
-                    self._failure = error
+                    self._error = error
                     return
                 if not found:
                     return
@@ -190,32 +184,25 @@ class _ManyOpens:
                 self._pending_count -= 1
                 self._changed.notify()
                 return taken
-            if self._finished:
-                if self._failure is not None:
-                    raise self._failure
+            if self._finished.is_set():
+                if self._error is not None:
+                    raise self._error
                 return None
             await self._changed.wait()
         return None
 
-    async def stop(self) -> None:
-        """End all opens and close what was not taken, and wait for both."""
+    def stop(self) -> None:
+        """End all opens; what was not taken is closed."""
         self._stopping = True
-        await until_over(self._wait_stopped())
+        super().stop()
         self._changed.notify()
 
+    async def wait_stopped(self) -> None:
+        await until_over(self._wait_stopped())
+
     async def _wait_stopped(self) -> None:
-        await self._tasks.end()
+        await self.tasks.end()
         await self._close_ready()
-
-    def stop_from_any_thread(self) -> None:
-        loop = self._loop
-        if loop is not None and not self._stopping:
-            with suppress(RuntimeError):  # the loop is closed, and its tasks with it
-                loop.call_soon_threadsafe(self._begin_stop)
-
-    def _begin_stop(self) -> None:
-        if not self._stopping:
-            keep_alive(asyncio.ensure_future(self.stop()))
 
 
 class _Urls:
@@ -246,48 +233,33 @@ class _Urls:
                 await close()
 
 
-class FileStream(Closable):
+class FileStream(Stream[OrcFile, _ManyOpens]):
     """Files as they are opened: ``async for file in files``, best inside ``async with ... as files``."""
 
-    def __init__(self, opens: _ManyOpens, on_error: OnError | None) -> None:
-        self._opens = opens
+    def __init__(self, make: Callable[[], _ManyOpens], on_error: OnError | None) -> None:
+        super().__init__(None, None)
+        self._make = make  # when the loop runs
         self._on_error = on_error
-        self._failure: Exception | None = None
 
-    def __aiter__(self) -> Self:
-        return self
+    def _start(self) -> _ManyOpens:
+        if self._running is None:
+            self._running = self._make()
+        self._running.start(self._running.tasks)
+        return self._running
 
-    async def __anext__(self) -> OrcFile:
-        await anyio.lowlevel.checkpoint()  # before a file is taken that a cancellation could lose
-        try:
-            while self._failure is None:
-                self._opens.start()
-                taken = await self._opens.next()
-                if taken is None:
-                    break
-                url, opened = taken
-                if isinstance(opened, OrcFile):
-                    return opened
-                if self._on_error is None:
-                    self._failure = opened
-                else:
-                    self._on_error(url, opened)
-        except Exception as error:  # noqa: BLE001 - raised below, after all is closed
-            self._failure = self._failure or error
-        await self.aclose()
-        if self._failure is not None:
+    async def _next(self) -> OrcFile | None:
+        opens = self._start()
+        while (taken := await opens.next()) is not None:
+            url, opened = taken
+            if isinstance(opened, OrcFile):
+                return opened
+            if self._on_error is None:
+                raise opened
+            self._on_error(url, opened)
+        if self._failure is not None:  # of another task's step
             raise self._failure
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        """Open nothing more, and close what was not taken; files that were taken stay open."""
-        await self._opens.stop()
+        return None
 
     async def __aenter__(self) -> Self:
-        self._opens.start()
+        self._start()
         return self
-
-    def __del__(self) -> None:
-        opens = getattr(self, "_opens", None)
-        if opens is not None:
-            opens.stop_from_any_thread()

@@ -7,25 +7,21 @@ with`, the end of the rows, closing the file and dropping the stream all stop th
 
 from __future__ import annotations
 
-import asyncio
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
-from orcstream.codec.arrow._arrow_c import export_schema
-from orcstream.errors import OrcError, UsageError, out_of_memory
+from orcstream.errors import UsageError
 from orcstream.io.contract.byte_source import ByteSource
-from orcstream.io.loop.tasks import Closable, OneTask, first_failure
+from orcstream.io.loop.tasks import OneTask, R, Running, Stream, TaskStarter
 from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.request.scheduler import FetchScheduler, TaskStarter
+from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.reader.engine.decoding import Delivery
 from orcstream.reader.engine.fetching import StripeWork
 from orcstream.reader.engine.observing import Watch
@@ -73,15 +69,14 @@ class _Shaping:
     )
 
 
-class Reading:
-    """The running part of a stream. It does not know the stream: dropping that one can stop this one."""
+class Reading(Running):
+    """The running part of a stream of batches."""
+
+    name, owner = "orcstream read", "file"
 
     def __init__(self, plan: ReadingPlan) -> None:
+        super().__init__()
         self.plan = plan
-        self._loop = asyncio.get_running_loop()
-        self._scope = anyio.CancelScope()
-        self._finished = anyio.Event()
-        self._started = self._has_begun = False
         self._scheduler: FetchScheduler | None = None
         self._pipeline = Pipeline(plan.pipeline)
         self._late: LateReading | None = None
@@ -91,48 +86,40 @@ class Reading:
             self._late = LateReading(plan.late, self._pipeline, plan.pruned)
         self._group: anyio.abc.TaskGroup | None = None
         self._shaping: _Shaping | None = None
-        self._error: Exception | None = None
         self.row_count = self.batch_count = 0
 
     # --- tasks -------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Fetch and decode until stopped; for the file's supervisor."""
-        if self._scope.cancel_called:
-            self._end_watch()
-            return  # nobody waits for it
-        self._has_begun = True
-        try:
-            with self._scope:
-                async with anyio.create_task_group() as tasks:
-                    self._group = tasks
-                    self._scheduler = self.plan.scheduler(tasks)
-                    await self._run(tasks, self._scheduler)
-        except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
-            self._error = first_failure(error)
-            self._pipeline.fail(self._error)
-        finally:
-            if self._scheduler is not None:
-                self._scheduler.close()
-            self._stop_pipelines()
-            if self._shaping is not None:
-                self._shaping.done.set()  # a loop that ends may not have begun with it
-            self._end_watch()
-            self._finished.set()
+    def start(self, tasks: TaskStarter) -> None:
+        if not self._is_started:
+            super().start(tasks)
+            if self.plan.watch is not None:
+                self.plan.watch.begin()
 
-    def _end_watch(self) -> None:
+    async def _work(self) -> None:
+        """Fetch and decode until stopped."""
+        async with anyio.create_task_group() as tasks:
+            self._group = tasks
+            self._scheduler = scheduler = self.plan.scheduler(tasks)
+            works = await self._works(scheduler)
+            limiter = anyio.CapacityLimiter(self.plan.decode_threads)
+            verify = self.plan.source.verify
+            if self._late is None:
+                self._pipeline.start(tasks, scheduler, works, verify, limiter)
+            else:
+                self._pipeline.start(tasks, scheduler, None, verify, limiter)
+                self._late.start(tasks, scheduler, works, verify, limiter)
+
+    def _end(self) -> None:
+        if self._error is not None:
+            self._pipeline.fail(self._error)
+        if self._scheduler is not None:
+            self._scheduler.close()
+        self._stop_pipelines()
+        if self._shaping is not None:
+            self._shaping.done.set()  # a loop that ends may not have begun with it
         if self.plan.watch is not None:
             self.plan.watch.end(self.statistics(), self._error)
-
-    async def _run(self, tasks: anyio.abc.TaskGroup, scheduler: FetchScheduler) -> None:
-        works = await self._works(scheduler)
-        limiter = anyio.CapacityLimiter(self.plan.decode_threads)
-        verify = self.plan.source.verify
-        if self._late is None:
-            self._pipeline.start(tasks, scheduler, works, verify, limiter)
-        else:
-            self._pipeline.start(tasks, scheduler, None, verify, limiter)
-            self._late.start(tasks, scheduler, works, verify, limiter)
 
     async def _works(self, scheduler: FetchScheduler) -> Sequence[StripeWork]:
         wanted, data = self.plan.statistics_range, None
@@ -144,16 +131,6 @@ class Reading:
         return self.plan.works(data)
 
     # --- the consumer's side -----------------------------------------------------------------------
-
-    def start(self, tasks: TaskStarter) -> None:
-        if not self._started:
-            try:
-                tasks.start_soon(self.run, name="orcstream read")
-            except RuntimeError:  # the group has ended
-                raise UsageError("the file is closed") from None
-            self._started = True
-            if self.plan.watch is not None:
-                self.plan.watch.begin()
 
     async def next(self) -> Batch | None:
         """The next batch, or None at the end. Of a step that is cancelled, the next one misses no row."""
@@ -204,30 +181,14 @@ class Reading:
         self.batch_count += 1
         return Batch(self.plan.schema, shaped.vectors, shaped.row_count)
 
-    def fail(self, error: Exception) -> None:
-        """The rows end with this error: nothing more is fetched, and every later step raises it."""
-        self._error = self._error or error
-        self._pipeline.fail(error)
-        self.stop()
-
     def stop(self) -> None:
-        """Cancel everything that is under way; may be called again."""
         self._stop_pipelines()
-        self._scope.cancel()
+        super().stop()
 
     def _stop_pipelines(self) -> None:
         if self._late is not None:
             self._late.stop()
         self._pipeline.stop()
-
-    def stop_from_any_thread(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and its tasks with it
-            self._loop.call_soon_threadsafe(self.stop)
-
-    async def wait_stopped(self) -> None:
-        # Tasks that have not begun when their loop ends never do; they do nothing once they are stopped.
-        if self._has_begun:
-            await until_over(self._finished.wait())
 
     def statistics(self) -> ReadStatistics:
         fetched = self._scheduler.statistics() if self._scheduler is not None else None
@@ -255,10 +216,32 @@ class Reading:
         )
 
 
+class Batches(Stream[Batch, R]):
+    """Batches of one schema, for one task at a time."""
+
+    def __init__(self, owner: object, running: R | None, tasks: TaskStarter, url: str) -> None:
+        super().__init__(running, url, OneTask("two tasks use one stream; give each its own", url))
+        self._owner = owner  # the file or table stays open while one of its streams is in use
+        self._tasks = tasks
+
+    @property
+    @abstractmethod
+    def batch_schema(self) -> BatchSchema:
+        """The Arrow fields of the columns that are read."""
+
+    @property
+    def schema(self) -> Schema:
+        """The ORC types of the columns that are read."""
+        return self.batch_schema.schema
+
+    def __arrow_c_schema__(self) -> object:
+        return self.batch_schema.__arrow_c_schema__()
+
+
 More: TypeAlias = Callable[[int], Awaitable[bool]]
 
 
-class BatchStream(Closable):
+class BatchStream(Batches[Reading]):
     """Batches in row order: ``async for batch in stream``, best inside ``async with ... as stream``.
 
     Errors are raised at the step that needs the rows concerned, and at every later one. A stream is for one
@@ -280,45 +263,35 @@ class BatchStream(Closable):
         Where it `plans_long`, the first step has it done on a thread; else it is done here. `more` waits for
         rows from a row on, and answers whether there are any; None where there never are.
         """
-        self._owner = owner  # the file stays open while one of its streams is in use
+        super().__init__(owner, None, tasks, url)
         self._make_plan = make_plan
         self._plans_long = plans_long
         self._more = more
         self._is_drained = False
-        self._begun: Reading | None = None
         self._row_count = 0
         if not plans_long:
             self._begin(make_plan(0))
         self._past: list[ReadStatistics] = []
-        self._tasks = tasks
-        self._url = url
-        self._one_task = OneTask("two tasks use one stream; give each its own", url)
-        self._ended = self._closed = False
+        self._closed = False
         self._looking: anyio.CancelScope | None = None  # for more rows
 
     def _begin(self, planned: tuple[ReadingPlan, int]) -> Reading:
         plan, self._row_count = planned
-        self._begun = Reading(plan)
-        return self._begun
+        self._running = Reading(plan)
+        return self._running
 
     @property
     def _reading(self) -> Reading:
         """What runs; planned at once where somebody asks before the first step."""
-        return self._begun or self._begin(self._make_plan(0))
+        return self._running or self._begin(self._make_plan(0))
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "ended" if self._ended else "open"
-        columns = f"{len(self.schema)} columns, " if self._begun is not None else ""
+        columns = f"{len(self.schema)} columns, " if self._running is not None else ""
         return f"<BatchStream of {self._url}: {columns}{state}>"
 
     @property
-    def schema(self) -> Schema:
-        """The ORC types of the columns that are read."""
-        return self._reading.plan.schema.schema
-
-    @property
     def batch_schema(self) -> BatchSchema:
-        """The Arrow fields of the columns that are read."""
         return self._reading.plan.schema
 
     @property
@@ -334,44 +307,6 @@ class BatchStream(Closable):
             now = now + past
         return now
 
-    def __arrow_c_schema__(self) -> object:
-        return export_schema(self.batch_schema.root)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Batch:
-        with self._one_task:
-            if self._ended:
-                raise StopAsyncIteration
-            try:
-                # Ready batches would keep every other task waiting. A cancellation here loses nothing.
-                await anyio.lowlevel.checkpoint()
-                batch = await self._next()
-            except MemoryError as error:
-                refusal = out_of_memory(error).locate(url=self._url)
-                self._fail(refusal)
-                raise refusal from error
-            except Exception as error:
-                self._fail(error)
-                if isinstance(error, OrcError):
-                    error.locate(url=self._url)
-                raise
-        if batch is None:
-            self._ended = True
-            await self._stop()
-            raise StopAsyncIteration
-        return batch
-
-    def _fail(self, error: Exception) -> None:
-        if self._begun is not None:  # else the next step plans again, and fails again
-            self._begun.fail(error)
-
-    async def _stop(self) -> None:
-        if self._begun is not None:
-            self._begun.stop()
-            await self._begun.wait_stopped()
-
     async def _planned(self, row: int) -> Reading:
         if not self._plans_long:
             return self._begin(self._make_plan(row))
@@ -383,7 +318,7 @@ class BatchStream(Closable):
     async def _next(self) -> Batch | None:
         while True:
             if not self._is_drained:
-                reading = self._begun or await self._planned(0)
+                reading = self._running or await self._planned(0)
                 reading.start(self._tasks)
                 batch = await reading.next()
                 if batch is not None or self._more is None:
@@ -406,7 +341,7 @@ class BatchStream(Closable):
         await self._stop()
         if self._closed:  # meanwhile, by another task
             raise self._was_closed()
-        before = self._begun
+        before = self._running
         await self._planned(row)
         if before is not None:
             self._past.append(before.statistics())
@@ -418,32 +353,26 @@ class BatchStream(Closable):
         Costs two hops, less where what is needed came with the tail. Raises `UsageError` for a row that the
         file has not, but for the one after the last, where the stream ends.
         """
-        with self._one_task:
+        with self._guard:
             if self._closed:
                 raise UsageError("the stream is closed", url=self._url)
-            if self._begun is None:
+            if self._running is None:
                 await self._planned(0)
             if type(row) is not int or not 0 <= row <= self._row_count:
                 raise UsageError(f"no row {row!r}: the file has {self._row_count}", url=self._url)
             await self._restart(row)
-            self._ended = False
+            self._ended, self._failure = False, None
 
     async def aclose(self) -> None:
-        """Stop fetching and decoding, and wait until nothing of it is left."""
-        self._ended = self._closed = True
+        self._closed = True
         if self._looking is not None:
             self._looking.cancel()
-        await self._stop()
+        await super().aclose()
 
     def _was_closed(self) -> UsageError:
         return UsageError("the stream was closed while it was read", url=self._url)
 
     async def __aenter__(self) -> Self:
-        if self._plans_long and self._begun is None and not self._closed:
+        if self._plans_long and self._running is None and not self._closed:
             await self._planned(0)  # or whoever asks for the schema before the first step would hold the loop
         return self
-
-    def __del__(self) -> None:
-        reading = getattr(self, "_begun", None)
-        if reading is not None and not self._ended:
-            reading.stop_from_any_thread()

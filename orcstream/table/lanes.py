@@ -15,20 +15,18 @@ is read ahead.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeAlias
 
 import anyio
 
 from orcstream.batch import Batch
-from orcstream.errors import OrcError, Unsupported, UsageError
-from orcstream.io.loop.tasks import Signal
+from orcstream.errors import Unsupported, UsageError
+from orcstream.io.loop.tasks import Running, Signal
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.request.scheduler import TaskStarter
 from orcstream.reader.engine.budget import LEAST_LIMIT
 from orcstream.reader.engine.read_statistics import ReadStatistics
 
@@ -117,16 +115,14 @@ class _Lane:
         self.changed.notify()
 
 
-class Lanes:
-    """The running part of a stream; it does not know the stream."""
+class Lanes(Running):
+    """The running part of a stream."""
+
+    name, owner = "orcstream table read", "table"
 
     def __init__(self, plan: LanesPlan) -> None:
+        super().__init__()
         self._plan = plan
-        self._loop = asyncio.get_running_loop()
-        self._scope = anyio.CancelScope()
-        self._finished = anyio.Event()
-        self._has_begun = False
-        self._failure: Exception | None = None
         self._lanes: deque[_Lane] = deque()
         self._waiting = deque(plan.units)
         self._changed = Signal()
@@ -136,20 +132,14 @@ class Lanes:
 
     # --- tasks
 
-    async def run(self) -> None:
-        """Read until stopped; for a supervisor."""
-        self._has_begun = True
-        try:
-            with self._scope:
-                async with self._plan.guard():
-                    await self._read_all()
-        except (OrcError, OSError) as error:  # of the guard; raised to the consumer
-            self._failure = error
-        finally:
-            self._finished.set()
-            for lane in self._lanes:  # a task that was stopped before its first step says nothing
-                lane.end()
-            self._changed.notify()
+    async def _work(self) -> None:
+        async with self._plan.guard():
+            await self._read_all()
+
+    def _end(self) -> None:
+        for lane in self._lanes:  # a task that was stopped before its first step says nothing
+            lane.end()
+        self._changed.notify()
 
     async def _read_all(self) -> None:
         try:
@@ -158,7 +148,7 @@ class Lanes:
                     while self._waiting and len(self._lanes) < self._plan.at_once:
                         lane = _Lane(self._waiting.popleft())
                         self._lanes.append(lane)
-                        tasks.start_soon(self._work, lane, name="orcstream table file")
+                        tasks.start_soon(self._read_lane, lane, name="orcstream table file")
                     self._admit()
                     self._changed.notify()
                     await self._changed.wait()
@@ -192,7 +182,7 @@ class Lanes:
             chunks = plan.chunk_bytes // _AHEAD_CHUNKS * wanted // max(plan.ahead_bytes, wanted)
             lane.admit(LaneMemory(wanted, chunks, is_ahead=True))
 
-    async def _work(self, lane: _Lane) -> None:
+    async def _read_lane(self, lane: _Lane) -> None:
         try:
             await lane.unit.begin()
             self._changed.notify()
@@ -231,12 +221,6 @@ class Lanes:
 
     # --- the consumer's side
 
-    def start(self, tasks: TaskStarter) -> None:
-        try:
-            tasks.start_soon(self.run, name="orcstream table read")
-        except RuntimeError:
-            raise UsageError("the table is closed") from None
-
     async def next(self) -> Batch | None:
         """The next rows of a file, or None at the end. A step that is cancelled loses none."""
         while True:
@@ -266,19 +250,11 @@ class Lanes:
         """Why it was stopped: the guard says so at its end."""
         if self._has_begun:
             await self._finished.wait()
-        return self._failure or _was_closed()
+        return self._error or UsageError("the table or the stream was closed while it was read")
 
     def stop(self) -> None:
-        self._scope.cancel()
+        super().stop()
         self._changed.notify()
-
-    def stop_from_any_thread(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and its tasks with it
-            self._loop.call_soon_threadsafe(self.stop)
-
-    async def wait_stopped(self) -> None:
-        if self._has_begun:
-            await until_over(self._finished.wait())
 
 
 def _without_first(count: int, deliver: Deliver) -> Deliver:
@@ -293,7 +269,3 @@ def _without_first(count: int, deliver: Deliver) -> Deliver:
             await deliver(batch.slice(skipped) if skipped else batch)
 
     return rest
-
-
-def _was_closed() -> UsageError:
-    return UsageError("the table or the stream was closed while it was read")

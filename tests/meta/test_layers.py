@@ -99,7 +99,7 @@ reader: _credentials _keywords _printable batch byterange codec.arrow codec.conv
     codec.metadata codec.streams codec.vectors errors file io io.contract io.keys io.loop io.options
     io.request io.stores.local pending plan query reader.engine schema
 
-table: _buffer batch codec.ingest codec.vectors errors io.loop io.request query reader reader.engine schema
+table: _buffer batch codec.ingest codec.vectors errors io.loop query reader reader.engine schema
 
 acid.read: acid.snapshot acid.temporary batch codec.hive codec.vectors errors io.loop io.stores.local plan
     plan.acid query reader reader.engine schema table

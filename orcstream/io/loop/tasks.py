@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
-from typing import Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
 
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import OrcError, Unsupported, UsageError, out_of_memory
+from orcstream.io.loop.uncancelled import until_over
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+class TaskStarter(Protocol):
+    """What owns tasks: a task group of anyio's, or something that makes one when it is first asked."""
+
+    def start_soon(
+        self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: object = None
+    ) -> object:
+        """Start a task; RuntimeError where no more are taken."""
 
 
 class Closable(ABC):
@@ -95,6 +106,138 @@ class OneTask:
 
     def __exit__(self, *_: object) -> None:
         self.is_held = False
+
+
+class Running(ABC):
+    """What works for a stream, in a supervisor. It does not know the stream: dropping that one stops this."""
+
+    name: ClassVar[str]  # of its task
+    owner: ClassVar[str]  # to whom the supervisor belongs, as errors call it
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._scope = anyio.CancelScope()
+        self._finished = anyio.Event()
+        self._is_started = self._has_begun = False
+        self._error: Exception | None = None
+
+    def start(self, tasks: TaskStarter) -> None:
+        """Start once, however often it is called."""
+        if not self._is_started:
+            try:
+                tasks.start_soon(self._run, name=self.name)
+            except RuntimeError:  # the group has ended
+                raise UsageError(f"the {self.owner} is closed") from None
+            self._is_started = True
+
+    async def _run(self) -> None:
+        self._has_begun = not self._scope.cancel_called
+        try:
+            if self._has_begun:
+                with self._scope:
+                    await self._work()
+        except Exception as error:  # noqa: BLE001 - raised to the consumer, whatever it is
+            self._error = self._error or first_failure(error)
+        finally:
+            self._finished.set()
+            self._end()
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """All that is done for the stream."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Let go of what is left, and wake the consumer."""
+
+    def fail(self, error: Exception) -> None:
+        """Stop, since the consumer got this error."""
+        self._error = self._error or error
+        self.stop()
+
+    def stop(self) -> None:
+        """Cancel everything that is under way; may be called again."""
+        self._scope.cancel()
+
+    def stop_from_any_thread(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and its tasks with it
+            self._loop.call_soon_threadsafe(self.stop)
+
+    async def wait_stopped(self) -> None:
+        # Tasks that have not begun when their loop ends never do; they do nothing once they are stopped.
+        if self._has_begun:
+            await until_over(self._finished.wait())
+
+
+R = TypeVar("R", bound=Running)
+
+
+class Stream(Closable, Generic[A, R]):
+    """What `async for` gets one by one from a part that runs; `_next` answers None at the end.
+
+    A failure is raised at the step that needs what failed, and at every later one; what runs has ended then.
+    """
+
+    def __init__(
+        self, running: R | None, url: str | None, guard: AbstractContextManager[None] | None = None
+    ) -> None:
+        self._running = running
+        self._url = url
+        self._guard = nullcontext() if guard is None else guard
+        self._failure: Exception | None = None
+        self._ended = False
+
+    @abstractmethod
+    async def _next(self) -> A | None:
+        """One step. When it is cancelled, the next one misses nothing."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> A:
+        with self._guard:
+            if self._ended:
+                raise StopAsyncIteration
+            if self._failure is not None:
+                raise self._failure
+            try:
+                # What is ready would keep every other task waiting. A cancellation here loses nothing.
+                await anyio.lowlevel.checkpoint()
+                found = await self._next()
+            except Exception as error:
+                self._failure = out_of_memory(error) if isinstance(error, MemoryError) else error
+                if isinstance(self._failure, OrcError):
+                    self._failure.locate(url=self._url)
+                if self._running is not None:
+                    self._running.fail(self._failure)
+                    await self._running.wait_stopped()
+                if self._failure is error:
+                    raise
+                raise self._failure from error
+        if found is None:
+            self._ended = True
+            await self._finish()
+            raise StopAsyncIteration
+        return found
+
+    async def _finish(self) -> None:
+        """Wait for the end of what runs, which has nothing more to do."""
+        await self._stop()
+
+    async def _stop(self) -> None:
+        if self._running is not None:
+            self._running.stop()
+            await self._running.wait_stopped()
+
+    async def aclose(self) -> None:
+        """Stop all that is under way, and wait until nothing of it is left."""
+        self._ended = True
+        await self._stop()
+
+    def __del__(self) -> None:
+        running = getattr(self, "_running", None)
+        if running is not None and not self._ended:
+            running.stop_from_any_thread()
 
 
 @overload

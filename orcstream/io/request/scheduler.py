@@ -16,11 +16,11 @@ cancels everything at once and must be called before the group is left, or its b
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -28,20 +28,11 @@ from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import OrcError, ShortRead, UsageError
 from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.contract.retry import RetryPolicy
-from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.tasks import Signal, TaskStarter
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.estimate import CostEstimate, SlowRequests
 
 T = TypeVar("T")
-
-
-class TaskStarter(Protocol):
-    """What owns tasks: a task group of anyio's, or something that makes one when it is first asked."""
-
-    def start_soon(
-        self, func: Callable[..., Coroutine[Any, Any, Any]], *args: Any, name: object = None
-    ) -> object:
-        """Start a task; RuntimeError where no more are taken."""
 
 
 @dataclass(frozen=True, slots=True)
