@@ -14,7 +14,8 @@ from orcstream.acid.compact import cleaning, compacting
 from orcstream.acid.transactions import log
 from orcstream.acid.transactions.log import TransactionLog
 from orcstream.acid.write import delta_files
-from orcstream.io import append_sink, records, sink
+from orcstream.io import append_sink, sink
+from orcstream.log import records
 from tests.generators.acid_tables import SCHEMA, rows_of
 from tests.support.effort import STEP
 

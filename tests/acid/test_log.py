@@ -18,7 +18,7 @@ from orcstream.acid.transactions import log as logs
 from orcstream.acid.transactions.contract import Snapshot, Transactions, Work, kept_alive
 from orcstream.acid.transactions.log import LOG_FOLDER, TransactionLog, create_log
 from orcstream.errors import CommitFailed, OrcError, UsageError
-from orcstream.io import records
+from orcstream.log import records
 from orcstream.plan.acid.write_ids import WriteIds
 from tests.generators.acid_logs import MEMORY, TABLE, delta, scattered, write
 from tests.servers.s3_proxy import S3_KINDS, run_s3_proxy, start_s3

@@ -13,7 +13,8 @@ from orcstream.acid.transactions.contract import Work
 from orcstream.acid.transactions.log import TransactionLog, create_log
 from orcstream.acid.transactions.log_state import Entry
 from orcstream.errors import CommitUnknown
-from orcstream.io import records, sink
+from orcstream.io import sink
+from orcstream.log import records
 from tests.generators.acid_logs import MEMORY, TABLE, delta, write
 from tests.support.effort import STEP
 

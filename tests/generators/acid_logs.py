@@ -12,7 +12,7 @@ import pytest
 
 from orcstream.acid.transactions.contract import TableDefinition, Work
 from orcstream.acid.transactions.log import TransactionLog, create_log
-from orcstream.io import records
+from orcstream.log import records
 from orcstream.schema.schema import Schema
 from tests.generators.acid import ROWS
 from tests.generators.acid_history import History

@@ -84,11 +84,13 @@ file: byterange codec.crypto codec.metadata codec.streams codec.vectors encrypti
 io: _credentials _keywords _lazy byterange errors io.contract io.keys io.loop io.options io.request
     io.stores.fsspec io.stores.hdfs io.stores.http io.stores.local io.stores.memory io.stores.s3 io.urls
 
-acid.transactions: _credentials _keywords _printable codec.ingest codec.vectors errors io io.contract io.loop
-    io.urls plan plan.acid schema
+log: errors io io.contract
+
+acid.transactions: _credentials _keywords _printable codec.ingest codec.vectors errors io.contract io.loop
+    io.urls log plan plan.acid schema
 reader.engine: _buffer _printable batch byterange codec.convert codec.crypto codec.decode codec.metadata
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
-spark.compact: _credentials errors io io.contract io.urls
+spark.compact: errors io io.contract io.urls log
 testing: byterange errors io io.contract io.loop
 writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
     codec.streams encryption errors file io io.contract io.keys io.loop io.options io.stores.local io.urls
@@ -130,19 +132,20 @@ inspect: _keywords _printable blocking byterange codec.metadata codec.streams fi
     reader reader.engine schema
 integrations: _keywords datasets errors orcstream query reader schema
 spark.read: _credentials _printable acid.read blocking errors io io.contract io.loop io.stores.local io.urls
-    orcstream plan plan.acid query reader schema spark.access spark.compact spark.options spark.types table
+    log orcstream plan plan.acid query reader schema spark.access spark.compact spark.options spark.types
+    table
 spark.sweeping: _credentials _printable errors orcstream
 
 spark.write: _credentials acid.transactions errors io io.contract io.keys io.loop io.stores.hdfs
-    io.stores.s3 io.urls orcstream plan.acid schema spark.access spark.options spark.read spark.sweeping
+    io.stores.s3 io.urls log orcstream plan.acid schema spark.access spark.options spark.read spark.sweeping
     spark.types
 
-spark.stream: _credentials _printable errors io io.loop io.urls orcstream spark.access spark.compact
+spark.stream: _printable errors io io.loop io.urls log orcstream spark.access spark.compact
     spark.options spark.read spark.sweeping spark.write
 
 spark: _lazy spark.read spark.stream spark.write
 
-spark.jobs: _credentials _keywords _lazy acid errors io io.contract io.loop io.urls orcstream plan.acid
+spark.jobs: _credentials _keywords _lazy acid errors io io.contract io.loop io.urls log orcstream plan.acid
     schema spark spark.access spark.compact spark.options spark.read spark.stream spark.write
 
 cli.commands: _credentials _printable acid cli figures inspect io io.keys io.loop orcstream schema

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import orcstream
-from orcstream.io import records, sink, small_files
+from orcstream.io import sink, small_files
+from orcstream.log import records
 from orcstream.spark.write import written
 
 __all__ = ["Killed", "Killer"]

@@ -21,9 +21,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import orcstream
 from orcstream.blocking.loop import the_loop
-from orcstream.io import records, sink, small_files
+from orcstream.io import sink, small_files
+from orcstream.log import records
 from orcstream.spark.options import Options
-from orcstream.spark.stream import log as stream_log
 from orcstream.spark.stream.reading import stream_reader_of
 from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write import written
@@ -60,7 +60,6 @@ class Killer:
         for home, name in (
             (small_files, "put"),
             (sink, "commit"),
-            (stream_log, "remove_files"),
             (written, "remove_paths"),
             (records, "remove_files"),
             (orcstream, "merge"),

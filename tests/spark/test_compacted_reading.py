@@ -16,7 +16,8 @@ import pytest
 
 from orcstream.blocking.loop import the_loop
 from orcstream.errors import FormatError, UsageError
-from orcstream.io import folders, records
+from orcstream.io import folders
+from orcstream.log import records
 from orcstream.spark.access import Access
 from orcstream.spark.compact import merge_records
 from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER

@@ -19,7 +19,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import orcstream
 from orcstream.blocking.loop import the_loop
-from orcstream.io import folders, globs, records
+from orcstream.io import folders, globs
+from orcstream.log import records
 from orcstream.spark.options import Options
 from orcstream.spark.read.files import FileChoice
 from orcstream.spark.read.merged_files import find_counted

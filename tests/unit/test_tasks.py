@@ -212,6 +212,23 @@ async def test_side_by_side_raises_one_failure_and_no_group() -> None:
         await side_by_side(range(3), work)
 
 
+async def test_side_by_side_lets_calls_end_before_it_raises() -> None:
+    begun, ended = [], []
+
+    async def work(number: int) -> None:
+        begun.append(number)
+        await turns(1 + number)
+        if number == 1:
+            raise ValueError("1")
+        await turns(10)
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="1"):
+        await side_by_side(range(8), work, at_once=3, cancels=False)
+    assert begun == [0, 1, 2]
+    assert ended == [0, 2]
+
+
 # --- ends
 
 

@@ -60,7 +60,7 @@ from orcstream.errors import (
 from orcstream.io.contract.folder import ListedFile
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.records import Records
+from orcstream.log.records import Records
 from orcstream.plan.acid.write_ids import WriteIds
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ async def create_log(
 ) -> TransactionLog:
     """Make the folder of `url` a table. `FileExistsError` where it is one already."""
     log = TransactionLog(url, storage_options=storage_options, sink_options=sink_options)
-    await log._records.put(_TABLE, definition_record(definition))
+    await log._records.put(_TABLE, definition_record(definition), overwrite=False)
     return log
 
 
@@ -309,21 +309,17 @@ class TransactionLog:
 
     async def _read(self, name: str, parse: Callable[[Mapping[str, Any]], T]) -> T:
         with located(url=f"{self._shown}/{LOG_FOLDER}/{name}"):
-            record = await self._records.get(name)
-            try:
-                return parse(record)
-            except (KeyError, TypeError, ValueError, RecursionError) as error:
-                raise FormatError(f"this is no record of a transaction log: {error!r}") from None
+            return await self._records.read(name, parse)
 
     # --- adding
 
     async def _claim(self, id: int, claim: Claim) -> bool:
         """Whether the id is the claimant's."""
         try:
-            await self._records.put(_name("claim", id), {**claim.record(), **_about_us()})
-        except (FileExistsError, CommitUnknown):
-            return await self._is_claimed(id, claim.token)
-        return True
+            is_first = await self._records.put_first(_name("claim", id), {**claim.record(), **_about_us()})
+        except CommitUnknown:
+            is_first = False
+        return is_first or await self._is_claimed(id, claim.token)
 
     async def _is_claimed(self, id: int, token: str) -> bool:
         try:
@@ -359,11 +355,9 @@ class TransactionLog:
             if conflict is not None:
                 raise CommitFailed(f"{conflict}: begin again, with what is there now", url=self._shown)
             number = view_state.entry + 1
-            is_added = True
+            record = {**entry.record(), **_about_us()}
             try:
-                await self._records.put(_name("entry", number), {**entry.record(), **_about_us()})
-            except FileExistsError:
-                is_added = False
+                is_added = await self._records.put_first(_name("entry", number), record)
             except CommitUnknown:
                 losses += 1
                 if losses == _UNKNOWN_ATTEMPTS:
@@ -397,9 +391,7 @@ class TransactionLog:
         if number - max(view.listing.checkpoint, default=0) < every:
             return
         try:
-            await self._records.put(_name("checkpoint", number), view.state.record())
-        except FileExistsError:
-            return
+            await self._records.put_first(_name("checkpoint", number), view.state.record())
         except (OrcError, OSError) as error:
             _logger.info("no checkpoint of %s: %s", self._shown, error)
 
@@ -444,7 +436,7 @@ class LogTransaction:
 
     async def heartbeat(self) -> None:
         """Write the time anew. `CommitFailed` where the transaction was given up."""
-        await self._log._records.put(_name("beat", self._claimed[0]), {}, overwrite=True)
+        await self._log._records.put(_name("beat", self._claimed[0]), {})
         if await self.outcome() == "aborted":
             raise self._given_up()
 

@@ -252,17 +252,28 @@ def first_failure(error: BaseException) -> BaseException:
 
 
 async def side_by_side(
-    items: Iterable[A], work: Callable[[A], Awaitable[B]], *, at_once: int = 16
+    items: Iterable[A], work: Callable[[A], Awaitable[B]], *, at_once: int = 16, cancels: bool = True
 ) -> list[B]:
-    """What each call answers, in the order of the items. Raises the first failure."""
+    """What each call answers, in the order of the items. Raises the first failure.
+
+    The other calls are cancelled then; with ``cancels=False`` those that have begun run to their ends first.
+    """
     numbered = list(enumerate(items))
     waiting = iter(numbered)
     found: dict[int, B] = {}
+    failures: list[Exception] = []
 
     async def run() -> None:
         for at, item in waiting:
             await anyio.lowlevel.checkpoint()
-            found[at] = await work(item)
+            if failures:
+                return
+            try:
+                found[at] = await work(item)
+            except Exception as error:
+                if cancels:
+                    raise
+                failures.append(error)
 
     try:
         async with anyio.create_task_group() as tasks:
@@ -270,6 +281,8 @@ async def side_by_side(
                 tasks.start_soon(run)
     except BaseExceptionGroup as group:
         raise first_failure(group) from None
+    if failures:
+        raise failures[0]
     return [found[at] for at in sorted(found)]
 
 

@@ -7,13 +7,10 @@ them may do more: so paths are relative and stay below the table, or there is no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from orcstream._credentials import strip_credentials
-from orcstream.errors import FormatError
 from orcstream.io.urls import inner_path
 
 LOG_FOLDER: Final = "_orcstream_log"
@@ -101,13 +98,3 @@ def row_count_of(given: Mapping[str, Any]) -> int:
     if type(rows) is not int or rows < 0:
         raise ValueError(f"{rows!r} is no number of rows")
     return rows
-
-
-@contextmanager
-def said_in(url: str) -> Iterator[None]:
-    """Makes what goes wrong with the contents of a record a `FormatError` that names it."""
-    try:
-        yield
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        said = error if isinstance(error, ValueError) else repr(error)
-        raise FormatError(f"the record is damaged: {said}", url=strip_credentials(url)) from None

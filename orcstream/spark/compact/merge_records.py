@@ -20,7 +20,8 @@ from orcstream.errors import Unsupported
 from orcstream.io.contract.folder import ListedFile
 from orcstream.io.folders import list_files
 from orcstream.io.urls import name_of
-from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, groups_of, said_in
+from orcstream.log.records import parsing
+from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, groups_of
 
 # Whose, which one, which group of it, and what is said.
 _NAMES: Final = {
@@ -104,5 +105,5 @@ async def _listed(url: str, storage_options: Mapping[str, Any]) -> Sequence[List
 
 def groups_in(url: str, record: Mapping[str, Any]) -> Sequence[Group]:
     """What a record says. Raises `FormatError` where it says something else."""
-    with said_in(url):
+    with parsing(url):
         return groups_of(record)

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from orcstream.io.folders import check_links
-from orcstream.io.records import Records
+from orcstream.log.records import Records, parsing
 from orcstream.spark.compact import commit_records
-from orcstream.spark.compact.commit_records import JOBS_FOLDER, record_of, row_count_of, said_in
+from orcstream.spark.compact.commit_records import JOBS_FOLDER, record_of, row_count_of
 from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.write.target import Target, records_of
 from orcstream.spark.write.written import WrittenFile
@@ -116,7 +116,7 @@ class CompactionJournal:
         journal = cls(target, number)
         plan = [{**record_of(one), "rewrites": one.rewrites} for one in groups]
         try:
-            await journal._records.put("plan.json", {"groups": plan})
+            await journal._records.put("plan.json", {"groups": plan}, overwrite=False)
         except FileExistsError:
             return journal, await journal.groups()
         return journal, list(groups)
@@ -124,7 +124,7 @@ class CompactionJournal:
     async def groups(self) -> list[Group]:
         """The plan."""
         record = await self._records.get("plan.json")
-        with said_in(self._records.url_of("plan.json")):
+        with parsing(self._records.url_of("plan.json")):
             groups = [
                 Group(one["target"], tuple(map(Source.of_json, one["replaces"])), number, one["rewrites"])
                 for number, one in enumerate(record["groups"])
@@ -134,7 +134,7 @@ class CompactionJournal:
 
     async def end(self) -> None:
         """The job is over."""
-        await self._records.put("end.json", {}, overwrite=True)
+        await self._records.put("end.json", {})
 
     async def forget(self, names: Iterable[str]) -> None:
         """Remove the records of jobs that were long ago; `names` are paths of records."""
@@ -156,7 +156,7 @@ class CompactionJournal:
             record = await self._records.get(name)
         except FileNotFoundError:
             return None
-        with said_in(self._records.url_of(name)):
+        with parsing(self._records.url_of(name)):
             prepared = prepared_from_json(record, self.target.url_of(group.target), group.target)
             file = WrittenFile(group.target, row_count_of(record), prepared)
             return Made(file, _sources_of(group, record), record["how"])
@@ -165,7 +165,9 @@ class CompactionJournal:
         """A file was made; `FileExistsError` where another task was first."""
         record: dict[str, Any] = {"rows": made.file.row_count, "sources": made.sources, "how": made.how}
         await self._records.put(
-            f"{group.number:06}.prepared.json", {**record, **prepared_to_json(made.file.prepared)}
+            f"{group.number:06}.prepared.json",
+            {**record, **prepared_to_json(made.file.prepared)},
+            overwrite=False,
         )
 
     async def result(self, group: Group) -> GroupResult | None:
@@ -176,12 +178,12 @@ class CompactionJournal:
         except FileNotFoundError:
             return None
         del record["version"]
-        with said_in(self._records.url_of(name)):
+        with parsing(self._records.url_of(name)):
             return GroupResult(**{**record, "sources": _sources_of(group, record)})
 
     async def settle(self, group: Group, result: GroupResult) -> None:
         """The new file counts, and its sources do not; or they are left as they are."""
-        await self._records.put(f"{group.number:06}.merged.json", asdict(result), overwrite=True)
+        await self._records.put(f"{group.number:06}.merged.json", asdict(result))
 
 
 def _sources_of(group: Group, record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -167,5 +167,5 @@ def _unit(
         kept: list[Mapping[str, Any]] = run(partial(records.get, name))["answers"]
     except FileNotFoundError:
         kept = [look(access, piece) for piece in unit.pieces]
-        run(partial(records.put, name, {"answers": kept}, overwrite=True))
+        run(partial(records.put, name, {"answers": kept}))
     return kept

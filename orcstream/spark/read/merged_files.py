@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.records import read_record
 from orcstream.io.urls import name_of
+from orcstream.log.records import read_record
 from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source
 from orcstream.spark.compact.merge_records import Compaction, find_compactions, groups_in
 from orcstream.spark.read.files import FileChoice, FoundFile, FoundFiles, find_files

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.records import read_record
 from orcstream.io.urls import name_of
-from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source, said_in
+from orcstream.log.records import parsing, read_record
+from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source
 from orcstream.spark.compact.merge_records import Compaction, find_compactions, groups_in
 from orcstream.spark.read.planning import Piece
 
@@ -99,7 +99,7 @@ async def _merged_groups(compaction: Compaction, options: Mapping[str, Any]) -> 
         found = []
         for number, url in compaction.merged.items():
             record = await read_record(url, options)
-            with said_in(url):
+            with parsing(url):
                 if record["how"] != "left":
                     found.append(planned[number])
     except FileNotFoundError:  # forgotten meanwhile

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from orcstream.io.folders import check_links
-from orcstream.io.records import Records
 from orcstream.io.urls import inner_path
+from orcstream.log.records import Records, parsing
 from orcstream.spark.compact.commit_records import (
     LOG_FOLDER,
     Group,
@@ -30,7 +30,6 @@ from orcstream.spark.compact.commit_records import (
     groups_of,
     record_of,
     row_count_of,
-    said_in,
 )
 from orcstream.spark.write.options import WritePlan
 from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_json
@@ -72,7 +71,9 @@ class CommitLog:
     async def open(cls, plan: WritePlan, query: str) -> Self:
         """With one listing."""
         log = cls(plan, query)
-        log.names.update(name for name in await log._records.names() if _NAME.fullmatch(name))
+        log.names.update(
+            name for name in [one.path for one in await log._records.listed()] if _NAME.fullmatch(name)
+        )
         return log
 
     @property
@@ -122,7 +123,7 @@ class CommitLog:
     async def _read_intent(self, batch: int) -> Intent:
         record = await self._get(name := _name(batch, "intent"))
         files = []
-        with said_in(self._records.url_of(name)):
+        with parsing(self._records.url_of(name)):
             for one in record["files"]:
                 path = inner_path(one["path"])
                 prepared = prepared_from_json(one, self.plan.url_of(path), path)
@@ -174,7 +175,7 @@ class CommitLog:
         self, name: str, parse: Callable[[Mapping[str, Any]], Sequence[Group]]
     ) -> Sequence[Group]:
         record = await self._get(name)
-        with said_in(self._records.url_of(name)):
+        with parsing(self._records.url_of(name)):
             groups = parse(record)
         await check_links(self.plan.url, [path for one in groups for path in (one.target, *one.paths)])
         return groups
@@ -247,12 +248,12 @@ async def claimed_paths(target: Target, paths: Iterable[str]) -> set[str]:
             assert match is not None
             if match[3] == "intent" and _name(int(match[1]), "done") not in names:
                 record = await records.get(name)
-                with said_in(records.url_of(name)):
+                with parsing(records.url_of(name)):
                     found.update(inner_path(one["path"]) for one in record["files"])
                     found.update(map(inner_path, record["removes"]))
             elif match[3] == "compaction" and _name(int(match[1]), "compacted") not in names:
                 record = await records.get(name)
-                with said_in(records.url_of(name)):
+                with parsing(records.url_of(name)):
                     for group in groups_of(record):
                         found.update([group.target, *group.paths])
     return found

@@ -16,19 +16,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Self
 
-from orcstream._credentials import strip_credentials
-from orcstream.errors import FormatError, UsageError
-from orcstream.io import small_files
-from orcstream.io.folders import list_files, remove_files
+from orcstream.errors import UsageError
 from orcstream.io.loop.tasks import side_by_side
+from orcstream.log.records import KnownRecords, Records, parsing
 from orcstream.spark import sweeping
 from orcstream.spark.stream.seen_files import SeenFiles, name_key
 
-_NAME: Final = re.compile(r"_(batch|seen)\.([0-9]{20})(?:\.json)?", re.ASCII)
+_NAME: Final = re.compile(r"_(?P<kind>batch|seen)\.(?P<number>[0-9]{20})(?:\.json)?", re.ASCII)
 # Temporary files that a killed driver left are swept when they are older.
 _SWEEP_AFTER_S: Final = 86400.0
 
@@ -88,61 +88,44 @@ class StreamState:
             self.latest_s = modified_s if self.latest_s is None else max(self.latest_s, modified_s)
 
 
-@dataclass(slots=True)
 class StreamLog:
     """The records of one stream in a folder, as they were when it was opened, with those added since."""
 
-    url: str
-    storage_options: Mapping[str, Any]
-    snapshot_every: int
-    names: set[str] = field(default_factory=set)
+    def __init__(self, known: KnownRecords, snapshot_every: int) -> None:
+        self._known = known
+        self._snapshot_every = snapshot_every
 
     @classmethod
     async def open(cls, url: str, storage_options: Mapping[str, Any], snapshot_every: int) -> Self:
         """With one listing."""
-        log = cls(url, storage_options, snapshot_every)
-        try:
-            found = await list_files(url, storage_options=storage_options)
-        except FileNotFoundError:
-            return log
-        log.names.update(one.path for one in found if _NAME.fullmatch(one.path))
-        return log
+        return cls(await KnownRecords.open(Records(url, storage_options), _NAME), snapshot_every)
 
     # --- batches
 
     async def batch(self, number: int) -> StreamBatch | None:
         """What a batch is of, if it was begun."""
-        name = _batch_name(number)
-        return await self._read_batch(number) if name in self.names else None
+        return await self._read_batch(number) if _batch_name(number) in self._known.names else None
 
     async def begin(self, batch: StreamBatch) -> StreamBatch:
         """Record a batch; answers it, or that of another driver who was first."""
-        name = _batch_name(batch.number)
-        try:
-            await self._put(name, _to_json(batch), overwrite=False)
-        except FileExistsError:
-            self.names.add(name)
-            return await self._read_batch(batch.number)
-        return batch
+        with _writable():
+            is_first = await self._known.put_first(_batch_name(batch.number), _to_json(batch))
+        return batch if is_first else await self._read_batch(batch.number)
 
     async def _read_batch(self, number: int) -> StreamBatch:
-        name = _batch_name(number)
-        try:
-            return _of_json(number, await self._get(name))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FormatError(f"this is no record of a stream: {error!r}", url=self._shown(name)) from None
+        return await self._known.records.read(_batch_name(number), partial(_of_json, number))
 
     # --- what was seen
 
     async def state_at(self, number: int) -> StreamState:
         """All that was seen up to a batch. Raises `UsageError` where records are missing."""
-        start = max((one for one in self._numbers("seen") if one <= number), default=0)
-        missing = [one for one in range(start + 1, number + 1) if _batch_name(one) not in self.names]
+        start = max((one for one in self._known.numbers("seen") if one <= number), default=0)
+        missing = [one for one in range(start + 1, number + 1) if _batch_name(one) not in self._known.names]
         if missing:
             raise UsageError(
                 f"there is no record of batch {missing[0]} of this stream; give the option log that the "
                 "stream was started with, or start it with a new checkpoint",
-                url=self.url,
+                url=self._known.records.url,
             )
         state = await self._snapshot(start) if start else StreamState()
         for batch in await side_by_side(range(start + 1, number + 1), self._read_batch):
@@ -150,17 +133,15 @@ class StreamLog:
         return state
 
     async def _snapshot(self, number: int) -> StreamState:
-        name = _seen_name(number)
-        head, _, data = (await self._get(name)).partition(b"\n")
-        try:
+        name, records = _seen_name(number), self._known.records
+        head, _, data = (await records.get_bytes(name)).partition(b"\n")
+        with parsing(records.url_of(name)):
             return _of_snapshot(number, json.loads(head), data)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FormatError(f"this is no snapshot of a stream: {error}", url=self._shown(name)) from None
 
     async def save(self, state: StreamState) -> None:
         """Write a snapshot, if it is time for one, and remove what it makes needless."""
-        last = max((one for one in self._numbers("seen") if one <= state.batch), default=0)
-        if state.batch - last < self.snapshot_every:
+        last = max((one for one in self._known.numbers("seen") if one <= state.batch), default=0)
+        if state.batch - last < self._snapshot_every:
             return
         await self.snapshot(state)
         await self._shorten(last)
@@ -177,39 +158,29 @@ class StreamLog:
             "forgets_before": state.forgets_before,
             "whole": state.whole,
         }
-        await self._put(_seen_name(state.batch), json.dumps(record).encode() + b"\n" + data, overwrite=True)
+        name = _seen_name(state.batch)
+        with _writable():
+            await self._known.put_bytes(name, json.dumps(record).encode() + b"\n" + data)
 
     async def _shorten(self, oldest: int) -> None:
         """Remove what was written before the snapshot after batch `oldest`."""
-        gone = [_batch_name(one) for one in self._numbers("batch") if one <= oldest]
-        gone += [_seen_name(one) for one in self._numbers("seen") if one < oldest]
-        if gone:
-            await remove_files(self.url, gone, storage_options=self.storage_options)
-            self.names.difference_update(gone)
-        await sweeping.sweep(self.url, older_than_s=_SWEEP_AFTER_S, storage_options=self.storage_options)
+        gone = [_batch_name(one) for one in self._known.numbers("batch") if one <= oldest]
+        gone += [_seen_name(one) for one in self._known.numbers("seen") if one < oldest]
+        await self._known.remove(gone)
+        url, options = self._known.records.url, self._known.records.storage_options
+        await sweeping.sweep(url, older_than_s=_SWEEP_AFTER_S, storage_options=options)
 
-    # --- files
 
-    def _numbers(self, kind: str) -> list[int]:
-        matches = (_NAME.fullmatch(name) for name in self.names)
-        return [int(match[2]) for match in matches if match is not None and match[1] == kind]
-
-    def _shown(self, name: str) -> str:
-        return strip_credentials(f"{self.url}/{name}")
-
-    async def _put(self, name: str, data: bytes, *, overwrite: bool) -> None:
-        url = f"{self.url}/{name}"
-        try:
-            await small_files.put(url, data, overwrite=overwrite, storage_options=self.storage_options)
-        except PermissionError as error:
-            raise UsageError(
-                f"the log of the stream cannot be written: {error}; give a folder that can be by "
-                "option('log', ...)"
-            ) from error
-        self.names.add(name)
-
-    async def _get(self, name: str) -> bytes:
-        return await small_files.get(f"{self.url}/{name}", storage_options=self.storage_options)
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Make a store's refusal an error that names the option."""
+    try:
+        yield
+    except PermissionError as error:
+        raise UsageError(
+            f"the log of the stream cannot be written: {error}; give a folder that can be by "
+            "option('log', ...)"
+        ) from error
 
 
 def _batch_name(number: int) -> str:
@@ -231,10 +202,9 @@ def _of_snapshot(number: int, record: Mapping[str, Any], data: bytes) -> StreamS
     return StreamState(number, seen, record["latest"], record["forgets_before"], dict(record["whole"]))
 
 
-def _to_json(batch: StreamBatch) -> bytes:
+def _to_json(batch: StreamBatch) -> dict[str, Any]:
     files = [[one.name, one.length, one.version, list(one.texts), one.modified_s] for one in batch.files]
-    record = {
-        "version": 1,
+    return {
         "batch": batch.number,
         "partition_names": list(batch.partition_names),
         "merged": list(batch.merged),
@@ -242,13 +212,11 @@ def _to_json(batch: StreamBatch) -> bytes:
         "whole": dict(batch.whole),
         "files": files,
     }
-    return json.dumps(record).encode()
 
 
-def _of_json(number: int, data: bytes) -> StreamBatch:
-    record = json.loads(data)
-    if record["version"] != 1 or record["batch"] != number:
-        raise ValueError(f"it is batch {record['batch']} in version {record['version']}")
+def _of_json(number: int, record: Mapping[str, Any]) -> StreamBatch:
+    if record["batch"] != number:
+        raise ValueError(f"it is of batch {record['batch']}")
     files = tuple(
         FileOfBatch(name, length, bytes.fromhex(version).hex(), tuple(texts), modified_s)
         for name, length, version, texts, modified_s in record["files"]

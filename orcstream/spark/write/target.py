@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from orcstream.io.records import Records
+from orcstream.log.records import Records
 from orcstream.spark.access import Access
 
 

@@ -7,12 +7,10 @@ interfaces, nor when a job is repeated. A task's files are durable and invisible
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import anyio
+from typing import TYPE_CHECKING, Any
 
 import orcstream
 from orcstream import IngestedFile, Prepared
@@ -32,11 +30,6 @@ from orcstream.spark.write.target import Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-T = TypeVar("T")
-
-# Requests to the store side by side.
-AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +185,12 @@ async def write_empty(plan: WritePlan, stem: str) -> list[WrittenFile]:
 
 async def commit_files(plan: Target, files: Sequence[WrittenFile]) -> None:
     """Make files visible, several at a time, each at once. May be called again, with the same files."""
-    await _each(files, lambda file: small_files.commit(file.prepared, **_of_sink(plan)))
+    await side_by_side(files, lambda file: small_files.commit(file.prepared, **_of_sink(plan)), cancels=False)
 
 
 async def discard_files(plan: Target, files: Sequence[WrittenFile]) -> None:
     """Leave nothing of files that were not committed; those that were stay."""
-    await _each(files, lambda file: orcstream.discard(file.prepared, **_of_sink(plan)))
+    await side_by_side(files, lambda file: orcstream.discard(file.prepared, **_of_sink(plan)), cancels=False)
 
 
 async def sweep(plan: Target, job: str) -> None:
@@ -234,24 +227,3 @@ def _of_sink(plan: Target) -> dict[str, Any]:
         "storage_options": plan.storage_options,
         "sink_options": plan.sink_options,
     }
-
-
-async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """The first failure is raised when the others that have begun are done; no more are begun."""
-    waiting: Iterator[T] = iter(items)
-    failures: list[Exception] = []
-
-    async def take() -> None:
-        for item in waiting:
-            if failures:
-                return
-            try:
-                await work(item)
-            except Exception as error:  # noqa: BLE001 - raised below
-                failures.append(error)
-
-    async with anyio.create_task_group() as group:
-        for _ in range(min(AT_ONCE, len(items))):
-            group.start_soon(take)
-    if failures:
-        raise failures[0]
