@@ -111,7 +111,7 @@ class ReadPlanner:
         late = options.memory_limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
         shaper = Shaper(
             columns.output,
-            schema.fields,
+            schema,
             filter=row_filter,
             chooses_rows=rows is not None and len(rows) > 1,
             row_numbers=options.row_numbers,

@@ -27,7 +27,7 @@ from orcstream.reader.engine.fetching import StripeWork
 from orcstream.reader.engine.observing import Watch
 from orcstream.reader.engine.pipeline import Pipeline, PipelineOptions
 from orcstream.reader.engine.read_statistics import PrunedRows, ReadStatistics
-from orcstream.reader.engine.shaping import Shaped, Shaper
+from orcstream.reader.engine.shaping import Shaper
 from orcstream.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Shaping:
     """Decoded rows on their way to a batch: what became of them, once that is known."""
 
     done: anyio.Event
-    shaped: Shaped | None = None
+    batch: Batch | None = None
     error: Exception | None = field(
         default_factory=lambda: UsageError("the file was closed while it was read")
     )
@@ -139,11 +139,10 @@ class Reading(Running):
             if self._shaping is None:
                 delivery = await self._next_delivery()
                 if delivery is None:
-                    last = shaper.finish()
-                    return self._batch(last) if last is not None else None
+                    return self._counted(shaper.rest.finish())
                 if shaper.is_plain:
                     self._pipeline.wake()
-                    return self._batch(shaper.pass_on(delivery))
+                    return self._counted(shaper.pass_on(delivery))
                 # In the read's own tasks: whoever waits for it may stop to do so.
                 self._shaping = _Shaping(anyio.Event())
                 assert self._group is not None
@@ -154,21 +153,21 @@ class Reading(Running):
             shaping, self._shaping = self._shaping, None
             if shaping.error is not None:
                 raise shaping.error
-            if shaping.shaped is not None:
-                return self._batch(shaping.shaped)
+            if shaping.batch is not None:
+                return self._counted(shaping.batch)
 
     async def _next_delivery(self) -> Delivery | None:
         """What comes out of the pipeline; None at the end, and where rows before a failure are left over."""
         try:
             return await self._pipeline.next()
         except Exception:
-            if self.plan.shaper.has_rows and not self._scope.cancel_called:
+            if self.plan.shaper.rest.has_rows and not self._scope.cancel_called:
                 return None  # the failure is raised again by the next step
             raise
 
     async def _shape(self, delivery: Delivery, shaping: _Shaping) -> None:
         try:
-            shaping.shaped = await run_in_thread(lambda: self.plan.shaper.shape(delivery))
+            shaping.batch = await run_in_thread(lambda: self.plan.shaper.shape(delivery))
             shaping.error = None
         except Exception as error:  # noqa: BLE001  # raised to the consumer, whatever it is
             shaping.error = error
@@ -176,10 +175,11 @@ class Reading(Running):
             shaping.done.set()
             self._pipeline.wake()
 
-    def _batch(self, shaped: Shaped) -> Batch:
-        self.row_count += shaped.row_count
-        self.batch_count += 1
-        return Batch(self.plan.schema, shaped.vectors, shaped.row_count)
+    def _counted(self, batch: Batch | None) -> Batch | None:
+        if batch is not None:
+            self.row_count += batch.num_rows
+            self.batch_count += 1
+        return batch
 
     def stop(self) -> None:
         self._stop_pipelines()

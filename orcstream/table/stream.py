@@ -5,13 +5,10 @@ Knows how rows of small files are put together. Must not know files, nor how the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from orcstream.batch import Batch, BatchSchema
-from orcstream.codec.vectors.column import vector_bytes
-from orcstream.codec.vectors.gather import compact
 from orcstream.io.loop.tasks import TaskStarter
 from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.reader.engine.shaping import Gathering
 from orcstream.reader.stream import Batches
 from orcstream.table.lanes import Lanes, LanesPlan
 
@@ -42,9 +39,7 @@ class TableStream(Batches[Lanes]):
         self._schema = schema
         self._batch_rows = batch_rows
         self._left = limit  # rows that are still wanted, where there is an end to them
-        self._most_crumb_bytes = plan.ahead_bytes // _CRUMBS
-        self._crumbs: list[Batch] = []
-        self._crumb_rows = self._crumb_bytes = 0
+        self._rest = Gathering(schema, plan.ahead_bytes // _CRUMBS)
 
     @property
     def batch_schema(self) -> BatchSchema:
@@ -79,41 +74,14 @@ class TableStream(Batches[Lanes]):
             try:
                 batch = await self._lanes.next()
             except Exception:
-                if self._crumbs:
-                    return self._swept()  # the failure is raised again by the next step
+                if self._rest.has_rows:
+                    return self._rest.finish()  # the failure is raised again by the next step
                 raise
             if batch is None:
-                return self._swept()
-            if not self._crumbs and 2 * batch.num_rows >= wanted:
-                return batch
-            found = self._swept() if self._crumb_rows + batch.num_rows > wanted else None
-            self._crumbs.append(batch)
-            self._crumb_rows += batch.num_rows
-            self._crumb_bytes += _bytes_of(batch)
+                return self._rest.finish()
+            found = self._rest.add(batch, wanted)
             if found is not None:
                 return found
-            if self._crumb_rows >= wanted or self._crumb_bytes > self._most_crumb_bytes:
-                return self._swept()
-
-    def _swept(self) -> Batch | None:
-        crumbs, self._crumbs = self._crumbs, []
-        self._crumb_rows = self._crumb_bytes = 0
-        return _joined(self._schema, crumbs) if crumbs else None
 
     def __repr__(self) -> str:
         return f"<TableStream of {self._url}: {len(self.schema)} columns>"
-
-
-def _bytes_of(batch: Batch) -> int:
-    return sum(map(vector_bytes, batch.vectors))
-
-
-def _joined(schema: BatchSchema, batches: Sequence[Batch]) -> Batch:
-    """Some batches as one."""
-    if len(batches) == 1:
-        return batches[0]
-    vectors = tuple(
-        compact([(batch.vectors[at], None) for batch in batches], field_)
-        for at, field_ in enumerate(schema.fields)
-    )
-    return Batch(schema, vectors, sum(batch.num_rows for batch in batches))

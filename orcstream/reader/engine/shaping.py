@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.batch import Batch, ReadResult
+from orcstream.batch import Batch, BatchSchema, ReadResult
 from orcstream.codec.vectors._selection import Selection, select_mask
 from orcstream.codec.vectors.column import Field, Vector, vector_bytes
 from orcstream.codec.vectors.gather import compact
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 
 Transform = Callable[[Vector], Vector]
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Shaped:
-    """The vectors of one batch."""
-
-    vectors: tuple[Vector, ...]
-    row_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +64,52 @@ class Filter:
         return mask
 
 
+class Gathering:
+    """Rows that are too few for a batch, put together until they are enough."""
+
+    def __init__(self, schema: BatchSchema, batch_bytes: int) -> None:
+        self._schema = schema
+        self._batch_bytes = batch_bytes
+        self._parts: list[Batch] = []
+        self._row_count = self._size = 0
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether some are left over."""
+        return bool(self._parts)
+
+    def add(self, rows: Batch, wanted: int) -> Batch | None:
+        """A batch of at most `wanted` rows, of these and those before them; None while they are too few."""
+        if not self._parts and 2 * rows.num_rows >= wanted:
+            return rows
+        found = self.finish() if self._row_count + rows.num_rows > wanted else None
+        self._parts.append(rows)
+        self._row_count += rows.num_rows
+        self._size += sum(map(vector_bytes, rows.vectors))
+        if found is None and (self._row_count >= wanted or self._size >= self._batch_bytes):
+            return self.finish()
+        return found
+
+    def finish(self) -> Batch | None:
+        """What is left over, as one batch."""
+        parts, self._parts = self._parts, []
+        row_count, self._row_count, self._size = self._row_count, 0, 0
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        vectors = tuple(
+            compact([(part.vectors[index], None) for part in parts], field)
+            for index, field in enumerate(self._schema.fields)
+        )
+        return Batch(self._schema, vectors, row_count)
+
+
 class Shaper:
     """See the module. One for each stream; for one caller at a time."""
 
     def __init__(
         self,
         columns: Sequence[OutputColumn],
-        fields: Sequence[Field],
+        schema: BatchSchema,
         *,
         filter: Filter | None = None,
         chooses_rows: bool = False,
@@ -87,65 +118,28 @@ class Shaper:
         batch_bytes: int,
     ) -> None:
         self._columns = tuple(columns)
-        self._fields = tuple(fields)
+        self._schema = schema
         self._filter = filter
         self._row_numbers = row_numbers
         self._chooses = filter is not None or chooses_rows
         self._batch_rows = batch_rows
-        self._batch_bytes = batch_bytes
-        self._parts: list[Shaped] = []
-        self._part_bytes = 0
+        self.rest = Gathering(schema, batch_bytes)
         self.filtered_count = 0
         self.is_plain = not (
             self._chooses or row_numbers or any(c.source != i or c.transform for i, c in enumerate(columns))
         )
 
-    def pass_on(self, delivery: Delivery) -> Shaped:
+    def pass_on(self, delivery: Delivery) -> Batch:
         """All rows as they are, for a plain read."""
-        return Shaped(columns_of(delivery), delivery.row_count)
+        return Batch(self._schema, columns_of(delivery), delivery.row_count)
 
-    def shape(self, delivery: Delivery) -> Shaped | None:
+    def shape(self, delivery: Delivery) -> Batch | None:
         """The next batch; None while too few rows are left over."""
         vectors = columns_of(delivery)
         shaped = self._choose(delivery, vectors, self._selection(delivery, vectors))
         if not self._chooses:
             return shaped
-        if shaped.row_count == 0:
-            return None
-        if not self._parts and 2 * shaped.row_count >= self._batch_rows:
-            return shaped
-        if self._parts and self._part_rows + shaped.row_count > self._batch_rows:
-            done = self.finish()
-            self._keep(shaped)
-            return done
-        self._keep(shaped)
-        if self._part_rows == self._batch_rows or self._part_bytes >= self._batch_bytes:
-            return self.finish()
-        return None
-
-    def finish(self) -> Shaped | None:
-        """What is left over, as one batch."""
-        parts, self._parts, self._part_bytes = self._parts, [], 0
-        if len(parts) < 2:
-            return parts[0] if parts else None
-        vectors = tuple(
-            compact([(part.vectors[index], None) for part in parts], field)
-            for index, field in enumerate(self._fields)
-        )
-        return Shaped(vectors, sum(part.row_count for part in parts))
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether some are left over."""
-        return bool(self._parts)
-
-    @property
-    def _part_rows(self) -> int:
-        return sum(part.row_count for part in self._parts)
-
-    def _keep(self, shaped: Shaped) -> None:
-        self._parts.append(shaped)
-        self._part_bytes += sum(vector_bytes(vector) for vector in shaped.vectors)
+        return self.rest.add(shaped, self._batch_rows) if shaped.num_rows else None
 
     def _selection(self, delivery: Delivery, vectors: Sequence[Vector]) -> Selection | None:
         """Which rows are wanted; None for all."""
@@ -163,13 +157,13 @@ class Shaper:
             return None
         return select_mask(mask, delivery.row_count)
 
-    def _choose(self, delivery: Delivery, vectors: Sequence[Vector], selection: Selection | None) -> Shaped:
+    def _choose(self, delivery: Delivery, vectors: Sequence[Vector], selection: Selection | None) -> Batch:
         rows = delivery.row_count
         kept = rows if selection is None else selection.count
         if kept == 0:
-            return Shaped((), 0)
+            return Batch(self._schema, (), 0)
         chosen: list[Vector] = []
-        for column, field in zip(self._columns, self._fields, strict=False):
+        for column, field in zip(self._columns, self._schema.fields, strict=False):
             if column.missing is not None:
                 chosen.append(column.missing(kept))
                 continue
@@ -185,7 +179,7 @@ class Shaper:
             else:
                 numbers = selection.numbers(first)
             chosen.append(Vector(kept, (None, numbers), 0))
-        return Shaped(tuple(chosen), kept)
+        return Batch(self._schema, tuple(chosen), kept)
 
 
 def columns_of(delivery: Delivery) -> tuple[Vector, ...]:
