@@ -45,8 +45,9 @@ class Reading:
             rows=rows,
             schema=schema,
             memory_limit=memory.limit,
+            chunk_limit=memory.chunk_limit,
         )
-        return batches_of(file, options, memory.chunk_limit)
+        return batches_of(file, options)
 
     def schema_of(self, masked: tuple[str, ...]) -> BatchSchema:
         """That of the batches of a file, where these columns are as their masks left them."""

@@ -9,27 +9,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
+from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector
 from orcstream.errors import located
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.threads import called
 from orcstream.plan.read import control_count, fitting, plan_control, plan_requests
 from orcstream.plan.selection import Span
 from orcstream.plan.tail import Tail
 from orcstream.reader.engine.budget import Shares
-from orcstream.reader.engine.fetching import StripeWork, windows_of
-from orcstream.reader.engine.runs import Segment, StripeRun
-from orcstream.reader.engine.stripes import StripeContext
+from orcstream.reader.engine.runs import Segment, StripeRun, windows_of
+from orcstream.reader.engine.stripes import StripeWork
 from orcstream.reader.explain import Explanation, Wave
 from orcstream.reader.stream import ReadingPlan
 
 Fetch = Callable[[list[ByteRange]], Awaitable[list[RangeBuffer]]]
-_Made = TypeVar("_Made")
-
-# Counting takes about 5 microseconds for each.
-_MANY_FEEDS = 2000
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +50,7 @@ class _Survey:
         self.plan = plan
         self.cached = cached
         self.fetch = fetch
-        self.cost: CostModel = plan.source.cost
+        self.cost: CostModel = plan.session.source.cost
         first = plan.pipeline if plan.late is None else plan.late.pipeline
         self.start = first.start
         self.shares = Shares(first.memory_limit)
@@ -71,19 +66,19 @@ class _Survey:
         first = 0
         while first < len(works):
             group = works[first : first + control_count(first, self.cost)]
-            with located(url=self.plan.source.url):
+            with located(url=self.plan.session.source.url):
                 count = fitting([work.information for work in group], self.shares.window_bytes)
             first += count
             await self._group(group[:count])
 
     async def _works(self) -> Sequence[StripeWork]:
-        wanted = self.plan.statistics_range
+        wanted = self.plan.stripes.statistics_range
         if wanted is None:
-            return self.plan.works(None)
+            return self.plan.stripes.works(None)
         self.statistics.bytes_wanted = wanted.length
         self.statistics.ask([wanted])
         (buffer,) = await self.fetch([wanted])
-        return self.plan.works(buffer.view(wanted))
+        return self.plan.stripes.works(buffer.view(wanted))
 
     async def _group(self, works: Sequence[StripeWork]) -> None:
         control = plan_control(
@@ -100,14 +95,14 @@ class _Survey:
         for work in works:
             stripe = await self._stripe(work, held)
             if stripe is not None:
-                await _called(len(stripe.feeds) > _MANY_FEEDS, partial(self._count, stripe, held))
+                await called(partial(self._count, stripe, held), is_large=len(stripe.feeds) > AT_ONCE_COLUMNS)
 
     def _count(self, stripe: StripeRun, held: Sequence[RangeBuffer]) -> None:
         self.stripe_count += 1
         self.row_count += stripe.row_count
         self._data(stripe, held, self.data)
-        if self.plan.late is not None and isinstance(stripe.context, StripeContext):
-            context = stripe.context
+        if self.plan.late is not None:
+            context = self.start.context_of(stripe)
             kept = {place: partial(_no_rows, stripe) for place in self.plan.late.kept}
             rest = context.run(self.plan.late.root, self._rows_of(stripe), decoded=kept)
             self._data(rest, held, self.rest)
@@ -119,9 +114,9 @@ class _Survey:
     async def _stripe(self, work: StripeWork, held: Sequence[RangeBuffer]) -> StripeRun | None:
         footer = _bytes_of(work.information.footer_range, held)
         self.control.bytes_wanted += len(footer)
-        with located(url=self.plan.source.url):
+        with located(url=self.plan.session.source.url):
             is_large = self.start.is_large(footer)
-            wanted = await _called(is_large, partial(self.start.index_ranges, work, footer))
+            wanted = await called(partial(self.start.index_ranges, work, footer), is_large=is_large)
             missing = [range_ for range_ in wanted if not _is_held(range_, held)]
             requests = [request.range for request in plan_requests(missing, self.cost)]
             self.index.ask(requests)
@@ -130,7 +125,7 @@ class _Survey:
             wave.bytes_wanted += sum(range_.length for range_ in wanted)
             indexes = {range_: _bytes_of(range_, all_held) for range_ in wanted}
             is_large = is_large or self.start.is_large(footer, sum(range_.length for range_ in wanted))
-            return await _called(is_large, partial(self.start.start, work, footer, indexes))
+            return await called(partial(self.start.start, work, footer, indexes), is_large=is_large)
 
     def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:
         windows = windows_of(stripe, self.shares, self.cost)
@@ -140,11 +135,6 @@ class _Survey:
             missing = [piece.range for piece in window if not _is_held(piece.range, held)]
             requests = plan_requests(missing, self.cost, one_of_many=len(windows) > 1)
             tally.ask([request.range for request in requests])
-
-
-async def _called(is_large: bool, make: Callable[[], _Made]) -> _Made:
-    """What `make` answers, on a thread where other tasks of the loop would have to wait."""
-    return await run_in_thread(make) if is_large else make()
 
 
 def _no_rows(stripe: StripeRun, _: Sequence[Span]) -> list[Segment]:
@@ -162,7 +152,7 @@ async def explain_plan(
     tallies = (survey.statistics, survey.control, survey.index, survey.data, survey.rest)
     pruned = plan.pruned
     return Explanation(
-        url=plan.source.url,
+        url=plan.session.source.url,
         columns=columns,
         row_count=tail.footer.row_count,
         selected_row_count=survey.row_count,

@@ -17,13 +17,13 @@ from orcstream._keywords import takes
 from orcstream.batch import ReadResult
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
-from orcstream.codec.metadata.limits import AT_ONCE_BYTES, Room, metadata_limit
+from orcstream.codec.metadata.limits import AT_ONCE_BYTES, AT_ONCE_COLUMNS, Room, metadata_limit
 from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import ColumnNotFound, UsageError, located
 from orcstream.file.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 from orcstream.io.loop.tasks import Closable
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.threads import called, run_in_thread
 from orcstream.plan.messages import check_footer_length, is_large, parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from orcstream.reader.explain import Explanation
     from orcstream.reader.following import Following
     from orcstream.reader.verifying import Verification
-
-# Beyond it, going through the streams of a stripe is for a thread: other tasks would notice.
-_MANY_STREAMS = 4000
 
 
 class FileStatistics(Mapping[str, ColumnStatistics]):
@@ -251,23 +248,19 @@ class OrcFile(Closable):
             plan, self._tail, self._cached, columns_read, self._fetch, self._session.suffix_count
         )
 
-    def _batches(self, options: ReadOptions, chunk_limit: int | None = None) -> BatchStream:
+    def _batches(self, options: ReadOptions) -> BatchStream:
         more: More | None = None
         if self._following is not None:
             more = partial(self._beyond, rows=options.rows)
-        return self._stream(options, more=more, chunk_limit=chunk_limit)
+        return self._stream(options, more=more)
 
     def _stream(
-        self,
-        options: ReadOptions,
-        rows: Rows | None = None,
-        more: More | None = None,
-        chunk_limit: int | None = None,
+        self, options: ReadOptions, rows: Rows | None = None, more: More | None = None
     ) -> BatchStream:
         self._check_open()
         return BatchStream(
             self,
-            lambda first: (self._planner.plan(options, rows, first, chunk_limit), self.row_count),
+            lambda first: (self._planner.plan(options, rows, first), self.row_count),
             self._session.tasks,
             self.url,
             more,
@@ -275,9 +268,7 @@ class OrcFile(Closable):
         )
 
     async def _plan(self, options: ReadOptions) -> ReadingPlan:
-        if self._planner.plans_long:
-            return await run_in_thread(lambda: self._planner.plan(options))
-        return self._planner.plan(options)
+        return await called(lambda: self._planner.plan(options), is_large=self._planner.plans_long)
 
     def _check_open(self) -> None:
         if self._session.is_closed:
@@ -315,9 +306,8 @@ class OrcFile(Closable):
             (buffer,) = await self._fetch([wanted])
         data = buffer.view(wanted)
         with located(url=self.url):
-            if is_large(self._tail, data):
-                return await run_in_thread(lambda: parse_footer(self._tail, information, data))
-            return parse_footer(self._tail, information, data)
+            parse = partial(parse_footer, self._tail, information, data)
+            return await called(parse, is_large=is_large(self._tail, data))
 
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
         """The row indexes of one `stripe` by column id: positions and statistics of its row groups.
@@ -333,9 +323,9 @@ class OrcFile(Closable):
             await file.unlock_stripes([information], variants)
         room = Room(metadata_limit(self._tail.file_length), "row indexes of a stripe")
         choose = partial(index_requests, file, information, footer, variants, room)
-        is_wide = len(footer.streams) > _MANY_STREAMS
         with located(url=self.url):
-            wanted, requests = await run_in_thread(choose) if is_wide else choose()
+            is_wide = len(footer.streams) > AT_ONCE_COLUMNS
+            wanted, requests = await called(choose, is_large=is_wide)
         buffers = await self._fetch([request.range for request in requests])
 
         def parse() -> Mapping[int, RowIndex]:
@@ -348,7 +338,7 @@ class OrcFile(Closable):
             }
 
         with located(url=self.url):
-            return await run_in_thread(parse) if room.taken > AT_ONCE_BYTES else parse()
+            return await called(parse, is_large=room.taken > AT_ONCE_BYTES)
 
     async def stripe_statistics(self) -> tuple[StatisticsList, ...]:
         """Column statistics of each stripe, as far as the file has them."""
@@ -373,12 +363,12 @@ class OrcFile(Closable):
     async def _matching(self, options: ReadOptions) -> tuple[int, ...]:
         self._check_open()
         plan = await self._plan(options)
-        wanted = plan.statistics_range
+        wanted = plan.stripes.statistics_range
         statistics = None
         if wanted is not None:
             (buffer,) = await self._fetch([wanted])
             statistics = buffer.view(wanted)
-        works = await run_in_thread(lambda: plan.works(statistics))  # there may be millions
+        works = await run_in_thread(lambda: plan.stripes.works(statistics))  # there may be millions
         return tuple(work.information.index for work in works)
 
     async def verify(
@@ -449,9 +439,9 @@ async def _all_of(stream: BatchStream) -> ReadResult:
 # With options that are checked already, for tables of several files.
 
 
-def batches_of(file: OrcFile, options: ReadOptions, chunk_limit: int | None = None) -> BatchStream:
-    """`OrcFile.batches`; `chunk_limit` is what a table leaves to the file for chunks in progress."""
-    return file._batches(options, chunk_limit)  # noqa: SLF001  # of this module
+def batches_of(file: OrcFile, options: ReadOptions) -> BatchStream:
+    """`OrcFile.batches`."""
+    return file._batches(options)  # noqa: SLF001  # of this module
 
 
 async def stripes_of(file: OrcFile, options: ReadOptions) -> tuple[int, ...]:

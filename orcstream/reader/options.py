@@ -150,6 +150,8 @@ class ReadOptions:
     invalid_utf8 : {"error", "binary"}
         With ``invalid_utf8="binary"``, all text comes as bytes, unchecked. Otherwise text that is not UTF-8
         raises `FormatError`.
+    chunk_limit : int
+        Of a table's files: bytes for chunks that columns are in the middle of, where it shares those out.
     case_sensitive : bool
         Without `case_sensitive`, names may differ from those of the file in upper and lower case.
 
@@ -167,6 +169,7 @@ class ReadOptions:
     dictionaries: bool = False
     invalid_utf8: str = field(default="error", metadata={"choices": ("error", "binary")})
     case_sensitive: bool = True
+    chunk_limit: int | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():

@@ -11,26 +11,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from orcstream.batch import BatchSchema
-from orcstream.byterange import ByteRange, RangeBuffer
-from orcstream.codec.vectors.column import field_of, nulls_of
+from orcstream.byterange import RangeBuffer
+from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
+from orcstream.codec.vectors.column import field_of
 from orcstream.codec.vectors.times import UNITS, beyond_unit
 from orcstream.errors import UsageError, located
 from orcstream.file.unlocking import UnlockedFile
 from orcstream.plan.late import late_pays
 from orcstream.plan.projection import Projection, Source, project
-from orcstream.plan.selection import RowGroups, Rows, clip_rows, count_rows, wanted_in
+from orcstream.plan.selection import Rows, clip_rows
 from orcstream.plan.tail import Tail
 from orcstream.query.predicate import Predicate, leaves_of
 from orcstream.reader.engine.budget import LEAST_LIMIT, ChunkRoom, Shares, chunk_limit_of
-from orcstream.reader.engine.fetching import StripeWork
-from orcstream.reader.engine.pipeline import PipelineOptions
+from orcstream.reader.engine.fetching import PipelineOptions
 from orcstream.reader.engine.read_statistics import PrunedRows
 from orcstream.reader.engine.session import Session
 from orcstream.reader.engine.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.engine.stripes import StripeStarter, walk_types
 from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.reader.options import Columns, ReadOptions
-from orcstream.reader.stream import ReadingPlan
+from orcstream.reader.stream import ReadingPlan, StripeChoice
 from orcstream.schema.types import Kind, Type
 
 if TYPE_CHECKING:
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
 ROW_NUMBER = "row_number"
 _LEAST_WINDOW_ROWS = 1 << 13
-# Parsing one takes about a microsecond.
-_MANY_STATISTICS = 1 << 14
-# Planning takes about 30 microseconds for each.
-_MANY_COLUMNS = 2000
 _MS_NS = 10**6
 
 
@@ -67,31 +63,16 @@ class ReadPlanner:
         self._times = times
 
     @property
-    def _url(self) -> str:
-        return self._session.source.url
-
-    @property
     def plans_long(self) -> bool:
         """Whether other tasks of the loop would notice `plan`, which is then for a thread."""
-        return self._tail.footer.schema.column_count > _MANY_COLUMNS
+        return self._tail.footer.schema.column_count > AT_ONCE_COLUMNS
 
-    def plan(
-        self,
-        options: ReadOptions,
-        rows: Rows | None = None,
-        first_row: int = 0,
-        chunk_limit: int | None = None,
-    ) -> ReadingPlan:
-        """The plan of a read of `rows` (None: of those that the options name) from a row on.
+    def plan(self, options: ReadOptions, rows: Rows | None = None, first_row: int = 0) -> ReadingPlan:
+        """The plan of a read of `rows` (None: of those that the options name) from a row on."""
+        with located(url=self._session.source.url):
+            return self._plan(options, self._rows(options, rows, first_row))
 
-        `chunk_limit` is for chunks in progress; None: what the memory limit allows.
-        """
-        if chunk_limit is None:
-            chunk_limit = chunk_limit_of(options.memory_limit)
-        with located(url=self._url):
-            return self._plan(options, self._rows(options, rows, first_row), ChunkRoom(chunk_limit))
-
-    def _plan(self, options: ReadOptions, rows: Rows | None, chunk_room: ChunkRoom) -> ReadingPlan:
+    def _plan(self, options: ReadOptions, rows: Rows | None) -> ReadingPlan:
         projection = self._project(options, options.columns)
         predicate = self._predicate(options)
         asked = self._project(options, _names_in(predicate)) if predicate is not None else None
@@ -107,6 +88,7 @@ class ReadPlanner:
             pruner = Pruner(self._tail, predicate, asked.sources, self._times)
             row_filter = Filter(RowFilter(predicate, asked.root), columns.seen)
         shares = Shares(options.memory_limit)
+        chunk_room = ChunkRoom(options.chunk_limit or chunk_limit_of(options.memory_limit))
         # Two pipelines share the memory.
         late = options.memory_limit >= 2 * LEAST_LIMIT and self._is_late(predicate, asked, columns)
         shaper = Shaper(
@@ -152,13 +134,10 @@ class ReadPlanner:
                 pipeline(asked.file_root, pruner, output), asked, projection, row_filter, options
             )
         return ReadingPlan(
-            source=self._session.source,
-            scheduler=lambda tasks: self._session.scheduler(tasks, watch),
+            session=self._session,
             watch=watch,
             schema=schema,
-            works=lambda statistics: self._works(rows, pruner, pruned, statistics),
-            statistics_range=self._statistics_range(pruner),
-            takes_long=pruner is not None and self._statistics_count > _MANY_STATISTICS,
+            stripes=StripeChoice(self._file, self._session.source.url, rows, pruner, pruned),
             pipeline=pipeline(output, None) if late else pipeline(columns.decoded, pruner),
             shaper=shaper,
             pruned=pruned,
@@ -209,8 +188,7 @@ class ReadPlanner:
     def _output(self, options: ReadOptions, source: Source, place: int) -> OutputColumn:
         vectors = options.vectors
         if source.file_type is None:
-            field = field_of(source.name, source.type, vectors)
-            return OutputColumn(missing=lambda count: nulls_of(field, count))
+            return OutputColumn(stored=field_of(source.name, source.type, vectors))
         if not source.converted:
             return OutputColumn(place)
         from orcstream.codec.convert.conversion import transform_of
@@ -257,50 +235,6 @@ class ReadPlanner:
             return rows
         rest = [(first_row, row_count)]
         return rest if rows is None else clip_rows(rows, rest)
-
-    def _statistics_range(self, pruner: Pruner | None) -> ByteRange | None:
-        """Where statistics of stripes are that may spare reading some, and did not come with the tail."""
-        file = self._file
-        if pruner is None or file.held_statistics is not None or len(file.tail.footer.stripes) < 2:
-            return None
-        if not pruner.file_matches:
-            return None
-        return file.statistics_range if file.statistics_range.length else None
-
-    @property
-    def _statistics_count(self) -> int:
-        """Those of stripes, of all columns."""
-        footer = self._tail.footer
-        return len(footer.stripes) * footer.schema.column_count
-
-    def _works(
-        self, rows: Rows | None, pruner: Pruner | None, pruned: PrunedRows, statistics: memoryview | None
-    ) -> list[StripeWork]:
-        """The stripes that have some of `rows` and may have a match."""
-        stripes = self._tail.footer.stripes
-        with located(url=self._url):
-            if pruner is not None and not pruner.file_matches:
-                pruned.by_file += self._tail.footer.row_count if rows is None else count_rows(rows)
-                return []
-            keep = [True] * len(stripes)
-            if pruner is not None:
-                data = self._file.held_statistics if statistics is None else statistics
-                if data is not None and len(stripes) > 1:
-                    keep = pruner.stripes(self._file.stripe_statistics(memoryview(data)))
-        works: list[StripeWork] = []
-        for stripe, may_match in zip(stripes, keep, strict=True):
-            wanted = None if rows is None else wanted_in(rows, stripe.first_row, stripe.row_count)
-            if wanted == []:
-                continue
-            if not may_match:
-                pruned.by_stripe += stripe.row_count if wanted is None else count_rows(wanted)
-                continue
-            if wanted == [(0, stripe.row_count)]:
-                wanted = None
-            groups = RowGroups(stripe.row_count, self._tail.footer.row_index_stride)
-            selects = pruner is not None or (wanted is not None and groups.count > 1)
-            works.append(StripeWork(len(works), stripe, wanted, selects and stripe.index_length > 0))
-        return works
 
     # --- late materialisation ----------------------------------------------------------------------
 

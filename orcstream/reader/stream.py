@@ -17,39 +17,95 @@ import anyio.abc
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.byterange import ByteRange
-from orcstream.errors import UsageError
-from orcstream.io.contract.byte_source import ByteSource
+from orcstream.errors import UsageError, located
+from orcstream.file.unlocking import UnlockedFile
 from orcstream.io.loop.tasks import OneTask, R, Running, Stream, TaskStarter
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.threads import called, run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
+from orcstream.plan.selection import RowGroups, Rows, count_rows, wanted_in
 from orcstream.reader.engine.decoding import Delivery
-from orcstream.reader.engine.fetching import StripeWork
+from orcstream.reader.engine.fetching import PipelineOptions
 from orcstream.reader.engine.observing import Watch
-from orcstream.reader.engine.pipeline import Pipeline, PipelineOptions
+from orcstream.reader.engine.pipeline import Pipeline
 from orcstream.reader.engine.read_statistics import PrunedRows, ReadStatistics
+from orcstream.reader.engine.session import Session
 from orcstream.reader.engine.shaping import Shaper
+from orcstream.reader.engine.stripes import StripeWork
 from orcstream.schema.schema import Schema
 
 if TYPE_CHECKING:
     from orcstream.reader.engine.late import LatePlan, LateReading
+    from orcstream.reader.engine.pruning import Pruner
+
+
+# Parsing one takes about a microsecond.
+_MANY_STATISTICS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class StripeChoice:
+    """The stripes that have some of `rows` and may have a match; `pruner` knows the predicate."""
+
+    file: UnlockedFile
+    url: str
+    rows: Rows | None
+    pruner: Pruner | None
+    pruned: PrunedRows
+
+    @property
+    def statistics_range(self) -> ByteRange | None:
+        """Where statistics of stripes are that may spare reading some, and did not come with the tail."""
+        file, pruner = self.file, self.pruner
+        if pruner is None or file.held_statistics is not None or len(file.tail.footer.stripes) < 2:
+            return None
+        if not pruner.file_matches:
+            return None
+        return file.statistics_range if file.statistics_range.length else None
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether there are so many statistics of stripes that `works` is for a thread."""
+        footer = self.file.tail.footer
+        return self.pruner is not None and len(footer.stripes) * footer.schema.column_count > _MANY_STATISTICS
+
+    def works(self, statistics: memoryview | None) -> list[StripeWork]:
+        """The stripes to read, given the bytes of `statistics_range` where that is not None."""
+        footer, rows, pruner = self.file.tail.footer, self.rows, self.pruner
+        with located(url=self.url):
+            if pruner is not None and not pruner.file_matches:
+                self.pruned.by_file += footer.row_count if rows is None else count_rows(rows)
+                return []
+            keep = [True] * len(footer.stripes)
+            if pruner is not None:
+                data = self.file.held_statistics if statistics is None else statistics
+                if data is not None and len(footer.stripes) > 1:
+                    keep = pruner.stripes(self.file.stripe_statistics(memoryview(data)))
+        works: list[StripeWork] = []
+        for stripe, may_match in zip(footer.stripes, keep, strict=True):
+            wanted = None if rows is None else wanted_in(rows, stripe.first_row, stripe.row_count)
+            if wanted == []:
+                continue
+            if not may_match:
+                self.pruned.by_stripe += stripe.row_count if wanted is None else count_rows(wanted)
+                continue
+            if wanted == [(0, stripe.row_count)]:
+                wanted = None
+            groups = RowGroups(stripe.row_count, footer.row_index_stride)
+            selects = pruner is not None or (wanted is not None and groups.count > 1)
+            works.append(StripeWork(len(works), stripe, wanted, selects and stripe.index_length > 0))
+        return works
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPlan:
     """All that a stream is to read, and how.
 
-    `works` answers the stripes to read, given the bytes of `statistics_range` where that is not None: the
-    statistics of stripes, which did not come with the tail and may spare reading some; it `takes_long` where
-    there are many of them. `late` is there where the columns of the predicate come first, `watch` where
-    somebody watches.
+    `late` is there where the columns of the predicate come first, `watch` where somebody watches.
     """
 
-    source: ByteSource
-    scheduler: Callable[[TaskStarter], FetchScheduler]
+    session: Session
     schema: BatchSchema
-    works: Callable[[memoryview | None], Sequence[StripeWork]]
-    statistics_range: ByteRange | None
-    takes_long: bool
+    stripes: StripeChoice
     pipeline: PipelineOptions
     shaper: Shaper
     pruned: PrunedRows
@@ -100,10 +156,10 @@ class Reading(Running):
         """Fetch and decode until stopped."""
         async with anyio.create_task_group() as tasks:
             self._group = tasks
-            self._scheduler = scheduler = self.plan.scheduler(tasks)
+            self._scheduler = scheduler = self.plan.session.scheduler(tasks, self.plan.watch)
             works = await self._works(scheduler)
             limiter = anyio.CapacityLimiter(self.plan.decode_threads)
-            verify = self.plan.source.verify
+            verify = self.plan.session.source.verify
             if self._late is None:
                 self._pipeline.start(tasks, scheduler, works, verify, limiter)
             else:
@@ -122,13 +178,12 @@ class Reading(Running):
             self.plan.watch.end(self.statistics(), self._error)
 
     async def _works(self, scheduler: FetchScheduler) -> Sequence[StripeWork]:
-        wanted, data = self.plan.statistics_range, None
+        stripes, data = self.plan.stripes, None
+        wanted = stripes.statistics_range
         if wanted is not None:
             data = await scheduler.submit(wanted, 0, label="statistics").wait()
-            await self.plan.source.verify()
-        if self.plan.takes_long:  # other tasks of the loop would wait
-            return await run_in_thread(lambda: self.plan.works(data))
-        return self.plan.works(data)
+            await self.plan.session.source.verify()
+        return await called(lambda: stripes.works(data), is_large=stripes.takes_long)
 
     # --- the consumer's side -----------------------------------------------------------------------
 

@@ -23,14 +23,13 @@ from orcstream.codec.streams.compression import Compression
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.file.unlocking import KeyRing, UnlockedFile
-from orcstream.reader import planning
+from orcstream.reader import stream as reader_stream
 from orcstream.reader.engine import session
 from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget, Shares
 from orcstream.reader.engine.decoding import DecodeQueue
-from orcstream.reader.engine.fetching import StripeWork, windows_of
 from orcstream.reader.engine.pruning import Pruner
-from orcstream.reader.engine.runs import ColumnRun, RowSizes, StreamPiece, StripeRun
-from orcstream.reader.engine.stripes import StripeStarter
+from orcstream.reader.engine.runs import ColumnRun, RowSizes, StreamPiece, StripeRun, windows_of
+from orcstream.reader.engine.stripes import StripeStarter, StripeWork
 from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.explain import Explanation, Wave
 from tests.reference import rle_v2
@@ -391,7 +390,7 @@ async def test_where_statistics_of_stripes_are_looked_at(many: bool, monkeypatch
         return stripes(pruner, statistics)
 
     monkeypatch.setattr(Pruner, "stripes", look)
-    monkeypatch.setattr(planning, "_MANY_STATISTICS", 1 if many else 1 << 14)
+    monkeypatch.setattr(reader_stream, "_MANY_STATISTICS", 1 if many else 1 << 14)
     async with orcstream.open(DATA) as file:
         rows = await file.read(where=~orcstream.col(file.schema.root.field_names[0]).is_null())
         assert rows.num_rows == file.row_count

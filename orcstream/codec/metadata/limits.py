@@ -18,6 +18,9 @@ from orcstream.errors import CorruptStripe, Unsupported
 AT_ONCE_BYTES = 16 << 10
 """Messages of up to so many bytes, decompressed, are parsed on the loop; longer ones on a thread."""
 
+AT_ONCE_COLUMNS = 2000
+"""Likewise of columns, or of streams of a stripe: what is done for each takes up to 30 microseconds."""
+
 MOST_POSITIONS = 64
 """Of an entry of a row index: no column has so many streams that it needs more than 14."""
 

@@ -49,6 +49,11 @@ async def run_in_thread(work: Callable[[], T], *, limiter: anyio.CapacityLimiter
         raise
 
 
+async def called(work: Callable[[], T], *, is_large: bool) -> T:
+    """The answer of `work`, called on a thread where it takes so long that other tasks would notice."""
+    return await run_in_thread(work) if is_large else work()
+
+
 def own_limiter() -> anyio.CapacityLimiter:
     """Of the running loop, for calls that a cancellation may leave behind, too."""
     try:

@@ -11,18 +11,18 @@ memory.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cover, gather
-from orcstream.codec.metadata.structure import StripeInformation
+from orcstream.codec.streams.compression import Compression
 from orcstream.io.contract.byte_source import OnBytes
 from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.threads import run_in_thread
@@ -30,51 +30,35 @@ from orcstream.io.request.scheduler import FetchScheduler, FetchTicket
 from orcstream.plan.read import (
     CONTROL_STRIPES,
     control_count,
-    first_window_bytes,
     fitting,
     order_of_rows,
     plan_control,
     plan_requests,
-    plan_windows,
-    streamed,
 )
-from orcstream.plan.selection import Rows
-from orcstream.reader.engine.budget import Lease, MemoryBudget, Shares
+from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue
-from orcstream.reader.engine.runs import StreamPiece, StripeRun
+from orcstream.reader.engine.observing import ReadObserver
+from orcstream.reader.engine.runs import StreamPiece, StripeRun, windows_of
+from orcstream.reader.engine.stripes import StripeStarter, StripeWork
 
 
-@dataclass(frozen=True, slots=True)
-class StripeWork:
-    """A stripe that is to be read: `rows` of it, counted from its first; None for all.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineOptions:
+    """What a pipeline is made of. `wave` is what requests for rows are called.
 
-    `number` is its place among the stripes of the read; `indexed` whether its row indexes may save anything.
+    With `hands_on`, stripes keep what came along with their footers, for somebody who reads more of them.
     """
 
-    number: int
-    information: StripeInformation
-    rows: Rows | None = None
-    indexed: bool = False
-
-
-class StripeStart(Protocol):
-    """Makes stripes' runs from what the control wave brings."""
-
-    index_share: float
-
-    async def unlock(self, works: Sequence[StripeWork]) -> None:
-        """Ask for what the stripes need that does not lie in the file: keys. Called before anything else."""
-
-    def is_large(self, footer: memoryview, index_bytes: int = 0) -> bool:
-        """Whether what follows takes so long that it is called on a thread."""
-
-    def index_ranges(self, work: StripeWork, footer: memoryview) -> Sequence[ByteRange]:
-        """The index streams that are wanted besides the footer."""
-
-    def start(
-        self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
-    ) -> StripeRun | None:
-        """The stripe's run; None when no row of it is wanted."""
+    compression: Compression
+    cached: RangeBuffer | None
+    start: StripeStarter
+    column_count: int
+    batch_rows: int
+    memory_limit: int
+    chunk_room: ChunkRoom
+    hands_on: bool = False
+    wave: str = "data"
+    observer: ReadObserver | None = None
 
 
 @dataclass(slots=True)
@@ -94,11 +78,14 @@ class _Fetch:
     """
 
     request: Request
-    open_members: int
+    open_members: int = field(init=False)
     begun_members: int = 0
     ticket: FetchTicket | None = None
     lease: Lease | None = None
     buffer: RangeBuffer | None = None
+
+    def __post_init__(self) -> None:
+        self.open_members = len(self.request.members)
 
     def close_member(self) -> None:
         self.open_members -= 1
@@ -115,7 +102,7 @@ class _Wave:
 
     def __init__(self, pieces: Sequence[StreamPiece], requests: Sequence[Request]) -> None:
         self.pieces = pieces
-        self.fetches = [_Fetch(request, len(request.members)) for request in requests]
+        self.fetches = [_Fetch(request) for request in requests]
         self._places = cover(len(pieces), requests)
         self._missing = [len(place) for place in self._places]
 
@@ -197,50 +184,41 @@ class Fetcher:
     """See the module. `on_failure` ends the read with an error that no single column has.
 
     Stripes come from `works`, through the control wave; where that is None, through `add` from elsewhere,
-    until `finish`. `exhausted` says that none will follow. `wave` is what requests for rows are called. With
-    `hands_on`, stripes keep what came along with their footers, for somebody who reads more of them.
+    until `finish`. `exhausted` says that none will follow.
     """
 
     def __init__(
         self,
+        options: PipelineOptions,
         *,
         scheduler: FetchScheduler,
         tasks: anyio.abc.TaskGroup,
         budget: MemoryBudget,
         queue: DecodeQueue,
         works: Sequence[StripeWork] | None,
-        cached: RangeBuffer | None,
-        start: StripeStart,
         verify: Callable[[], Awaitable[None]],
         on_failure: Callable[[Exception], None],
         on_arrival: Callable[[], None],
-        hands_on: bool = False,
-        wave: str = "data",
     ) -> None:
+        self._options = options
+        self._start = options.start
+        self._cached = options.cached
+        self._tail: list[_Held] = [] if options.cached is None else [(options.cached, None)]
         self._scheduler = scheduler
         self._tasks = tasks
         self._budget = budget
         self._queue = queue
         self._works = works
-        self.exhausted = False
-        self._cached = cached
-        self._tail: list[_Held] = [] if cached is None else [(cached, None)]
-        self._start = start
         self._verify = verify
         self._on_failure = on_failure
         self._on_arrival = on_arrival
-        self._hands_on = hands_on
-        self._wave = wave
+        self.exhausted = False
         self._room = Signal()  # there may be room for more stripes
         self._windows: deque[_Window] = deque()
         self._held: dict[StripeRun, Sequence[_Held]] = {}
         self._wake = Signal()
         self._large = anyio.Lock()
         self.plan = FetchPlan()
-
-    @property
-    def _cost(self) -> CostModel:
-        return self._scheduler.cost
 
     def wake(self) -> None:
         """Look again whether something is to be fetched."""
@@ -307,7 +285,7 @@ class Fetcher:
         try:
             while first < len(works):
                 await self.room()
-                group = works[first : first + control_count(first, self._cost)]
+                group = works[first : first + control_count(first, self._scheduler.cost)]
                 group = group[: fitting([work.information for work in group], self._budget.window_bytes)]
                 await self._take_on(group)
                 first += len(group)
@@ -320,7 +298,7 @@ class Fetcher:
         """Start some stripes in their order, each as soon as what it needs is there."""
         plan = plan_control(
             [work.information for work in works],
-            self._cost,
+            self._scheduler.cost,
             self._budget.window_bytes,
             indexed=[work.indexed for work in works],
             index_share=self._start.index_share,
@@ -340,7 +318,7 @@ class Fetcher:
                     tasks.cancel_scope.cancel()
                     break
                 if one.stripe is not None:
-                    if self._hands_on:
+                    if self._options.hands_on:
                         one.stripe.held = one.held
                     self._add(one.stripe, one.held, one.windows)
                 one.held = ()
@@ -384,7 +362,7 @@ class Fetcher:
     ) -> dict[ByteRange, memoryview]:
         missing = [range_ for range_ in wanted if range_.length and _at_hand(held, range_) is None]
         self.plan.control_bytes += sum(range_.length for range_ in wanted)
-        requests = plan_requests(missing, self._cost)
+        requests = plan_requests(missing, self._scheduler.cost)
         fetches = [self._start_fetch(request, work.number, "index") for request in requests]
         buffers = [await self._collect(fetch) for fetch in fetches]
         indexes: dict[ByteRange, memoryview] = {}
@@ -405,7 +383,7 @@ class Fetcher:
         self._add(stripe, held, await self._windows_of(stripe, is_large))
 
     async def _windows_of(self, stripe: StripeRun, is_large: bool) -> list[list[StreamPiece]]:
-        return await self._called(is_large, partial(windows_of, stripe, self._budget, self._cost))
+        return await self._called(is_large, partial(windows_of, stripe, self._budget, self._scheduler.cost))
 
     def _add(self, stripe: StripeRun, held: Sequence[_Held], windows: Sequence[list[StreamPiece]]) -> None:
         for number, pieces in enumerate(windows):
@@ -437,11 +415,13 @@ class Fetcher:
             if number % _PIECES_AT_ONCE == 0:
                 await anyio.lowlevel.checkpoint()
         if missing:
-            plan = partial(_planned, missing, self._cost, one_of_many=one_of_many)
+            plan = partial(_planned, missing, self._scheduler.cost, one_of_many=one_of_many)
             wave, order = await self._called(len(missing) > _PIECES_AT_ONCE, plan)
             for place in order:
                 fetch = wave.fetches[place]
-                self._submit(fetch, stripe.number, self._wave, window, partial(self._begin, wave, fetch))
+                self._submit(
+                    fetch, stripe.number, self._options.wave, window, partial(self._begin, wave, fetch)
+                )
             self._tasks.start_soon(self._receive, wave)
         if len(missing) < len(pieces):
             self._on_arrival()
@@ -477,7 +457,7 @@ class Fetcher:
             self._on_arrival()
 
     def _start_fetch(self, request: Request, stripe: int, wave: str) -> _Fetch:
-        fetch = _Fetch(request, len(request.members))
+        fetch = _Fetch(request)
         self._submit(fetch, stripe, wave)
         return fetch
 
@@ -511,28 +491,6 @@ def _planned(pieces: Sequence[StreamPiece], cost: CostModel, *, one_of_many: boo
     ranges = [piece.range for piece in pieces]
     requests = plan_requests(ranges, cost, one_of_many=one_of_many)
     return _Wave(pieces, requests), order_of_rows(requests, ranges, [piece.feed for piece in pieces])
-
-
-def windows_of(stripe: StripeRun, shares: Shares, cost: CostModel) -> list[list[StreamPiece]]:
-    """The pieces of a stripe's streams, by the windows in which they are fetched."""
-    first_bytes = first_window_bytes(cost) if stripe.number == 0 else None
-    feeds = stripe.feeds
-    spans = [
-        # Dictionaries come whole, with the first span.
-        [None if number and feed.cursor.is_dictionary else feed.slices[number].range for feed in feeds]
-        for number in range(len(stripe.spans))
-    ]
-    total = sum(part.length for slices in spans for part in slices if part is not None)
-    is_whole = cost.is_near and total <= shares.whole_bytes
-    window_bytes = shares.whole_bytes if is_whole else shares.window_bytes
-    return [
-        [
-            StreamPiece(feeds[part.stream], part.range, part.span)
-            for piece in window
-            for part in streamed(piece, cost)
-        ]
-        for window in plan_windows(spans, window_bytes, first_bytes)
-    ]
 
 
 def _holding(wanted: ByteRange, buffers: Sequence[RangeBuffer]) -> list[RangeBuffer]:

@@ -17,21 +17,19 @@ import anyio.abc
 import numpy as np
 from numpy.typing import NDArray
 
+from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector, vector_bytes
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
 from orcstream.reader.engine.decoding import Delivery
-from orcstream.reader.engine.fetching import Fetcher, StripeWork
-from orcstream.reader.engine.pipeline import Pipeline, PipelineOptions
+from orcstream.reader.engine.fetching import Fetcher, PipelineOptions
+from orcstream.reader.engine.pipeline import Pipeline
 from orcstream.reader.engine.read_statistics import PrunedRows
 from orcstream.reader.engine.runs import Segment, StripeRun
 from orcstream.reader.engine.shaping import Filter, columns_of
-from orcstream.reader.engine.stripes import StripeContext
+from orcstream.reader.engine.stripes import StripeWork
 from orcstream.schema.types import Type
-
-# To start a stripe takes about 20 microseconds for each.
-_MANY_COLUMNS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,7 @@ class LateReading:
         self._plan = plan
         self._output = output
         self._pruned = pruned
+        self._context_of = plan.pipeline.start.context_of
         self.pipeline = Pipeline(plan.pipeline)
 
     def start(
@@ -99,7 +98,7 @@ class LateReading:
             self.pipeline.wake()
             part.add(delivery, mask, {run: columns[run] for run in self._plan.kept.values()})
             if part.size >= self._output.budget.decoded_window_bytes:
-                if _context_of(delivery.stripe).leads_to(self._plan.root):
+                if self._context_of(delivery.stripe).leads_to(self._plan.root):
                     await self._hand_on(part, fetcher)
                     part = _Part()
                 else:  # each part would begin with the stripe's first row
@@ -114,7 +113,7 @@ class LateReading:
         """The rest of what was looked at: nothing of it is read where no row matches."""
         if part.stripe is None:
             return
-        context = _context_of(part.stripe)
+        context = self._context_of(part.stripe)
         self._pruned.filtered += part.row_count - part.match_count
         if part.match_count == 0:
             return
@@ -128,13 +127,8 @@ class LateReading:
             if part.keeps_vectors
             else None,
         )
-        is_large = len(self._plan.root.children) > _MANY_COLUMNS
+        is_large = len(self._plan.root.children) > AT_ONCE_COLUMNS
         await fetcher.add(make, part.stripe.held, is_large=is_large)
-
-
-def _context_of(stripe: StripeRun) -> StripeContext:
-    assert isinstance(stripe.context, StripeContext)
-    return stripe.context
 
 
 @dataclass(frozen=True, slots=True)

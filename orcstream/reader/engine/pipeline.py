@@ -8,37 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import anyio
 import anyio.abc
 
-from orcstream.byterange import RangeBuffer
-from orcstream.codec.streams.compression import Compression
 from orcstream.errors import UsageError
 from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
-from orcstream.reader.engine.budget import ChunkRoom, MemoryBudget
+from orcstream.reader.engine.budget import MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue, Delivery
-from orcstream.reader.engine.fetching import Fetcher, FetchPlan, StripeStart, StripeWork
-from orcstream.reader.engine.observing import ReadObserver
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineOptions:
-    """What a pipeline is made of."""
-
-    compression: Compression
-    cached: RangeBuffer | None
-    start: StripeStart
-    column_count: int
-    batch_rows: int
-    memory_limit: int
-    chunk_room: ChunkRoom
-    hands_on: bool = False
-    wave: str = "data"
-    observer: ReadObserver | None = None
+from orcstream.reader.engine.fetching import Fetcher, FetchPlan, PipelineOptions
+from orcstream.reader.engine.stripes import StripeWork
 
 
 class Pipeline:
@@ -78,18 +59,15 @@ class Pipeline:
     ) -> None:
         """Begin with `works`; with none yet where they are None, and come through `fetcher.add`."""
         self.fetcher = Fetcher(
+            self._options,
             scheduler=scheduler,
             tasks=tasks,
             budget=self.budget,
             queue=self.queue,
             works=works,
-            cached=self._options.cached,
-            start=self._options.start,
             verify=verify,
             on_failure=self.fail,
             on_arrival=self.wake,
-            hands_on=self._options.hands_on,
-            wave=self._options.wave,
         )
         for _ in range(int(limiter.total_tokens)):
             tasks.start_soon(self._decode, limiter)

@@ -20,12 +20,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.byterange import ByteRange, RangeBuffer
+from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.codec.decode.decoder import ColumnDecoder
 from orcstream.codec.decode.stripe import ColumnStreams, StreamCursor
 from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.codec.vectors.column import Vector
+from orcstream.plan.read import first_window_bytes, plan_windows, streamed
 from orcstream.plan.selection import Rows, Span, StreamSlice, clip_rows
+from orcstream.reader.engine.budget import Shares
 
 # What a value of unknown size is taken for before any was decoded.
 _GUESSED_VALUE_BYTES = 16
@@ -269,8 +271,7 @@ class StripeRun:
         self.lagging = 0
         self.dictionary_bytes = 0
         self.chunk_bytes = 0
-        # What the stripe was started from, for who wants to read more of it.
-        self.context: object = None
+        # What came along with its footer, for who wants to read more of it.
         self.held: Sequence[tuple[RangeBuffer, object]] = ()
         # Runs that need room for their dictionaries, which stripes before this one hold.
         self.waiting: list[ColumnRun] = []
@@ -347,3 +348,25 @@ class RowSizes:
 
     def row(self) -> float:
         return sum(self.of(index) for index in range(len(self._guessed)))
+
+
+def windows_of(stripe: StripeRun, shares: Shares, cost: CostModel) -> list[list[StreamPiece]]:
+    """The pieces of a stripe's streams, by the windows in which they are fetched."""
+    first_bytes = first_window_bytes(cost) if stripe.number == 0 else None
+    feeds = stripe.feeds
+    spans = [
+        # Dictionaries come whole, with the first span.
+        [None if number and feed.cursor.is_dictionary else feed.slices[number].range for feed in feeds]
+        for number in range(len(stripe.spans))
+    ]
+    total = sum(part.length for slices in spans for part in slices if part is not None)
+    is_whole = cost.is_near and total <= shares.whole_bytes
+    window_bytes = shares.whole_bytes if is_whole else shares.window_bytes
+    return [
+        [
+            StreamPiece(feeds[part.stream], part.range, part.span)
+            for piece in window
+            for part in streamed(piece, cost)
+        ]
+        for window in plan_windows(spans, window_bytes, first_bytes)
+    ]

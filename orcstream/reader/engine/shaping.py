@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from orcstream.batch import Batch, BatchSchema, ReadResult
 from orcstream.codec.vectors._selection import Selection, select_mask
-from orcstream.codec.vectors.column import Field, Vector, vector_bytes
+from orcstream.codec.vectors.column import Field, Vector, nulls_of, vector_bytes
 from orcstream.codec.vectors.gather import compact
 from orcstream.reader.engine.decoding import Delivery
 
@@ -35,17 +35,17 @@ Mask = NDArray[np.bool_]
 class OutputColumn:
     """Where a column comes from: the run at `source`, whose vectors are of the field `stored`, converted.
 
-    Where the file has no such column, `missing` makes nulls for a number of rows.
+    Where the file has no such column, `source` is negative, and its rows are nulls of `stored`.
     """
 
     source: int = -1
     transform: Transform | None = None
     stored: Field | None = None
-    missing: Callable[[int], Vector] | None = None
 
     def of(self, vectors: Sequence[Vector], row_count: int) -> Vector:
-        if self.missing is not None:
-            return self.missing(row_count)
+        if self.source < 0:
+            assert self.stored is not None
+            return nulls_of(self.stored, row_count)
         vector = vectors[self.source]
         return vector if self.transform is None else self.transform(vector)
 
@@ -164,8 +164,8 @@ class Shaper:
             return Batch(self._schema, (), 0)
         chosen: list[Vector] = []
         for column, field in zip(self._columns, self._schema.fields, strict=False):
-            if column.missing is not None:
-                chosen.append(column.missing(kept))
+            if column.source < 0:
+                chosen.append(column.of((), kept))
                 continue
             vector = vectors[column.source]
             if selection is not None:

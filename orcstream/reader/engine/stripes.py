@@ -6,9 +6,10 @@ Knows which options of the user and which facts of the tail decide how streams a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from orcstream.byterange import ByteRange, Request, coalesce
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
@@ -39,7 +40,6 @@ from orcstream.plan.selection import (
     slop_bytes,
 )
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.reader.engine.fetching import StripeWork
 from orcstream.reader.engine.read_statistics import PrunedRows
 from orcstream.reader.engine.runs import ChosenRows, RowChoice, Segment, StripeRun
 from orcstream.reader.engine.times import FileTimes
@@ -56,6 +56,19 @@ _AT_ONCE_INDEX_BYTES = 8 << 10
 
 # Makes the segments of a column for some spans.
 Segments = Callable[[Sequence[Span]], Sequence[Segment]]
+
+
+@dataclass(frozen=True, slots=True)
+class StripeWork:
+    """A stripe that is to be read: `rows` of it, counted from its first; None for all.
+
+    `number` is its place among the stripes of the read; `indexed` whether its row indexes may save anything.
+    """
+
+    number: int
+    information: StripeInformation
+    rows: Rows | None = None
+    indexed: bool = False
 
 
 class StripeContext:
@@ -241,8 +254,8 @@ class StripeStarter:
         self._file = file
         self._memory_limit = memory_limit
         self._counting = Lock()
-        # Whose indexes are kept, for who reads more of the same stripes.
-        self._kept: WeakSet[StripeContext] = WeakSet()
+        # For who reads more of the same stripes, while these are there.
+        self._contexts: WeakKeyDictionary[StripeRun, StripeContext] = WeakKeyDictionary()
         self._tail = tail = file.tail
         self._root = root
         self._vectors = vectors
@@ -296,7 +309,11 @@ class StripeStarter:
             return stream.column in self._columns
         return self._pruner is not None and self._pruner.wants_bloom(stream, footer, form)
 
-    def context(
+    def context_of(self, stripe: StripeRun) -> StripeContext:
+        """What a stripe was started from, where the read `leads_to` more of it."""
+        return self._contexts[stripe]
+
+    def _context(
         self, work: StripeWork, footer: memoryview, indexes: Mapping[ByteRange, memoryview]
     ) -> StripeContext:
         """What is known of a stripe after the control wave."""
@@ -350,21 +367,21 @@ class StripeStarter:
     ) -> StripeRun | None:
         """The stripe's run; None where no row of it can match."""
         with located(stripe=work.information.index):
-            context = self.context(work, footer, indexes)
+            context = self._context(work, footer, indexes)
             rows = self.rows(context)
         if rows is not None and not rows:
             return None
         stripe = context.run(self._root, rows)
         if self._leads_on:
-            stripe.context = context
-            self._keep_indexes(context)
+            self._keep(stripe, context)
         return stripe
 
-    def _keep_indexes(self, context: StripeContext) -> None:
-        """Of as many stripes at a time as there is room for."""
+    def _keep(self, stripe: StripeRun, context: StripeContext) -> None:
+        """Its indexes, too, of as many stripes at a time as there is room for."""
         context.blooms.clear()
-        self._kept.add(context)
-        if sum(one.room.taken for one in self._kept) > index_room(self._memory_limit).left:
+        self._contexts[stripe] = context
+        taken = sum(one.room.taken for one in self._contexts.values())
+        if taken > index_room(self._memory_limit).left:
             context.forget_indexes()
 
 
