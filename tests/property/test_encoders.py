@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.streams._encode_rle_v1 import BoolEncoder, IntEncoderV1
 from orcstream.codec.streams._encode_rle_v2 import IntEncoder
+from orcstream.codec.streams._encode_values import BoolEncoder, IntEncoderV1
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression
 from tests.golden.test_spec_examples import EXAMPLES

@@ -9,9 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orcstream.codec.streams._encode_rle_v1 import BoolEncoder, ByteEncoder, IntEncoderV1
 from orcstream.codec.streams._encode_rle_v2 import IntEncoder
-from orcstream.codec.streams._encode_values import Encoder, RawEncoder, Varint128Encoder
+from orcstream.codec.streams._encode_values import (
+    BoolEncoder,
+    ByteEncoder,
+    Encoder,
+    IntEncoderV1,
+    RawEncoder,
+    Varint128Encoder,
+)
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
 

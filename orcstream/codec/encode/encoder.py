@@ -33,9 +33,8 @@ from orcstream.codec.metadata.write import (
     serialize_row_index,
     serialize_statistics,
 )
-from orcstream.codec.streams._encode_rle_v1 import BoolEncoder, IntEncoderV1
 from orcstream.codec.streams._encode_rle_v2 import IntEncoder
-from orcstream.codec.streams._encode_values import Encoder
+from orcstream.codec.streams._encode_values import BoolEncoder, Encoder, IntEncoderV1
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
 from orcstream.codec.vectors._selection import select_mask

@@ -27,8 +27,13 @@ from orcstream.codec.encode.encoder import (
 from orcstream.codec.encode.statistics import MOST_BOUND_BYTES, text_statistics
 from orcstream.codec.metadata.layout import is_decimal64
 from orcstream.codec.metadata.structure import EncodingKind, StreamKind
-from orcstream.codec.streams._encode_rle_v1 import BoolEncoder, ByteEncoder
-from orcstream.codec.streams._encode_values import Encoder, RawEncoder, Varint128Encoder
+from orcstream.codec.streams._encode_values import (
+    BoolEncoder,
+    ByteEncoder,
+    Encoder,
+    RawEncoder,
+    Varint128Encoder,
+)
 from orcstream.codec.streams.compression import Compressor
 from orcstream.codec.vectors.arrays import DTYPES, as_buffer, items_of, window, words_of
 from orcstream.codec.vectors.cells import Cells, padded, texts_of, union_children

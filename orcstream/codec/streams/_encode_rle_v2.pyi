@@ -1,8 +1,5 @@
-from orcstream.codec.streams._encode_values import Encoder
+from orcstream.codec.streams._encode_values import IntegerEncoder
 from orcstream.codec.streams._out_stream import OutStream
 
-class IntEncoder(Encoder):
+class IntEncoder(IntegerEncoder):
     def __init__(self, out: OutStream, *, signed: bool, aligned: bool = True) -> None: ...
-    def put_repeated(self, value: int, count: int) -> None: ...
-    @property
-    def position(self) -> tuple[int, int]: ...

@@ -8,10 +8,11 @@ its default). Only a base under 2^56 is patched, since it is sign-magnitude with
 Specification: "Integer Run Length Encoding, version 2".
 """
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
-from orcstream.codec.streams._encode_values cimport Encoder
-from orcstream.codec._memory cimport View
+from orcstream.codec.streams._encode_values cimport IntegerEncoder
 from orcstream.codec.streams._out_stream cimport OutStream
 from orcstream.codec._pack cimport (
     SLACK_BYTES,
@@ -289,76 +290,31 @@ cdef uint8_t* encode_varying(
     return pack(numbers, count, width, out)
 
 
-cdef class IntEncoder(Encoder):
-    """64-bit integers; unsigned ones by their bit pattern.
+@cython.final
+cdef class IntEncoder(IntegerEncoder):
+    """Integers of run length version 2. A stream must be decoded with the same `signed`."""
 
-    Its position is (stream_offset, values_to_skip). A stream must be decoded with the same `signed`.
-    """
-
-    cdef int64_t[RUN_VALUES] pending
-    cdef Py_ssize_t held     # values of the open run
-    cdef bint repeating      # all of them are equal
-    cdef bint signed
+    cdef bint repeating      # all values of the open run are equal
     cdef bint aligned
+    cdef int64_t[RUN_VALUES] pending
 
     def __cinit__(self, OutStream out, *, bint signed, bint aligned=True):
         self.out = out
+        self.item_bytes = 8
+        self.longest = RUN_BYTES
         self.signed = signed
         self.aligned = aligned
 
-    @property
-    def item_bytes(self):
-        return 8
-
-    @property
-    def position(self):
-        return (self.out.stream_offset, self.held)
-
-    def put_repeated(self, int64_t value, Py_ssize_t count):
-        """Append `count` times the same value."""
-        cdef int64_t[RUN_VALUES] values
-        cdef Py_ssize_t index, size
-        for index in range(RUN_VALUES):
-            values[index] = value
-        while count > 0:
-            size = min(count, <Py_ssize_t> RUN_VALUES)
-            self._put(<const uint8_t*> values, size)
-            count -= size
-
-    def flush(self):
-        cdef uint8_t* start
-        if self.held:
-            start = self.out.room(RUN_BYTES)
-            self.out.advance(self._emit(start) - start)
-
-    cdef int put_view(self, View values, Py_ssize_t count) except -1:
-        return self._put(values.ptr, count)
-
-    cdef int _put(self, const uint8_t* values, Py_ssize_t count) except -1:
-        cdef Py_ssize_t done = 0
-        cdef uint8_t* start
-        cdef uint8_t* stop
-        cdef uint8_t* end = NULL
-        while done < count:
-            start = self.out.room(RUN_BYTES)
-            stop = start + self.out.room_bytes()
-            with nogil:
-                done += self._runs(values + 8 * done, count - done, start, stop, &end)
-            self.out.advance(end - start)
-        return 0
-
-    cdef uint8_t* _emit(self, uint8_t* out) noexcept nogil:
-        """The open run, which is over."""
+    cdef uint8_t* emit(self, uint8_t* out) noexcept nogil:
         cdef Py_ssize_t count = self.held
         self.held = 0
         if self.repeating and count >= REPEAT_LEAST:
             return encode_repeat(self.pending[0], count, self.signed, out)
         return encode_varying(self.pending, count, self.signed, self.aligned, out)
 
-    cdef Py_ssize_t _runs(
+    cdef Py_ssize_t encode(
         self, const uint8_t* values, Py_ssize_t count, uint8_t* out, uint8_t* stop, uint8_t** end
     ) noexcept nogil:
-        """Take values until they are used up or a whole run may not fit; answers how many were taken."""
         cdef Py_ssize_t at = 0
         while at < count and stop - out >= RUN_BYTES:
             if self.held == 0:
@@ -369,7 +325,7 @@ cdef class IntEncoder(Encoder):
             if self.repeating:
                 at = self._take_equal(values, at, count)
                 if self.held == RUN_VALUES or (at < count and self.held >= REPEAT_LEAST):
-                    out = self._emit(out)
+                    out = self.emit(out)
                 elif at < count:
                     self.pending[self.held] = item64(values, at)
                     self.held += 1
@@ -384,7 +340,7 @@ cdef class IntEncoder(Encoder):
                     self.pending[0] = item64(values, at - 1)
                     self.held = REPEAT_LEAST
                 elif self.held == RUN_VALUES:
-                    out = self._emit(out)
+                    out = self.emit(out)
         end[0] = out
         return at
 
@@ -405,22 +361,20 @@ cdef class IntEncoder(Encoder):
         self, const uint8_t* values, Py_ssize_t at, Py_ssize_t count
     ) noexcept nogil:
         """Values up to a whole run, or up to the third equal one in a row, when `repeating` is set."""
-        cdef Py_ssize_t held = self.held
+        cdef Py_ssize_t held = self.held, start = at
         cdef Py_ssize_t stop = min(count, at + RUN_VALUES - held)
         cdef int64_t value, last = self.pending[held - 1]
-        cdef bint same = held >= 2 and self.pending[held - 2] == last
+        # What changes from value to value; two times nothing in a row ends the run.
+        cdef int64_t change, before = self.pending[held - 2] ^ last if held >= 2 else 1
         while at < stop:
             value = item64(values, at)
             at += 1
-            self.pending[held] = value
-            held += 1
-            if value != last:
-                same = False
-            elif same:
+            change = value ^ last
+            if not change | before:
                 self.repeating = True
                 break
-            else:
-                same = True
+            before = change
             last = value
-        self.held = held
+        memcpy(self.pending + held, values + 8 * start, 8 * (at - start))
+        self.held = held + at - start
         return at
