@@ -90,7 +90,6 @@ acid.transactions: _credentials _keywords _printable codec.ingest codec.vectors 
     io.urls log plan plan.acid schema
 reader.engine: _buffer _printable batch byterange codec.convert codec.crypto codec.decode codec.metadata
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
-spark.compact: errors io io.contract io.urls log
 testing: byterange errors io io.contract io.loop
 writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
     codec.streams encryption errors file io io.contract io.keys io.loop io.options io.stores.local io.urls
@@ -132,20 +131,21 @@ inspect: _keywords _printable blocking byterange codec.metadata codec.streams fi
     reader reader.engine schema
 integrations: _keywords datasets errors orcstream query reader schema
 spark.read: _credentials _printable acid.read blocking errors io io.contract io.loop io.stores.local io.urls
-    log orcstream plan plan.acid query reader schema spark.access spark.compact spark.options spark.types
-    table
+    log orcstream plan plan.acid query reader schema spark.access spark.options spark.types table
 spark.sweeping: _credentials _printable errors orcstream
 
 spark.write: _credentials acid.transactions errors io io.contract io.keys io.loop io.stores.hdfs
     io.stores.s3 io.urls log orcstream plan.acid schema spark.access spark.options spark.read spark.sweeping
     spark.types
 
-spark.stream: _printable errors io io.loop io.urls log orcstream spark.access spark.compact
+spark.compact: _keywords errors io io.loop log orcstream schema spark.read spark.write
+
+spark.stream: _printable errors io io.loop io.urls log spark.access spark.compact
     spark.options spark.read spark.sweeping spark.write
 
 spark: _lazy spark.read spark.stream spark.write
 
-spark.jobs: _credentials _keywords _lazy acid errors io io.contract io.loop io.urls log orcstream plan.acid
+spark.jobs: _credentials _keywords _lazy acid errors io io.contract io.urls orcstream plan.acid
     schema spark spark.access spark.compact spark.options spark.read spark.stream spark.write
 
 cli.commands: _credentials _printable acid cli figures inspect io io.keys io.loop orcstream schema

@@ -19,12 +19,12 @@ from orcstream.errors import FormatError, UsageError
 from orcstream.io import folders
 from orcstream.log import records
 from orcstream.spark.access import Access
-from orcstream.spark.compact import merge_records
-from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER
-from orcstream.spark.jobs import compaction_journal
-from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
-from orcstream.spark.read import merged_files
-from orcstream.spark.read.files import FileChoice, find_files
+from orcstream.spark.compact.compacting import Compaction
+from orcstream.spark.jobs import compaction
+from orcstream.spark.jobs.compaction import CompactResult, compact_with
+from orcstream.spark.read import merge_records
+from orcstream.spark.read.files import FileChoice, FoundFile, find_files
+from orcstream.spark.read.merge_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.read.merged_files import Merges
 from orcstream.spark.read.reading import reader_of
 from orcstream.spark.stream import commit_log
@@ -277,7 +277,7 @@ def test_a_merged_file_that_was_merged_again_and_is_still_there(folder: Path, ki
 
 def test_a_stream_that_was_behind_for_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot know what it has read, and says so; others read what is there."""
-    monkeypatch.setattr(compaction_journal, "KEPT", 1)
+    monkeypatch.setattr(compaction, "KEPT", 1)
     behind, steady, first = Query(folder), Query(folder), Query(folder)
     add(folder, "day=1/a.orc", [1])
     behind.run()
@@ -304,7 +304,7 @@ def test_what_nobody_knows_any_more_is_not_known_in_another_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does a stream take it for new that has read some of it."""
-    monkeypatch.setattr(compaction_journal, "KEPT", 1)
+    monkeypatch.setattr(compaction, "KEPT", 1)
     query = Query(folder)
     add(folder, "day=1/0.orc", [0])
     query.run()
@@ -339,7 +339,7 @@ def test_records_are_forgotten_from_the_plan_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """So that who is killed while they go leaves no compaction that seems to be under way."""
-    monkeypatch.setattr(compaction_journal, "KEPT", 1)
+    monkeypatch.setattr(compaction, "KEPT", 1)
     monkeypatch.setattr(commit_log, "KEPT", 1)
     remove, numbers = folders.remove_files, iter(range(10))
     writer = Writer(folder, every=1)
@@ -387,6 +387,13 @@ def test_damaged_plans_are_named(folder: Path, killer: Killer) -> None:
             batch_ids(folder)
 
 
+def test_a_token_may_have_no_letters() -> None:
+    """And is no number of a batch then."""
+    merges, name = Merges(["/t"], {}), "/t/part-compact-00000001-123456789012-000000.orc"
+    merges._journals = {f"{JOBS_FOLDER}/compact-00000001"}
+    assert merges.recorded([FoundFile(name, 1, "")]) == {name}
+
+
 # --- what it costs -----------------------------------------------------------------------------------
 
 
@@ -405,7 +412,7 @@ def test_records_are_looked_for_where_there_are_merged_files(
         return await read_record(url, storage_options)
 
     monkeypatch.setattr(merge_records, "list_files", told)
-    monkeypatch.setattr(merged_files, "read_record", read)
+    monkeypatch.setattr(merge_records, "read_record", read)
     for number in range(3):
         add(folder, f"{number}.orc", [number])
     batch_ids(folder)
@@ -424,17 +431,18 @@ def test_records_are_looked_for_where_there_are_merged_files(
 
 
 def test_more_than_a_thousand_groups(folder: Path) -> None:
-    """Numbers of groups in names have three digits at least."""
-    log = folder / LOG_FOLDER / "q1"
+    log = folder / LOG_FOLDER / "q1" / "compact-00000007"
     log.mkdir(parents=True)
-    for number in (999, 1000):
-        name = f"part-compact-q1-7-{number:03}.orc"
-        add(folder, name, [number])
-        add(folder, f"{number}.orc", [number])
-        record = {"version": 1, "target": name, "replaces": [{"path": f"{number}.orc", "rows": 1}]}
-        (log / f"{7:020}-{number:03}.merged.json").write_text(json.dumps(record))
-    (log / f"{7:020}.compaction.json").write_text('{"version": 1, "groups": []}')
+    groups = []
+    for number in range(1001):
+        name = f"part-compact-q1-7-{number:06}.orc"
+        groups.append({"target": name, "replaces": [{"path": f"{number}.orc", "rows": 1}]})
+        if number >= 999:
+            add(folder, name, [number])
+            add(folder, f"{number}.orc", [number])
+            (log / f"{number:06}.merged.json").write_text("{}")
+    (log / "plan.json").write_text(json.dumps({"version": 1, "groups": groups}))
     assert batch_ids(folder) == stream_ids(folder) == [999, 1000]
     plan = Writer(folder).plan.files
     opened = the_loop().run(partial(commit_log.CommitLog.open, plan, "q1"))
-    assert len(opened.names) == 3
+    assert opened.unfinished == 7

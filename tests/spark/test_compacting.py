@@ -20,8 +20,9 @@ from orcstream.blocking.loop import the_loop
 from orcstream.io import globs
 from orcstream.io.keys import open_keys
 from orcstream.spark.access import Access
-from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER
-from orcstream.spark.jobs.compaction import Compaction, CompactResult, compact_with
+from orcstream.spark.compact.compacting import Compaction
+from orcstream.spark.jobs.compaction import CompactResult, compact_with
+from orcstream.spark.read.merge_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.write import written
 from orcstream.spark.write.target import Folder
 from tests.servers.loopback import MotoServer, moto_server
@@ -257,7 +258,8 @@ def compacted_elsewhere(folder: Path) -> None:
     import sys
 
     program = f"""
-from orcstream.spark.jobs.compaction import *
+from orcstream.spark.compact.compacting import Compaction
+from orcstream.spark.jobs.compaction import compact_with
 from orcstream.spark.write.target import Folder
 def here(label, units, work):
     return [work(unit) for unit in units]

@@ -15,8 +15,9 @@ from orcstream.errors import FormatError, UsageError
 from orcstream.io.contract.byte_sink import Prepared, temporary_name
 from orcstream.io.stores.local.sink import LocalFile
 from orcstream.spark.access import Access
-from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER
-from orcstream.spark.jobs.compaction import Compaction, compact_with
+from orcstream.spark.compact.compacting import Compaction
+from orcstream.spark.jobs.compaction import compact_with
+from orcstream.spark.read.merge_records import JOBS_FOLDER, LOG_FOLDER
 from orcstream.spark.read.reading import reader_of
 from orcstream.spark.stream.commit_log import CommitLog, claimed_paths
 from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
@@ -26,6 +27,7 @@ from tests.spark.stream_driver import add
 from tests.spark.test_stream_commits import QUERY, SCHEMA, plan_of, prepared
 
 BATCH = f"{0:020}"
+PLAN = f"{LOG_FOLDER}/{QUERY}/compact-00000000/plan.json"
 
 
 class Scene:
@@ -51,9 +53,9 @@ class Scene:
         }
 
     def put(self, folder: str, name: str, record: object) -> None:
-        place = self.table / folder
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{name}.json").write_text(json.dumps({"version": 1, **dict(record)}))  # type: ignore[call-overload]
+        place = self.table / folder / f"{name}.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps({"version": 1, **dict(record)}))  # type: ignore[call-overload]
 
     def put_stream(self, name: str, record: object) -> None:
         self.put(f"{LOG_FOLDER}/{QUERY}", name, record)
@@ -144,19 +146,15 @@ def test_a_merge_of_a_stream(scene: Scene, number: int, place: str) -> None:
         "target": group("y.orc", path),
         "holds": group("y.orc", holds=[{"path": path, "rows": 1}]),
     }[place]
-    scene.put_stream(f"{BATCH}.compaction", {"groups": [made]})
+    scene.put_stream("compact-00000000/plan", {"groups": [made]})
     for is_merged in (False, True):
         if is_merged:
-            scene.put_stream(f"{BATCH}-000.merged", made)
+            scene.put_stream("compact-00000000/000000.merged", {"how": "copied", "sources": [path]})
         scene.commit()  # rows are committed all the same; the merge is left for somebody to look at
         assert scene.outside() == scene.before
         if path != "link/a.orc":
             with pytest.raises(FormatError, match="below the table"):
-                the_loop().run(
-                    partial(
-                        claimed_paths, scene.plan.files, [f"{LOG_FOLDER}/{QUERY}/{BATCH}.compaction.json"]
-                    )
-                )
+                the_loop().run(partial(claimed_paths, scene.plan.files, [PLAN]))
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -214,12 +212,11 @@ DAMAGED: list[Any] = [
 
 @pytest.mark.parametrize("record", DAMAGED)
 def test_damaged_groups(scene: Scene, record: Any) -> None:
-    name = f"{LOG_FOLDER}/{QUERY}/{BATCH}.compaction.json"
-    scene.put_stream(f"{BATCH}.compaction", record)
-    with pytest.raises(FormatError, match=r"compaction\.json: the record is damaged"):
-        the_loop().run(partial(claimed_paths, scene.plan.files, [name]))
-    with pytest.raises(FormatError, match=r"compaction\.json: the record is damaged"):
-        the_loop().run(partial(scene.log().groups_of, 0))
+    scene.put_stream("compact-00000000/plan", record)
+    with pytest.raises(FormatError, match=r"plan\.json: the record is damaged"):
+        the_loop().run(partial(claimed_paths, scene.plan.files, [PLAN]))
+    with pytest.raises(FormatError, match=r"plan\.json: the record is damaged"):
+        the_loop().run(scene.log().journal(0).groups)
     scene.put(f"{JOBS_FOLDER}/compact-00000001", "plan", record)
     with pytest.raises(FormatError):
         scene.compact()
@@ -244,8 +241,10 @@ def test_damaged_intents(scene: Scene, record: Any) -> None:
 
 def test_readers_refuse_such_records(scene: Scene) -> None:
     """A merged file with a record that names files elsewhere."""
-    add(scene.table, f"part-compact-{QUERY}-0-000.orc", [1])
-    scene.put_stream(f"{BATCH}-000.merged", group("../victim/a.orc", f"part-compact-{QUERY}-0-000.orc"))
+    target = f"part-compact-{QUERY}-0-000000.orc"
+    add(scene.table, target, [1])
+    scene.put_stream("compact-00000000/plan", {"groups": [group("../victim/a.orc", target)]})
+    scene.put_stream("compact-00000000/000000.merged", {})
     with pytest.raises(FormatError, match="below the table"):
         reader_of(SCHEMA, {"path": str(scene.table)}).partitions()
 

@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from orcstream.blocking.loop import the_loop
 from orcstream.errors import OrcError
 from orcstream.spark import jobs
-from orcstream.spark.compact.commit_records import JOBS_FOLDER
-from orcstream.spark.jobs import compaction_journal
+from orcstream.spark.jobs import compaction
 from orcstream.spark.read import merged_files
 from orcstream.spark.read.files import FileChoice, find_files
+from orcstream.spark.read.merge_records import JOBS_FOLDER
 from orcstream.spark.read.pieces import PieceReader
 from orcstream.spark.read.reading import reader_of
 from orcstream.spark.stream import commit_log
@@ -204,7 +204,7 @@ def test_no_query_is_lost_by_any_compaction(
 ) -> None:
     """Whoever dies meanwhile: plans that wait, plans that are read in parts, and streams."""
     chance = random.Random(seed)
-    monkeypatch.setattr(compaction_journal, "KEPT", 100)
+    monkeypatch.setattr(compaction, "KEPT", 100)
     writer = Writer(folder, every=chance.choice([1, 2, 3]))
     query = Query(folder, maxFilesPerTrigger=str(chance.choice([1, 3, 50])))
     query.between = lambda: writer.write() if chance.random() < 0.5 else None
@@ -274,7 +274,7 @@ def test_records_are_gone(folder: Path) -> None:
 def test_a_plan_that_is_older_than_all_records(
     folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(compaction_journal, "KEPT", 2)
+    monkeypatch.setattr(compaction, "KEPT", 2)
     monkeypatch.setattr(commit_log, "KEPT", 2)
     writer = Writer(folder, every=2)
     writer.write()
@@ -309,8 +309,7 @@ def test_files_that_were_left_as_they_are(folder: Path, monkeypatch: pytest.Monk
     planned = Planned(folder)
     compacted(folder)
     name = f"{JOBS_FOLDER}/compact-00000001/000000.merged.json"
-    record = json.loads((folder / name).read_text())
-    (folder / name).write_text(json.dumps({**record, "how": "left", "sources": [], "reason": "-"}))
+    (folder / name).unlink()
     with pytest.raises(FileNotFoundError, match="make the DataFrame again"):
         planned.ids()
 

@@ -21,11 +21,11 @@ import orcstream
 from orcstream.blocking.loop import the_loop
 from orcstream.io import folders, globs
 from orcstream.log import records
+from orcstream.spark.compact.compacting import Compaction, grouped, look_at
 from orcstream.spark.options import Options
 from orcstream.spark.read.files import FileChoice
 from orcstream.spark.read.merged_files import find_counted
 from orcstream.spark.stream import commit_log
-from orcstream.spark.stream import compaction as stream_compaction
 from orcstream.spark.stream.commit_log import CommitLog
 from orcstream.spark.stream.writing import BatchFiles, StreamPlan, commit_batch
 from orcstream.spark.write import written
@@ -148,8 +148,11 @@ def test_the_log_says_what_was_merged(tmp_path: Path) -> None:
         commit(plan, batch)
     (file,) = data_files(tmp_path)
     (record,) = [json.loads(one.read_text()) for one in (tmp_path / "_orcstream_log").rglob("*.merged.json")]
-    assert record["target"] == file.name
-    assert [one["rows"] for one in record["replaces"]] == [5] * 6
+    assert (record["how"], record["row_count"], len(record["sources"])) == ("copied", 30, 6)
+    (plan_file,) = (tmp_path / "_orcstream_log").rglob("plan.json")
+    (group,) = json.loads(plan_file.read_text())["groups"]
+    assert group["target"] == file.name
+    assert [one["rows"] for one in group["replaces"]] == [5] * 6
     # The rows are in this order.
     assert pyarrow.orc.read_table(file)["id"].to_pylist() == list(range(30))
 
@@ -191,7 +194,7 @@ def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         plan = plan_of(str(folder), compact_every=str(every))
         for batch in range(8):
             commit(plan, batch)
-        assert len(list((folder / "_orcstream_log").rglob("*.json"))) <= (4 if not every else 4 + 6)
+        assert len(list((folder / "_orcstream_log").rglob("*.json"))) <= (4 if not every else 4 + 8)
         commit(plan, 7)
         commit(plan, 0)
         assert ids_of(data_files(folder)) == list(range(80))
@@ -252,21 +255,19 @@ def test_a_batch_on_s3_goes_on_from_its_intent(moto_server: MotoServer, killer: 
 
 
 def test_groups_are_of_one_folder_and_no_larger_than_a_file(tmp_path: Path) -> None:
-    plan = plan_of(str(tmp_path), partition_by="p").files
-    files = [
-        one
-        for batch in range(3)
-        for each in prepared(plan_of(str(tmp_path), partition_by="p"), batch)
-        for one in each.files
-    ]
-    length = files[0].length
-    groups = stream_compaction.grouped(plan, "x", files, length * 2)
+    plan = plan_of(str(tmp_path), partition_by="p")
+    for batch in range(3):
+        commit(plan, batch)
+    paths = [one.relative_to(tmp_path).as_posix() for one in data_files(tmp_path)]
+    looked = the_loop().run(partial(look_at, plan.files, paths))
+    groups = grouped(looked, Compaction(looked[0].length * 20, how="copy"), "x")
     assert [len(one.sources) for one in groups] == [6, 6]
     assert [one.target.partition("/")[0] for one in groups] == ["p=p0", "p=p1"]
-    assert stream_compaction.grouped(plan, "x", files, 1) == []
+    groups = grouped(looked, Compaction(looked[0].length * 2 + 20, how="copy"), "x")
+    assert [len(one.sources) for one in groups] == [2] * 6
 
 
-@pytest.mark.parametrize("kinds", ["intent", "done", "compaction", "merged", "compacted"])
+@pytest.mark.parametrize("kinds", ["intent", "done", "plan", "merged", "end"])
 def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: str) -> None:
     """Of the records that go at once, a store removes any first."""
     monkeypatch.setattr(commit_log, "KEPT", 1)
@@ -275,7 +276,7 @@ def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     dies = True
 
     def goes_first(path: str) -> bool:
-        return re.search(rf"\.({kinds})\.json$", path) is not None
+        return re.search(rf"[./]({kinds})\.json$", path) is not None
 
     async def halfway(url: str, paths: Any, **options: Any) -> None:
         if dies:
@@ -292,7 +293,7 @@ def test_a_log_that_is_cut_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             dies = False
     commit(plan, 3)
     assert ids_of(counted_files(tmp_path)) == list(range(40))
-    assert all(json.loads(one.read_text())["replaces"] for one in tmp_path.rglob("*.merged.json"))
+    assert all(json.loads(one.read_text())["sources"] for one in tmp_path.rglob("*.merged.json"))
     paths = [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*") if one.is_file()]
     assert the_loop().run(partial(commit_log.claimed_paths, plan.files, paths)) == set()
 

@@ -17,7 +17,8 @@ from orcstream import acid
 from orcstream.errors import UsageError
 from orcstream.plan.acid.names import is_table_file, parse_directory
 from orcstream.spark.access import Access, run
-from orcstream.spark.jobs.compaction import Compaction, compact_with
+from orcstream.spark.compact.compacting import Compaction
+from orcstream.spark.jobs.compaction import compact_with
 from orcstream.spark.jobs.looking import found_pieces
 from orcstream.spark.options import Options
 from orcstream.spark.read.reading import reader_of, schema_of

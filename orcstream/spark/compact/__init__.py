@@ -1,1 +1,1 @@
-"""Records of files that were merged."""
+"""Merging small files, for a stream's writer and for the job `compact`."""

@@ -1,68 +1,40 @@
-"""Compaction: many small files of a folder become few good ones, folder by folder of its partitions.
+"""The job `compact`: many small files of a folder become few good ones, folder by folder of its partitions.
 
-Knows which files go together, and that a job which was begun is finished before another. Must not know how
-files are made and put in their place (`compacting`).
+Knows which files there are, and that a job which was begun is finished before another. Must not know how
+files are made and put in their place (`compact.compacting`).
 """
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Iterable, Sequence
+import re
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from orcstream._keywords import check_integer
-from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.contract.folder import ListedFile
 from orcstream.io.folders import list_files
 from orcstream.io.urls import is_inner_path
 from orcstream.plan.acid.names import is_table_file
 from orcstream.spark.access import run
-from orcstream.spark.jobs.compacting import GroupWork, How, Looked, look_at, settle
-from orcstream.spark.jobs.compaction_journal import (
-    CompactionJournal,
-    Group,
-    GroupResult,
-    last_number,
-    new_token,
-)
+from orcstream.spark.compact import compacting
+from orcstream.spark.compact.compacting import Compaction, GroupWork, How, Looked, grouped, works_of
+from orcstream.spark.compact.journal import CompactionJournal, GroupResult, old_records
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
+from orcstream.spark.read.merge_records import JOBS_FOLDER, RECORD, Group, journal_of
 from orcstream.spark.read.merged_files import Merges
 from orcstream.spark.stream.commit_log import claimed_paths
 from orcstream.spark.write import written
-from orcstream.spark.write.target import Folder, Target
+from orcstream.spark.write.target import Folder, Target, records_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# The records of so many jobs are kept: a task that was thought dead finds that its work is done.
+KEPT = 20
 _LOOKED_AT_ONCE: Final = 200
-# A file of stripes smaller than these is hardly read better than the files that they came from.
-_GOOD_STRIPE_BYTES: Final = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """How files are compacted; sizes in bytes."""
-
-    target_bytes: int = 256 << 20
-    below_bytes: int | None = None
-    how: How = "auto"
-    memory_limit: int = 256 << 20
-
-    def __post_init__(self) -> None:
-        if self.how not in ("auto", "copy", "rewrite"):
-            raise UsageError(f"how is auto, copy or rewrite, not {self.how!r}")
-        check_integer("target_bytes", self.target_bytes, 1)
-        if self.below_bytes is not None:
-            check_integer("below_bytes", self.below_bytes, 1)
-        check_integer("memory_limit", self.memory_limit, 1)
-
-    @property
-    def small_bytes(self) -> int:
-        """Files below this size are compacted."""
-        return self.below_bytes or max(1, self.target_bytes // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,35 +104,49 @@ def compact(
 def compact_with(distribute: Distribute, target: Target, options: Compaction) -> CompactResult:
     """As `compact`, on anything that does units of work."""
     listed = run(partial(list_files, target.url, storage_options=target.storage_options))
-    names = [one.path for one in listed]
-    if any(map(is_table_file, names)):
+    if any(is_table_file(one.path) for one in listed):
         raise written.transactional_target(target.url)
-    number, is_over = last_number(names)
-    is_continued = number > 0 and not is_over
+    records = _records_of_jobs(listed)
+    number = max((int(one["number"]) for one in records if one["kind"] == "plan"), default=0)
+    is_continued = number > 0 and not any(
+        one["kind"] == "end" for one in records if int(one["number"]) == number
+    )
     if is_continued:
-        journal = CompactionJournal(target, number)
+        journal = CompactionJournal(target, journal_of(None, number))
         groups = run(journal.groups)
     else:
-        planned = _planned(distribute, target, options, listed, number + 1)
+        journal = CompactionJournal(target, journal_of(None, number + 1))
+        # A token, since jobs are counted from 1 again where records were removed by hand.
+        stem = f"part-compact-{number + 1:08}-{uuid.uuid4().hex[:12]}"
+        planned = _planned(distribute, target, options, listed, stem)
         if not planned:
             return CompactResult(target.url, (), is_continued=False)
-        journal, groups = run(partial(CompactionJournal.begin, target, number + 1, planned))
-    visible = {one.path for one in listed}
-    works = [GroupWork(group, visible.issuperset(group.paths), group.target in visible) for group in groups]
-    work = partial(settle, journal, options.how, options.memory_limit)
-    results = distribute("merging files", works, work)
-    run(partial(_end, journal, names))
+        groups = run(partial(journal.begin, planned))
+    works = works_of(groups, {one.path for one in listed})
+    results = distribute("merging files", works, partial(_settle, journal, options))
+    run(partial(_end, journal, number if is_continued else number + 1, records))
     return CompactResult(target.url, tuple(results), is_continued=is_continued)
 
 
-async def _end(journal: CompactionJournal, names: Sequence[str]) -> None:
-    await written.sweep(journal.target, journal.name)
+def _records_of_jobs(listed: Sequence[ListedFile]) -> list[re.Match[str]]:
+    below = f"{JOBS_FOLDER}/"
+    paths = [one.path.removeprefix(below) for one in listed if one.path.startswith(below)]
+    return [match for path in paths if (match := RECORD.fullmatch(path)) and match["query"] is None]
+
+
+def _settle(journal: CompactionJournal, options: Compaction, work: GroupWork) -> GroupResult:
+    return run(partial(compacting.settle, journal, options, work))
+
+
+async def _end(journal: CompactionJournal, number: int, records: Sequence[re.Match[str]]) -> None:
+    await written.sweep(journal.target, f"compact-{number:08}")
     await journal.end()
-    await journal.forget(names)
+    for names in old_records(records, number - KEPT + 1):
+        await records_of(journal.target, JOBS_FOLDER).remove(names)
 
 
 def _planned(
-    distribute: Distribute, target: Target, options: Compaction, listed: Sequence[ListedFile], number: int
+    distribute: Distribute, target: Target, options: Compaction, listed: Sequence[ListedFile], stem: str
 ) -> list[Group]:
     """Which files become one."""
     claimed = run(partial(claimed_paths, target, [one.path for one in listed]))
@@ -173,35 +159,13 @@ def _planned(
         and is_inner_path(one.path)
     ]
     chunks = [small[at : at + _LOOKED_AT_ONCE] for at in range(0, len(small), _LOOKED_AT_ONCE)]
-    looked = [
-        one for chunk in distribute("looking at files", chunks, partial(look_at, target)) for one in chunk
-    ]
-    stem = f"part-{CompactionJournal(target, number).name}-{new_token()}"
+    found = distribute("looking at files", chunks, partial(_look_at, target))
+    looked = [one for chunk in found for one in chunk]
     merges = Merges([target.url], target.storage_options)
     run(partial(merges.refresh, [target.url_of(one.source.path) for one in looked]))
     looked = [one.holding(merges.holds(target.url_of(one.source.path))) for one in looked]
     return grouped(looked, options, stem)
 
 
-def grouped(looked: Iterable[Looked], options: Compaction, stem: str) -> list[Group]:
-    """Files of one folder that can be one file, in their order, up to the size that files are to have."""
-    bins: dict[tuple[str, ...], list[list[Looked]]] = {}
-    for one in looked:
-        folder = posixpath.dirname(one.source.path)
-        by_form = options.how == "copy" or one.is_encrypted
-        rows = bins.setdefault((folder, one.likeness, one.form if by_form else ""), [[]])
-        if sum(each.source.length for each in rows[-1]) + one.source.length > options.target_bytes:
-            rows.append([])
-        rows[-1].append(one)
-    several = [some for key in sorted(bins) for some in bins[key] if len(some) > 1]
-    return [_group(number, some, stem) for number, some in enumerate(several)]
-
-
-def _group(number: int, some: Sequence[Looked], stem: str) -> Group:
-    folder = posixpath.dirname(some[0].source.path)
-    suffix = some[0].source.path.rpartition("/")[2].partition(".")[2] or "orc"
-    sources = tuple(one.source for one in some)
-    stripes = sum(one.stripe_count for one in sources)
-    has_small = sum(one.length for one in sources) < stripes * _GOOD_STRIPE_BYTES
-    rewrites = has_small and not some[0].is_encrypted
-    return Group(posixpath.join(folder, f"{stem}-{number:06}.{suffix}"), sources, number, rewrites)
+def _look_at(target: Target, paths: Sequence[str]) -> list[Looked]:
+    return run(partial(compacting.look_at, target, paths))

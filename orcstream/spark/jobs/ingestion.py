@@ -23,9 +23,9 @@ from orcstream._keywords import check_integer
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.urls import protocol_of
 from orcstream.spark.access import run
-from orcstream.spark.compact.commit_records import JOBS_FOLDER
 from orcstream.spark.jobs.distributing import Progress, is_connect
 from orcstream.spark.options import Options
+from orcstream.spark.read.merge_records import JOBS_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,8 @@ record on, and what it replaces up to it: readers see each row once, at each ste
 one that was killed.
 
 A batch reads the files that count. A stream names rows by the file that they were written to first: to it a
-merged file holds, in their order, the rows of files that are there no more, and is no file of its own.
+merged file holds, in their order, the rows of files that are there no more, and is no file of its own. A task
+whose file was merged after the read was planned reads the same rows of the merged one.
 """
 
 from __future__ import annotations
@@ -15,18 +16,28 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.urls import name_of
-from orcstream.log.records import read_record
-from orcstream.spark.compact.commit_records import JOBS_FOLDER, LOG_FOLDER, Group, Source
-from orcstream.spark.compact.merge_records import Compaction, find_compactions, groups_in
 from orcstream.spark.read.files import FileChoice, FoundFile, FoundFiles, find_files
+from orcstream.spark.read.merge_records import (
+    JOBS_FOLDER,
+    LOG_FOLDER,
+    Compaction,
+    Group,
+    Source,
+    find_compactions,
+    journal_of,
+    read_plan,
+)
+
+if TYPE_CHECKING:
+    from orcstream.spark.read.planning import Piece
 
 _FILE: Final = re.compile(
-    r"part-compact-(?:(?P<query>[0-9A-Za-z-]+)-(?P<batch>[0-9]+)-[0-9]{3,5}"
-    r"|(?P<job>[0-9]{8})-(?P<token>[0-9a-f]{12})-[0-9]{6})\..*",
+    r"part-compact-(?:(?P<job>[0-9]{8})-(?P<token>[0-9a-f]{12})|(?P<query>[0-9A-Za-z-]+)-(?P<batch>[0-9]+))"
+    r"-[0-9]{6}\..*",
     re.ASCII,
 )
 
@@ -35,17 +46,12 @@ _FILE: Final = re.compile(
 class MergeId:
     """Of which compaction a merged file is: a query's after one of its batches, or a job's by its number.
 
-    The `query` of a job is the token of its plan. `folder` is where there are records of it.
+    The `query` of a job is the token of its plan. `journal` is where there are records of it.
     """
 
     query: str
     batch: int
-    folder: str
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """As that of `Compaction`."""
-        return ("compact" if self.folder == JOBS_FOLDER else self.query), self.batch
+    journal: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,45 +70,68 @@ class Place:
     merge: MergeId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """The rows of `source` are those of the file `url` from `first_row` on."""
+
+    source: Source
+    url: str
+    first_row: int
+
+
 @dataclass(slots=True)
 class Merges:
     """What the records below some folders say of merged files; each is read once."""
 
     roots: Sequence[str]
     storage_options: Mapping[str, Any]
-    _records: dict[str, Sequence[Group]] = field(default_factory=dict)  # by URL
+    _plans: dict[str, Sequence[Group]] = field(default_factory=dict)  # by URL
     _counted: dict[str, tuple[str, Group]] = field(default_factory=dict)  # root and group, by the file's name
     _pending: set[str] = field(default_factory=set)  # names of files that do not count yet
-    _keys: set[tuple[str, int]] = field(default_factory=set)  # the compactions that there are records of
+    _moves: dict[str, list[_Move]] = field(default_factory=dict)  # by the source's name
+    _journals: set[str] = field(default_factory=set)  # of the compactions that there are records of
 
-    async def refresh(self, urls: Iterable[str], *, only_open: bool = False) -> None:
+    async def refresh(self, urls: Iterable[str] | None = None, *, only_open: bool = False) -> None:
         """Read what is new about the merged files among these; none, and no store is asked.
 
         To be called after the files were listed: their records come before they do. With `only_open`
-        compactions that are over are left out: what they replaced is gone.
+        compactions that are over are left out: what they replaced is gone. Without `urls`, read all.
         """
         found = await self._compactions(urls)
-        self._keys = {one.key for one in found}
-        if only_open:
-            found = [one for one in found if not one.is_over]
-        needed = [url for one in found for url in one.needed]
-        new = [url for url in needed if url not in self._records]
-        records = await side_by_side(new, lambda url: read_record(url, self.storage_options))
-        self._records.update(zip(new, map(groups_in, new, records), strict=True))
-        self._records = {url: self._records[url] for url in needed}
+        self._journals = {one.journal for one in found}
+        planned = [one for one in found if not (only_open and one.is_over) and one.plan is not None]
+        new = [url for one in planned if (url := one.plan) not in self._plans and url is not None]
+        read = await side_by_side(new, lambda url: read_plan(url, self.storage_options))
+        self._plans.update(zip(new, read, strict=True))
+        self._plans = {url: self._plans[url] for one in planned if (url := one.plan) is not None}
         self._counted.clear()
         self._pending.clear()
-        for one in found:
-            for group in one.counted(self._records):
-                self._counted[one.name_of(group.target)] = one.root, group
-            self._pending.update(one.name_of(group.target) for group in one.pending(self._records))
+        self._moves.clear()
+        for one, groups in zip(planned, self._plans.values(), strict=True):
+            for group in one.counted(groups):
+                self._count(one, group)
+            self._pending.update(one.name_of(group.target) for group in one.pending(groups))
 
-    async def _compactions(self, urls: Iterable[str]) -> Sequence[Compaction]:
-        roots = [(f"{name_of(f'{root}/').rstrip('/')}/", root) for root in self.roots]
-        merged = [(name_of(url), id_.folder) for url in urls if (id_ := _id_of(url)) is not None]
-        wanted = {
-            (root, folder) for name, folder in merged for above, root in roots if name.startswith(above)
-        }
+    def _count(self, one: Compaction, group: Group) -> None:
+        self._counted[one.name_of(group.target)] = one.root, group
+        row = 0
+        for source in group.sources:
+            move = _Move(source, f"{one.root}/{group.target}", row)
+            self._moves.setdefault(one.name_of(source.path), []).append(move)
+            row += source.row_count
+
+    async def _compactions(self, urls: Iterable[str] | None) -> Sequence[Compaction]:
+        if urls is None:
+            wanted = {(root, folder) for root in self.roots for folder in (LOG_FOLDER, JOBS_FOLDER)}
+        else:
+            roots = [(f"{name_of(f'{root}/').rstrip('/')}/", root) for root in self.roots]
+            merged = [(name_of(url), id_.journal) for url in urls if (id_ := _id_of(url)) is not None]
+            wanted = {
+                (root, journal.partition("/")[0])
+                for name, journal in merged
+                for above, root in roots
+                if name.startswith(above)
+            }
         found = await side_by_side(
             sorted(wanted), lambda one: find_compactions(*one, storage_options=self.storage_options)
         )
@@ -118,7 +147,9 @@ class Merges:
     def recorded(self, files: Iterable[FoundFile]) -> frozenset[str]:
         """The names of the merged files among these that records may lead to."""
         ids = ((file.url, _id_of(file.url)) for file in files)
-        return frozenset(name_of(url) for url, id_ in ids if id_ is not None and id_.key in self._keys)
+        return frozenset(
+            name_of(url) for url, id_ in ids if id_ is not None and id_.journal in self._journals
+        )
 
     def _replaced(self, files: Iterable[FoundFile]) -> set[str]:
         """Names of files that a merged file among these has the rows of: they go in a moment."""
@@ -160,6 +191,43 @@ class Merges:
             return ()
         return (Place(name, file, file.length or 0, merge=id_),)
 
+    # --- a task
+
+    def move_of(self, piece: Piece) -> _Move | None:
+        """Where the rows of a file are that is gone, as far as records say so."""
+        moves = [one for one in self._moves.get(name_of(piece.url), ()) if _is_of(one.source, piece)]
+        # A name that several files had tells nothing.
+        return moves[0] if len(moves) == 1 else None
+
+
+@dataclass(slots=True)
+class MovedRows:
+    """Where the rows of files are that are no more. Records are looked for then, and read once by each task.
+
+    `planned` are the names of merged files that the same read has as a whole: rows that went there are read
+    there.
+    """
+
+    merges: Merges
+    planned: frozenset[str] = frozenset()
+
+    async def of(self, piece: Piece) -> Piece | None:
+        """The same rows in another file; None where the read has them already.
+
+        Raises `LookupError` where no record says where they are.
+        """
+        if (move := self.merges.move_of(piece)) is None:
+            # Files may have been merged since the records were read.
+            await self.merges.refresh()
+            move = self.merges.move_of(piece)
+        if move is None:
+            raise LookupError(piece.url)
+        if name_of(move.url) in self.planned:
+            return None
+        first, stop = piece.rows or (0, move.source.row_count)
+        rows = (move.first_row + first, move.first_row + stop)
+        return replace(piece, url=move.url, length=None, fingerprint="", rows=rows)
+
 
 async def find_counted(choice: FileChoice, storage_options: Mapping[str, Any]) -> FoundFiles:
     """The files of a choice that count. Raises what `find_files` does.
@@ -178,8 +246,16 @@ def _id_of(url: str) -> MergeId | None:
     if match is None:
         return None
     if match["query"] is not None:
-        return MergeId(match["query"], int(match["batch"]), LOG_FOLDER)
-    return MergeId(match["token"], int(match["job"]), JOBS_FOLDER)
+        batch = int(match["batch"])
+        return MergeId(match["query"], batch, journal_of(match["query"], batch))
+    return MergeId(match["token"], int(match["job"]), journal_of(None, int(match["job"])))
+
+
+def _is_of(source: Source, piece: Piece) -> bool:
+    """Whether the file that was merged is the one that was planned, as far as both are known."""
+    is_other = piece.fingerprint and source.fingerprint and piece.fingerprint != source.fingerprint
+    lengths = {piece.length, source.length} - {None}
+    return not is_other and len(lengths) < 2
 
 
 def _parts(file: FoundFile, root: str, group: Group) -> Iterator[Place]:

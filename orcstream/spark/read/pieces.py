@@ -31,7 +31,7 @@ from orcstream.spark.read.shaping import FileForm, Shape, form_of
 from orcstream.spark.read.where import Where, fitted
 
 if TYPE_CHECKING:
-    from orcstream.spark.read.moved_rows import MovedRows
+    from orcstream.spark.read.merged_files import MovedRows
 
 _logger = logger_of("orcstream.spark")
 # The file being read, and the next.
@@ -156,9 +156,9 @@ class PieceReader:
 
         @cache
         def moved() -> MovedRows:
-            from orcstream.spark.read.moved_rows import MovedRows
+            from orcstream.spark.read.merged_files import Merges, MovedRows
 
-            return MovedRows(plan.roots, plan.access.storage_options, planned)
+            return MovedRows(Merges(plan.roots, plan.access.storage_options), planned)
 
         def skip(url: Any, error: Exception) -> None:
             if isinstance(error, FileNotFoundError):
@@ -208,8 +208,8 @@ class PieceReader:
                         count += batch.num_rows
                         if first < batch.num_rows:
                             yield batch.slice(first)
-            except FileNotFoundError as again:
-                error, done = again, max(done, count)
+            except FileNotFoundError:
+                done = max(done, count)
             else:
                 return
         if not self._plan.faults.missing:

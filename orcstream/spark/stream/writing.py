@@ -1,12 +1,14 @@
 """Writing a stream of Spark: each batch exactly once, over restarts.
 
 Knows what Spark calls, where, and that it repeats a batch until its commit has returned. Must not know how
-files are written (`written`), or records kept (`commit_log`).
+files are written (`written`) or merged (`compact.compacting`), or records kept (`commit_log`).
 
 A batch is committed in three steps. An intent names its files, durable and invisible; then they appear; then
 a record says that the batch is done. A driver that is killed before the first step leaves nothing that
 counts; after it, the next one commits the files of the intent, and not what it has written itself meanwhile,
 because some may be visible already. A batch that is done is skipped when Spark repeats it.
+
+The small files of earlier batches are merged by the driver, stripe by stripe, before the next batch begins.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from __future__ import annotations
 import posixpath
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,11 +26,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from orcstream.errors import UsageError
+from orcstream._printable import logger_of
+from orcstream.errors import OrcError, UsageError
+from orcstream.io.folders import list_files
 from orcstream.spark.access import run
+from orcstream.spark.compact.compacting import Compaction, GroupWork, grouped, look_at, settle, works_of
 from orcstream.spark.options import Options
 from orcstream.spark.stream.commit_log import CommitLog, Intent
-from orcstream.spark.stream.compaction import begin_compaction, finish_compaction
 from orcstream.spark.write import written
 from orcstream.spark.write.options import WritePlan, write_plan
 from orcstream.spark.write.written import WrittenFile
@@ -42,6 +47,8 @@ _BATCH: Final = "streaming.sql.batchId"
 _PLAIN = re.compile(r"[0-9A-Za-z-]+")
 # After so many batches, what killed tasks left is looked for, even where nothing tells that there were any.
 SWEEP_EVERY = 100
+
+_logger = logger_of("orcstream.spark")
 
 
 @dataclass(slots=True)
@@ -62,6 +69,11 @@ class StreamPlan:
     compact_every: int
     compact_below: int
     overwrite: bool
+
+    @property
+    def compaction(self) -> Compaction:
+        """How small files are merged."""
+        return Compaction(self.files.max_bytes, self.compact_below, "copy", self.files.memory_limit)
 
 
 def stream_writer_of(
@@ -127,7 +139,7 @@ async def commit_batch(plan: StreamPlan, batch: int, messages: list[BatchFiles])
     files = [file for one in messages for file in one.files]
     log = await CommitLog.open(target, query)
     is_new_run = await log.last_run() != of_run
-    await finish_compaction(log)
+    await _finish_compaction(log, plan)
     if batch <= log.last_done:
         await written.discard_files(target, files)
         return
@@ -143,8 +155,53 @@ async def commit_batch(plan: StreamPlan, batch: int, messages: list[BatchFiles])
         await written.commit_files(target, intent.files)
         await written.remove_paths(target, intent.removes)
         await log.end(batch, of_run)
-    if is_new_run or batch % SWEEP_EVERY == 0 or any(one.attempt for one in messages):
+    has_left = is_new_run or batch % SWEEP_EVERY == 0 or any(one.attempt for one in messages)
+    if has_left and log.unfinished is None:  # which has files that are not visible yet
         await written.sweep(target, query)
-    if plan.compact_every and len(log.uncompacted) >= plan.compact_every:
-        await begin_compaction(log, plan.compact_below)
+    if plan.compact_every and len(log.uncompacted) >= plan.compact_every and log.unfinished is None:
+        await _begin_compaction(log, plan)
     await log.shorten(compacts=plan.compact_every > 0)
+
+
+# --- compaction ------------------------------------------------------------------------------------
+
+
+async def _begin_compaction(log: CommitLog, plan: StreamPlan) -> None:
+    """Merge the small files of all batches that no compaction has looked at."""
+    batches = log.uncompacted
+    with _told(batches[-1]):
+        found = [intent for batch in batches if (intent := await log.intent_of(batch)) is not None]
+        options = plan.compaction
+        small = [file.path for one in found for file in one.files if file.length < options.small_bytes]
+        stem = f"part-compact-{log.query}-{batches[-1]}"
+        looked = await look_at(plan.files, small) if small else []
+        groups = await log.journal(batches[-1]).begin(grouped(looked, options, stem))
+        await _merge(log, plan, batches[-1], works_of(groups, small))
+
+
+async def _finish_compaction(log: CommitLog, plan: StreamPlan) -> None:
+    """Go on with the compaction that was begun, if there is one, wherever it was left."""
+    batch = log.unfinished
+    if batch is None:
+        return
+    with _told(batch):
+        groups = await log.journal(batch).groups()
+        listed = await list_files(plan.files.url, storage_options=plan.files.storage_options)
+        await _merge(log, plan, batch, works_of(groups, {one.path for one in listed}))
+
+
+async def _merge(log: CommitLog, plan: StreamPlan, batch: int, works: Sequence[GroupWork]) -> None:
+    for work in works:
+        result = await settle(log.journal(batch), plan.compaction, work)
+        if result.how == "left":
+            _logger.warning("%d files are left as they are: %s", len(work.group.sources), result.reason)
+    await log.end_compaction(batch)
+
+
+@contextmanager
+def _told(batch: int) -> Iterator[None]:
+    """Rows are committed all the same: a failure is told, and the compaction goes on after the next batch."""
+    try:
+        yield
+    except (OrcError, OSError) as error:
+        _logger.warning("the compaction after batch %d goes on after the next one: %s", batch, error)

@@ -7,10 +7,10 @@ interfaces, nor when a job is repeated. A task's files are durable and invisible
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import orcstream
 from orcstream import IngestedFile, Prepared
@@ -24,7 +24,9 @@ from orcstream.io.loop.uncancelled import clean_up
 from orcstream.plan.acid.names import is_table_file, parse_directory
 from orcstream.spark import sweeping
 from orcstream.spark.access import run
+from orcstream.spark.read.merge_records import row_count_of
 from orcstream.spark.write.options import WritePlan
+from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_json
 from orcstream.spark.write.storing import as_stored
 from orcstream.spark.write.target import Target
 
@@ -44,6 +46,15 @@ class WrittenFile:
     def length(self) -> int:
         """In bytes."""
         return self.prepared.length
+
+    def to_json(self) -> dict[str, Any]:
+        """What `of_json` takes, for records."""
+        return {"path": self.path, "rows": self.row_count, **prepared_to_json(self.prepared)}
+
+    @classmethod
+    def of_json(cls, record: Mapping[str, Any], target: Target, path: str) -> Self:
+        """A file of the target that has this path there."""
+        return cls(path, row_count_of(record), prepared_from_json(record, target.url_of(path), path))
 
 
 # --- tasks -----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""What tasks of a compaction do: look at small files, make one of several, and put it in their place.
+"""Compaction: small files are looked at, one is made of several, and put in their place.
 
-Knows the order of the steps. Must not know Spark, nor which files go together.
+Knows which files go together, and the order of the steps. Must not know Spark, nor who compacts: the job
+`compact`, whose tasks do this, or a stream's writer between two batches.
 
 A group is settled in four steps: the new file is durable and invisible, and recorded; it appears; a record
 says that it counts; its sources go. Whoever is killed at any of them, the next one goes on from there. Who
@@ -11,43 +12,69 @@ a group twice between the second step and the last, and never a row less.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Literal
 
 import orcstream
 from orcstream import OrcFile, Prepared
+from orcstream._keywords import check_integer
 from orcstream.errors import FormatError, KeyUnavailable, SourceChanged, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import clean_up
 from orcstream.schema.types import Kind
-from orcstream.spark.access import run
-from orcstream.spark.compact import commit_records
-from orcstream.spark.jobs.compaction_journal import CompactionJournal, Group, GroupResult, Made, Source
+from orcstream.spark.compact.journal import CompactionJournal, GroupResult, Made
+from orcstream.spark.read.merge_records import Group, Source
 from orcstream.spark.write import written
 from orcstream.spark.write.target import Target
 from orcstream.spark.write.written import WrittenFile
 
 How = Literal["auto", "copy", "rewrite"]
+# A file of stripes smaller than these is hardly read better than the files that they came from.
+_GOOD_STRIPE_BYTES: Final = 4 << 20
 _BLOOMS: Final = ("BLOOM_FILTER", "BLOOM_FILTER_UTF8")
 # Trying again would change nothing: the files stay as they are.
 _HOPELESS = (UsageError, FormatError, Unsupported, KeyUnavailable, SourceChanged, FileNotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
+class Compaction:
+    """How files are compacted; sizes in bytes."""
+
+    target_bytes: int = 256 << 20
+    below_bytes: int | None = None
+    how: How = "auto"
+    memory_limit: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        if self.how not in ("auto", "copy", "rewrite"):
+            raise UsageError(f"how is auto, copy or rewrite, not {self.how!r}")
+        check_integer("target_bytes", self.target_bytes, 1)
+        if self.below_bytes is not None:
+            check_integer("below_bytes", self.below_bytes, 1)
+        check_integer("memory_limit", self.memory_limit, 1)
+
+    @property
+    def small_bytes(self) -> int:
+        """Files below this size are compacted."""
+        return self.below_bytes or max(1, self.target_bytes // 2)
+
+
+@dataclass(frozen=True, slots=True)
 class Looked:
-    """A file that was looked at.
+    """A file that was looked at, of `length` bytes.
 
     Files of one `likeness` can be one file, those of one `form`, too, without being decoded. `is_encrypted`
     says that there is no other way.
     """
 
     source: Source
+    length: int
     likeness: str
     form: str
     is_encrypted: bool
 
-    def holding(self, holds: tuple[commit_records.Source, ...]) -> Looked:
+    def holding(self, holds: tuple[Source, ...]) -> Looked:
         """The same, of which is known what it was merged from."""
         return replace(self, source=replace(self.source, holds=holds))
 
@@ -55,12 +82,8 @@ class Looked:
 # --- looking ---------------------------------------------------------------------------------------
 
 
-def look_at(target: Target, paths: Sequence[str]) -> list[Looked]:
+async def look_at(target: Target, paths: Sequence[str]) -> list[Looked]:
     """Of some files, what is needed to group them; those that cannot be read, or are gone, are left out."""
-    return run(partial(_look_at, target, paths))
-
-
-async def _look_at(target: Target, paths: Sequence[str]) -> list[Looked]:
     names = iter(paths)
     found = []
 
@@ -91,7 +114,8 @@ async def _looked(file: OrcFile, path: str) -> Looked:
         fingerprint=tail.fingerprint,
         stripe_count=len(file.stripes),
     )
-    return Looked(source, await _likeness(file), _form(file), bool(file.encrypted_columns))
+    form = _form(file)
+    return Looked(source, tail.file_length, await _likeness(file), form, bool(file.encrypted_columns))
 
 
 async def _likeness(file: OrcFile) -> str:
@@ -131,6 +155,32 @@ async def _timezones(file: OrcFile) -> list[str]:
     return sorted({footer.writer_timezone or "" for footer in footers})
 
 
+# --- grouping --------------------------------------------------------------------------------------
+
+
+def grouped(looked: Iterable[Looked], options: Compaction, stem: str) -> list[Group]:
+    """Files of one folder that can be one file, in their order, up to the size that files are to have."""
+    bins: dict[tuple[str, ...], list[list[Looked]]] = {}
+    for one in looked:
+        folder = posixpath.dirname(one.source.path)
+        by_form = options.how == "copy" or one.is_encrypted
+        rows = bins.setdefault((folder, one.likeness, one.form if by_form else ""), [[]])
+        if sum(each.length for each in rows[-1]) + one.length > options.target_bytes:
+            rows.append([])
+        rows[-1].append(one)
+    several = [some for key in sorted(bins) for some in bins[key] if len(some) > 1]
+    return [_group(number, some, stem) for number, some in enumerate(several)]
+
+
+def _group(number: int, some: Sequence[Looked], stem: str) -> Group:
+    folder, name = posixpath.split(some[0].source.path)
+    suffix = name.partition(".")[2] or "orc"
+    stripes = sum(one.source.stripe_count for one in some)
+    has_small = sum(one.length for one in some) < stripes * _GOOD_STRIPE_BYTES
+    target = posixpath.join(folder, f"{stem}-{number:06}.{suffix}")
+    return Group(target, tuple(one.source for one in some), number, has_small and not some[0].is_encrypted)
+
+
 # --- settling --------------------------------------------------------------------------------------
 
 
@@ -139,21 +189,24 @@ class GroupWork:
     """A group, and whether its files were there when the driver looked."""
 
     group: Group
-    has_sources: bool = True
-    has_target: bool = False
+    has_sources: bool
+    has_target: bool
 
 
-def settle(journal: CompactionJournal, how: How, memory_limit: int, work: GroupWork) -> GroupResult:
+def works_of(groups: Sequence[Group], visible: Collection[str]) -> list[GroupWork]:
+    """What there is to do, where files of these paths are visible."""
+    there = frozenset(visible)
+    return [GroupWork(group, there.issuperset(group.paths), group.target in there) for group in groups]
+
+
+async def settle(journal: CompactionJournal, options: Compaction, work: GroupWork) -> GroupResult:
     """Put one file in the place of several, or go on with that; may be done again, and by several at once."""
-    return run(partial(_settle, journal, _Maker(journal.target, how, memory_limit), work))
-
-
-async def _settle(journal: CompactionJournal, maker: _Maker, work: GroupWork) -> GroupResult:
     group, target = work.group, journal.target
     found = await journal.result(group)
     if found is None:
-        found = await _merged(journal, maker, work)
-        await journal.settle(group, found)
+        found = await _merged(journal, _Maker(target, options), work)
+        if found.how != "left":
+            await journal.settle(group, found)
     await written.remove_paths(target, found.sources)
     return found
 
@@ -171,15 +224,12 @@ async def _merged(journal: CompactionJournal, maker: _Maker, work: GroupWork) ->
             made = await maker.make(group)
         except _HOPELESS as error:
             return GroupResult("left", reason=str(error))
-        try:
-            await journal.prepare(group, made)
-        except FileExistsError:
+        if not await journal.prepare(group, made):
             await written.discard_files(target, [made.file])
             made = await journal.prepared(group)
             assert made is not None
     await written.commit_files(target, [made.file])
-    lengths = {source.path: source.length for source in group.sources}
-    before = sum(lengths[path] for path in made.sources)
+    before = sum(source.length or 0 for source in group.sources if source.path in made.sources)
     return GroupResult(made.how, made.sources, made.file.row_count, before, made.file.length)
 
 
@@ -188,8 +238,7 @@ class _Maker:
     """Makes one file of several, invisible yet."""
 
     target: Target
-    how: How
-    memory_limit: int
+    options: Compaction
 
     async def make(self, group: Group) -> Made:
         """Raises why it cannot be; then nothing is left."""
@@ -198,7 +247,7 @@ class _Maker:
             "copy": [copy],
             "rewrite": [rewrite],
             "auto": [rewrite, copy] if group.rewrites else [copy, rewrite],
-        }[self.how]
+        }[self.options.how]
         refusals: list[str] = []
         for name, way in ways:
             try:
@@ -239,7 +288,7 @@ class _Maker:
                     async with file:
                         _hold(file, next(sources))
                         out = out or await self._like(file, group)
-                        async with file.batches(memory_limit=self.memory_limit // 2) as stream:
+                        async with file.batches(memory_limit=self.options.memory_limit // 2) as stream:
                             async for batch in stream:
                                 await out.write(batch)
             assert out is not None
@@ -270,7 +319,7 @@ class _Maker:
             timezone=(zones and zones[0]) or "UTC",
             calendar="proleptic" if _is_proleptic(file) else "hybrid",
             user_metadata=file.user_metadata,
-            memory_limit=self.memory_limit // 2,
+            memory_limit=self.options.memory_limit // 2,
             storage_options=self.target.storage_options,
             sink_options=self.target.sink_options,
         )
