@@ -10,8 +10,8 @@ import pytest
 
 from orcstream.codec.crypto.forms import FileForm
 from orcstream.codec.crypto.sealing import plan_rekeying
-from orcstream.codec.metadata.checks import check_variants
 from orcstream.codec.metadata.indexes import RowIndex
+from orcstream.codec.metadata.parse import check_variants
 from orcstream.codec.metadata.structure import (
     ColumnEncoding,
     EncodingKind,

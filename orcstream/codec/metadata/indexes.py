@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -122,45 +122,43 @@ def parse_statistics(data: bytes, error_class: type[FormatError] = CorruptTail) 
     """One column's statistics; a bound that is no text or no number is left out, for it proves nothing."""
     with foreign(error_class, "column statistics"):
         message = pb.ColumnStatistics.FromString(data)
-        bounds = _bounds(message)
-        collection = message.collection_statistics
         geospatial = message.geospatial_statistics
         box = None
         if geospatial.HasField("bbox"):
-            box = BoundingBox(**{name: _get(geospatial.bbox, name) for name in BoundingBox.__slots__})
+            box = BoundingBox(**_got(geospatial.bbox, *BoundingBox.__slots__))
         return ColumnStatistics(
             value_count=_get(message, "number_of_values"),
-            has_null=_get(message, "has_null"),
-            bytes_on_disk=_get(message, "bytes_on_disk"),
-            min_children=_get(collection, "min_children"),
-            max_children=_get(collection, "max_children"),
-            total_children=_get(collection, "total_children"),
             bounding_box=box,
             geospatial_types=tuple(geospatial.geospatial_types),
-            **bounds,
+            **_got(message, "has_null", "bytes_on_disk"),
+            **_got(message.collection_statistics, *CHILD_COUNTS),
+            **_bounds(message),
         )
 
 
 def _bounds(message: pb.ColumnStatistics) -> dict[str, Any]:
     """The arguments of `ColumnStatistics` that depend on the kind. A writer fills one kind at most."""
-    kind: StatisticsKind
-    for field, kind in _KIND_FIELDS:
-        if message.HasField(field):
-            part = getattr(message, field)
-            return {"kind": kind, **_BOUNDS[kind](part)}
+    for kind, (name, fields) in STATISTICS_PARTS.items():
+        if message.HasField(name):
+            part = getattr(message, name)
+            return {"kind": kind, **(_BOUNDS[kind](part) if kind in _BOUNDS else _got(part, *fields))}
     return {}
 
 
-_KIND_FIELDS: tuple[tuple[str, StatisticsKind], ...] = (
-    ("int_statistics", "integer"),
-    ("double_statistics", "double"),
-    ("string_statistics", "string"),
-    ("bucket_statistics", "boolean"),
-    ("decimal_statistics", "decimal"),
-    ("date_statistics", "date"),
-    ("binary_statistics", "binary"),
-    ("timestamp_statistics", "timestamp"),
-)
+STATISTICS_PARTS: Final[dict[StatisticsKind, tuple[str, tuple[str, ...]]]] = {
+    "integer": ("int_statistics", ("minimum", "maximum", "sum")),
+    "double": ("double_statistics", ("minimum", "maximum", "sum")),
+    "string": ("string_statistics", ("minimum", "maximum", "sum", "lower_bound", "upper_bound")),
+    "boolean": ("bucket_statistics", ()),
+    "decimal": ("decimal_statistics", ()),
+    "date": ("date_statistics", ("minimum", "maximum")),
+    "binary": ("binary_statistics", ("sum",)),
+    "timestamp": ("timestamp_statistics", ()),
+}
+"""The part of a message that each kind fills, and its fields that are `ColumnStatistics` attributes too."""
+
+CHILD_COUNTS: Final = ("min_children", "max_children", "total_children")
+"""The fields, and attributes, of lists and maps."""
 
 
 def _get(message: pb.Message, field: str) -> Any:
@@ -171,8 +169,8 @@ def _get(message: pb.Message, field: str) -> Any:
     return None if isinstance(value, bytes) else value
 
 
-def _fields(*names: str) -> Callable[[Any], dict[str, Any]]:
-    return lambda part: {name: _get(part, name) for name in names}
+def _got(message: pb.Message, *names: str) -> dict[str, Any]:
+    return {name: _get(message, name) for name in names}
 
 
 def _boolean_bounds(part: pb.BucketStatistics) -> dict[str, Any]:
@@ -190,10 +188,7 @@ def _decimal(text: str | None) -> Decimal | None:
 def _timestamp_bounds(part: pb.TimestampStatistics) -> dict[str, Any]:
     # Java stores the nanoseconds below the millisecond plus 1. Without them a bound is as wide as its
     # millisecond.
-    bounds: dict[str, Any] = {
-        "local_minimum_ms": _get(part, "minimum"),
-        "local_maximum_ms": _get(part, "maximum"),
-    }
+    bounds = {f"local_{name}_ms": value for name, value in _got(part, "minimum", "maximum").items()}
     for name, absent in (("minimum", 0), ("maximum", 999_999)):
         milliseconds, nanos = _get(part, f"{name}_utc"), _get(part, f"{name}_nanos")
         if milliseconds is not None:
@@ -203,13 +198,8 @@ def _timestamp_bounds(part: pb.TimestampStatistics) -> dict[str, Any]:
 
 
 _BOUNDS: dict[StatisticsKind, Callable[[Any], dict[str, Any]]] = {
-    "integer": _fields("minimum", "maximum", "sum"),
-    "double": _fields("minimum", "maximum", "sum"),
-    "string": _fields("minimum", "maximum", "sum", "lower_bound", "upper_bound"),
     "boolean": _boolean_bounds,
     "decimal": _decimal_bounds,
-    "date": _fields("minimum", "maximum"),
-    "binary": _fields("sum"),
     "timestamp": _timestamp_bounds,
 }
 

@@ -20,7 +20,6 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from orcstream._proto import orc_proto as pb
-from orcstream.codec.metadata.checks import check_no_overlap, check_stripe_footer, check_variants
 from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.limits import check_footer_parts, check_stripe_footer_parts
 from orcstream.codec.metadata.structure import (
@@ -52,6 +51,10 @@ _MAX_PRECISION = 38
 _MAX_UNION_CHILDREN = 256
 # Three bytes of an IV. (Column ids have three as well; a footer under the cap cannot list more types.)
 _MAX_STRIPE_ID = 0xFFFFFF
+_PLACEHOLDERS = (StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA)
+_TAIL_ONLY = (StreamKind.STRIPE_STATISTICS, StreamKind.FILE_STATISTICS)
+# Each variant is a request to a key store, and each of its columns counts once more.
+_MAX_VARIANT_COLUMNS = 1 << 18
 _Enum = TypeVar("_Enum", bound=enum.IntEnum)
 
 
@@ -256,7 +259,8 @@ def _stripes(
     first_row = 0
     stripe_id, keys = 0, tuple[bytes, ...]()
     for index, message in enumerate(messages):
-        stop = message.offset + message.index_length + message.data_length + message.footer_length
+        lengths = message.index_length, message.data_length, message.footer_length
+        stop = message.offset + sum(lengths)
         if stop > body_stop:
             raise CorruptTail(
                 f"the stripe ends at byte {stop}, the stripes of this file at {body_stop}", stripe=index
@@ -270,21 +274,13 @@ def _stripes(
                 raise CorruptTail(f"the encryption stripe id is {stripe_id}", stripe=index)
             if len(keys) != len(variants):
                 raise CorruptTail(f"{len(keys)} local keys for {len(variants)} variants", stripe=index)
-        stripes.append(
-            StripeInformation(
-                index=index,
-                offset=message.offset,
-                index_length=message.index_length,
-                data_length=message.data_length,
-                footer_length=message.footer_length,
-                row_count=message.number_of_rows,
-                first_row=first_row,
-                encrypt_stripe_id=stripe_id if variants else None,
-                encrypted_local_keys=keys,
-            )
+        own_id = stripe_id if variants else None
+        stripe = StripeInformation(
+            index, message.offset, *lengths, message.number_of_rows, first_row, own_id, keys
         )
+        stripes.append(stripe)
         first_row += message.number_of_rows
-    check_no_overlap(stripes)
+    _check_no_overlap(stripes)
     return tuple(stripes)
 
 
@@ -346,7 +342,7 @@ def parse_stripe_footer(
                 writer_timezone=_text(message.writer_timezone) or None,
                 variants=_stripe_variants(message, schema, encryption),
             )
-        check_stripe_footer(footer, stripe, schema)
+        _check_stripe_footer(footer, stripe, schema)
     except FormatError as error:
         error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
         raise
@@ -392,3 +388,84 @@ def _stripe_variants(
         )
         for index, (variant, part) in enumerate(zip(variants, message.encryption, strict=True))
     )
+
+
+# --- what values must hold among each other, beyond what one field can say ---------------------------
+
+
+def _check_no_overlap(stripes: Sequence[StripeInformation]) -> None:
+    """Overlapping stripes would let a small file claim any amount of data."""
+    stop = 0
+    for stripe in sorted(stripes, key=lambda stripe: (stripe.offset, stripe.range.stop)):
+        if stripe.offset < stop and stripe.range.length:
+            raise CorruptTail(f"two stripes overlap at byte {stripe.offset}", stripe=stripe.index)
+        stop = max(stop, stripe.range.stop)
+
+
+def check_variants(variants: Sequence[EncryptionVariant], schema: Schema) -> None:
+    """Whether encrypted columns lie side by side, and are so few that keys can be asked for."""
+    types = schema.types
+    columns = sum(len(types[one.root].column_ids) for one in variants)
+    if columns > _MAX_VARIANT_COLUMNS:
+        raise Unsupported(f"encryption variants of {columns} columns", reason="too_many_variants")
+    last = FileColumn(-1)
+    for root in sorted({one.root for one in variants}):
+        # No writer does that: whose nulls would decide about the values of the inner one?
+        if root <= last:
+            raise CorruptTail(f"column {root} is encrypted, and so is one that it lies within", column=root)
+        last = types[root].column_ids[-1]
+
+
+def _check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema: Schema) -> None:
+    """Whether the streams fit into the stripe and belong to columns that exist."""
+    if len(footer.encodings) != schema.column_count:
+        raise CorruptStripe(f"{len(footer.encodings)} encodings for {schema.column_count} columns")
+    room = stripe.index_length + stripe.data_length
+    claimed = sum(stream.length for stream in footer.streams)
+    if claimed > room:
+        raise CorruptStripe(f"streams of {claimed} bytes in a stripe body of {room}")
+    _check_streams(footer.streams, schema.root.column_ids)
+    for index, variant in enumerate(footer.variants):
+        columns = schema.types[variant.root].column_ids
+        _check_streams(variant.streams, columns)
+        if len(variant.encodings) != len(columns):
+            raise CorruptStripe(
+                f"variant {index} has {len(variant.encodings)} encodings for {len(columns)} columns"
+            )
+    # A placeholder has exactly the room of the variants' streams of its area.
+    for kind, is_index in ((StreamKind.ENCRYPTED_INDEX, True), (StreamKind.ENCRYPTED_DATA, False)):
+        given = sum(stream.length for stream in footer.streams if stream.kind is kind)
+        taken = sum(
+            stream.length
+            for variant in footer.variants
+            for stream in variant.streams
+            if stream.kind.is_index is is_index
+        )
+        if given != taken:
+            raise CorruptStripe(f"{kind.name} has {given} bytes for streams of {taken}")
+
+
+def _check_streams(streams: Sequence[StreamInformation], columns: Sequence[FileColumn]) -> None:
+    seen: set[tuple[StreamKind, int]] = set()
+    for stream in streams:
+        if stream.kind is StreamKind.UNKNOWN:
+            continue
+        if stream.kind in _PLACEHOLDERS:
+            if stream.variant is not None:
+                raise CorruptStripe(f"a {stream.kind.name} stream within variant {stream.variant}")
+            column = FileColumn(0)
+        else:
+            column = stream.column
+        if stream.kind in _TAIL_ONLY:
+            raise CorruptStripe(f"a {stream.kind.name} stream within a stripe")
+        if column not in columns:
+            raise CorruptStripe(
+                f"a stream of column {column}, beyond {columns[0]} to {columns[-1]}",
+                column=column,
+                stream_kind=stream.kind.name,
+            )
+        if (stream.kind, column) in seen:
+            raise CorruptStripe(
+                "two streams of one kind and column", column=column, stream_kind=stream.kind.name
+            )
+        seen.add((stream.kind, column))

@@ -42,11 +42,6 @@ class StreamKind(enum.IntEnum):
         return self in _INDEX_KINDS
 
 
-_INDEX_KINDS = frozenset(
-    (StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8, StreamKind.ENCRYPTED_INDEX)
-)
-
-
 class EncodingKind(enum.IntEnum):
     """ColumnEncoding.Kind; UNKNOWN matters only to who reads the column."""
 
@@ -63,6 +58,11 @@ class Calendar(enum.IntEnum):
     UNKNOWN = 0
     JULIAN_GREGORIAN = 1
     PROLEPTIC_GREGORIAN = 2
+
+
+_INDEX_KINDS = frozenset(
+    (StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8, StreamKind.ENCRYPTED_INDEX)
+)
 
 
 @dataclass(frozen=True, slots=True)

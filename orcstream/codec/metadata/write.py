@@ -28,7 +28,7 @@ import numpy as np
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.bloom import BloomIndex
-from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
+from orcstream.codec.metadata.indexes import CHILD_COUNTS, STATISTICS_PARTS, RowIndex, StatisticsList
 from orcstream.codec.metadata.parse import Footer
 from orcstream.codec.metadata.structure import (
     Calendar,
@@ -44,7 +44,7 @@ from orcstream.codec.metadata.structure import (
 from orcstream.codec.metadata.wire import join_field
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
-from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics
+from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
 from orcstream.schema.types import EDGE_ALGORITHMS, Kind, Type
 
 WRITER = 0
@@ -60,21 +60,24 @@ _MAX_POSTSCRIPT_BYTES = 255
 
 def serialize_statistics(statistics: ColumnStatistics) -> bytes:
     """One column's statistics."""
-    s = statistics
     message = pb.ColumnStatistics()
-    _put(message, number_of_values=s.value_count, has_null=s.has_null, bytes_on_disk=s.bytes_on_disk)
-    if s.kind is not None:
-        _PARTS[s.kind](message, s)
-    children = (s.min_children, s.max_children, s.total_children)
-    if any(count is not None for count in children):
-        names = ("min_children", "max_children", "total_children")
-        _put(message.collection_statistics, **dict(zip(names, children, strict=True)))
-    if s.bounding_box is not None:
+    _put(message, number_of_values=statistics.value_count)
+    _copy(message, statistics, "has_null", "bytes_on_disk")
+    if statistics.kind is not None:
+        name, fields = STATISTICS_PARTS[statistics.kind]
+        part = getattr(message, name)
+        part.SetInParent()
+        if statistics.kind in _PARTS:
+            _PARTS[statistics.kind](part, statistics)
+        else:
+            _copy(part, statistics, *fields)
+    _copy(message.collection_statistics, statistics, *CHILD_COUNTS)
+    if statistics.bounding_box is not None:
         box: Any = message.geospatial_statistics.bbox
         box.SetInParent()
-        _put(box, **{name: getattr(s.bounding_box, name) for name in BoundingBox.__slots__})
-    if s.geospatial_types:  # an empty list would make the part present
-        message.geospatial_statistics.geospatial_types.extend(s.geospatial_types)
+        _copy(box, statistics.bounding_box, *BoundingBox.__slots__)
+    if statistics.geospatial_types:  # an empty list would make the part present
+        message.geospatial_statistics.geospatial_types.extend(statistics.geospatial_types)
     return _bytes(message)
 
 
@@ -94,29 +97,18 @@ def _put(message: Any, **fields: Any) -> None:
             setattr(message, name, value)
 
 
-def _numbers(part: str) -> Callable[[Any, ColumnStatistics], None]:
-    def put(message: Any, s: ColumnStatistics) -> None:
-        getattr(message, part).SetInParent()
-        _put(getattr(message, part), minimum=s.minimum, maximum=s.maximum, sum=s.sum)
-
-    return put
+def _copy(message: Any, value: object, *names: str) -> None:
+    """Sets the fields of these names to what the attributes of the same names are, but for None."""
+    _put(message, **{name: getattr(value, name) for name in names})
 
 
-def _texts(message: Any, s: ColumnStatistics) -> None:
-    _numbers("string_statistics")(message, s)
-    _put(message.string_statistics, lower_bound=s.lower_bound, upper_bound=s.upper_bound)
-
-
-def _booleans(message: Any, s: ColumnStatistics) -> None:
-    message.bucket_statistics.SetInParent()
+def _booleans(part: Any, s: ColumnStatistics) -> None:
     if s.sum is not None:
-        message.bucket_statistics.count.append(int(s.sum))
+        part.count.append(int(s.sum))
 
 
-def _decimals(message: Any, s: ColumnStatistics) -> None:
-    message.decimal_statistics.SetInParent()
-    texts = {name: _decimal_text(getattr(s, name)) for name in ("minimum", "maximum", "sum")}
-    _put(message.decimal_statistics, **texts)
+def _decimals(part: Any, s: ColumnStatistics) -> None:
+    _put(part, **{name: _decimal_text(getattr(s, name)) for name in ("minimum", "maximum", "sum")})
 
 
 def _decimal_text(value: object) -> str | None:
@@ -128,19 +120,7 @@ def _decimal_text(value: object) -> str | None:
     return "0" if text == "-0" else text
 
 
-def _days(message: Any, s: ColumnStatistics) -> None:
-    message.date_statistics.SetInParent()
-    _put(message.date_statistics, minimum=s.minimum, maximum=s.maximum)
-
-
-def _binaries(message: Any, s: ColumnStatistics) -> None:
-    message.binary_statistics.SetInParent()
-    _put(message.binary_statistics, sum=s.sum)
-
-
-def _times(message: Any, s: ColumnStatistics) -> None:
-    part = message.timestamp_statistics
-    part.SetInParent()
+def _times(part: Any, s: ColumnStatistics) -> None:
     _put(part, minimum=s.local_minimum_ms, maximum=s.local_maximum_ms)
     # Without nanoseconds a bound is as wide as its millisecond, so those at its ends are left out.
     for name, absent in (("minimum", 0), ("maximum", _MS - 1)):
@@ -151,15 +131,11 @@ def _times(message: Any, s: ColumnStatistics) -> None:
         _put(part, **{f"{name}_utc": milliseconds, f"{name}_nanos": None if below == absent else below + 1})
 
 
-_PARTS: dict[str, Callable[[Any, ColumnStatistics], None]] = {
-    "integer": _numbers("int_statistics"),
-    "double": _numbers("double_statistics"),
-    "string": _texts,
+# Those whose fields have other names or values than the attributes.
+_PARTS: dict[StatisticsKind, Callable[[Any, ColumnStatistics], None]] = {
     "boolean": _booleans,
     "decimal": _decimals,
-    "date": _days,
     "timestamp": _times,
-    "binary": _binaries,
 }
 
 
@@ -241,12 +217,9 @@ def serialize_footer(footer: Footer) -> bytes:
     """The file footer. `stripes` and `row_count` must agree, or nobody will read the file."""
     if footer.row_count != sum(stripe.row_count for stripe in footer.stripes):
         raise ValueError(f"{footer.row_count} rows, which are not those of the stripes")
-    message = pb.FooterView(
-        header_length=footer.header_length,
-        content_length=footer.content_length,
-        number_of_rows=footer.row_count,
-        row_index_stride=footer.row_index_stride,
-        writer=footer.writer,
+    message = pb.FooterView(number_of_rows=footer.row_count)
+    _copy(
+        message, footer, "header_length", "content_length", "row_index_stride", "writer", "software_version"
     )
     _add_stripes(message.stripes, footer.stripes)
     for type_ in footer.schema.types:
@@ -258,20 +231,14 @@ def serialize_footer(footer: Footer) -> bytes:
         _put_encryption(message.encryption, footer.encryption)
     if footer.calendar is not Calendar.UNKNOWN:
         message.calendar = int(footer.calendar)
-    _put(message, software_version=footer.software_version)
     return _bytes(message)
 
 
 def _add_stripes(messages: Any, stripes: Sequence[StripeInformation]) -> None:
     last_id, keys = 0, tuple[bytes, ...]()
     for stripe in stripes:
-        part = messages.add(
-            offset=stripe.offset,
-            index_length=stripe.index_length,
-            data_length=stripe.data_length,
-            footer_length=stripe.footer_length,
-            number_of_rows=stripe.row_count,
-        )
+        part = messages.add(number_of_rows=stripe.row_count)
+        _copy(part, stripe, "offset", "index_length", "data_length", "footer_length")
         if stripe.encrypt_stripe_id is None:
             continue
         # ORC Java gives the first stripe its number, the others inherit.
@@ -288,12 +255,11 @@ def _add_type(messages: Any, type_: Type) -> None:
         subtypes=[child.column_id for child in type_.children],
         field_names=type_.field_names,
     )
-    _put(message, maximum_length=type_.max_length)
+    _put(message, maximum_length=type_.max_length, crs=type_.crs)
     if type_.precision is not None:
         _put(message, precision=type_.precision, scale=type_.scale or 0)
     for key, value in type_.attributes:
         message.attributes.add(key=key, value=value)
-    _put(message, crs=type_.crs)
     if type_.kind is Kind.GEOGRAPHY and type_.algorithm is not None:
         message.algorithm = EDGE_ALGORITHMS.index(type_.algorithm)
 
@@ -305,25 +271,16 @@ def _put_encryption(message: Any, encryption: Encryption) -> None:
     for key in encryption.keys:
         message.key.add(key_name=key.name, key_version=key.version, algorithm=int(key.algorithm))
     for variant in encryption.variants:
-        part = message.variants.add(
-            root=variant.root,
-            key=variant.key,
-            encrypted_key=variant.encrypted_key,
-            file_statistics=variant.file_statistics,
-        )
+        part = message.variants.add()
+        _copy(part, variant, "root", "key", "encrypted_key", "file_statistics")
         _add_streams(part.stripe_statistics, variant.stripe_statistics)
     message.key_provider = int(encryption.key_provider)
 
 
 def serialize_postscript(postscript: Postscript) -> bytes:
     """The postscript, without the length byte that follows it. Its `length` is not said but comes out."""
-    message = pb.PostScript(
-        footer_length=postscript.footer_length,
-        compression=int(postscript.compression),
-        version=postscript.version,
-        metadata_length=postscript.metadata_length,
-        writer_version=postscript.writer_version,
-    )
+    message = pb.PostScript(compression=int(postscript.compression), version=postscript.version)
+    _copy(message, postscript, "footer_length", "metadata_length", "writer_version")
     if postscript.compression is not Compression.NONE:
         message.compression_block_size = postscript.compression_block_size
     if postscript.stripe_statistics_length:
