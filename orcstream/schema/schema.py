@@ -1,7 +1,6 @@
 """Schemas: the type tree of a file, and selection of its columns by name.
 
-Re-exports the types (`schema.types`); `schema.text` parses their text form. Must not know protobuf, Arrow or
-any byte of a file.
+Must not know how types are printed and parsed (`schema.types`), nor protobuf, Arrow or any byte of a file.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from orcstream.schema.types import (
     Kind,
     Type,
     nodes_of,
+    parse_type,
     steps_of,
 )
 
@@ -61,8 +61,6 @@ class Schema:
     @classmethod
     def parse(cls, text: str) -> Schema:
         """The schema that a text such as ``struct<a:int,`odd name`:array<string>>`` describes."""
-        from orcstream.schema.text import parse_type
-
         return cls(parse_type(text))
 
     @property

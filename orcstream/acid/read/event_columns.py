@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orcstream.schema.schema import Schema
-from orcstream.schema.types import Kind
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type
 
 _KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 
@@ -35,7 +35,7 @@ def event_columns(schema: Schema) -> EventColumns | None:
     return EventColumns(*root.field_names)
 
 
-def event_type(row: Schema, names: EventColumns = HIVES_NAMES) -> str:
-    """The text of the schema of events of such rows."""
-    kinds = ("int", "bigint", "int", "bigint", "bigint", str(row))
-    return "struct<" + ",".join(f"{name}:{kind}" for name, kind in zip(names, kinds, strict=True)) + ">"
+def event_schema(row: Schema, names: EventColumns = HIVES_NAMES) -> Schema:
+    """The schema of events of such rows."""
+    types = (*map(Type, _KINDS[:-1]), row.root)
+    return numbered(Type(Kind.STRUCT, types, tuple(names)), attributes=False)

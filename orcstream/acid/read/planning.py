@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from orcstream.acid.read.bucket import Bucket
-from orcstream.acid.read.event_columns import event_type
+from orcstream.acid.read.event_columns import event_schema
 from orcstream.acid.read.event_file import EventFile
 from orcstream.acid.read.merging import IS_DELETED, OPERATION, ROW_ID, WRITE_ID, Output
 from orcstream.acid.read.stream import FileRead, OpenFile, TableRead
@@ -23,7 +23,7 @@ from orcstream.query.expr import Expr
 from orcstream.reader.file import batches_of, stripes_of
 from orcstream.reader.options import ReadOptions
 from orcstream.reader.stream import BatchStream
-from orcstream.schema.schema import Schema
+from orcstream.schema.schema import Schema, numbered
 from orcstream.schema.types import Type
 from orcstream.table.columns import AskedColumns
 from orcstream.table.lanes import LaneMemory
@@ -195,11 +195,12 @@ class TablePlanner:
         return found, lambda path: (*prefix, *found.path(path))
 
 
-def _schema_for(file: EventFile, placed: PlacedColumns) -> str | None:
+def _schema_for(file: EventFile, placed: PlacedColumns) -> Schema | None:
     """What a file is read as, where it is not what it is."""
-    if str(file.row_schema) == str(placed.schema):
+    own, wanted = (numbered(one.root, attributes=False) for one in (file.row_schema, placed.schema))
+    if own == wanted:
         return None
-    return str(placed.schema) if file.columns is None else event_type(placed.schema, file.columns)
+    return wanted if file.columns is None else event_schema(wanted, file.columns)
 
 
 def _first_write_id(file: AcidFile) -> int:

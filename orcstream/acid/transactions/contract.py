@@ -25,7 +25,7 @@ from orcstream.io.loop.uncancelled import end_task
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.plan.placement import RowColumns
 from orcstream.schema.schema import Schema, numbered
-from orcstream.schema.types import Kind, Type
+from orcstream.schema.types import Kind, Type, parse_type
 
 _logger = logger_of("orcstream.acid")
 
@@ -74,7 +74,7 @@ class TableDefinition:
         if twice is not None:
             raise UsageError(f"two columns are named {twice}; names of columns do not differ in case alone")
         for name, text in self.partitions:
-            if not name or Schema.parse(f"struct<a:{text}>").root.children[0].children:
+            if not name or parse_type(text).children:
                 raise UsageError(f"a table cannot be partitioned by {name!r} of type {text}")
         missing = [one for one in self.bucket_columns if one not in self.schema.names]
         if missing:
@@ -265,6 +265,6 @@ def full_schema(definition: TableDefinition) -> Schema:
 
 def partition_schema(definition: TableDefinition) -> Schema:
     """The partition columns alone."""
-    types = tuple(Schema.parse(f"struct<a:{text}>").root.children[0] for _, text in definition.partitions)
+    types = tuple(parse_type(text) for _, text in definition.partitions)
     names = tuple(name for name, _ in definition.partitions)
     return numbered(Type(Kind.STRUCT, types, names))

@@ -22,8 +22,8 @@ from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, Metasto
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.plan.acid.write_ids import WriteIds
-from orcstream.schema.schema import Schema, numbered
-from orcstream.schema.types import Kind, Type
+from orcstream.schema.schema import numbered
+from orcstream.schema.types import Kind, Type, parse_type
 
 _AGENT: Final = "orcstream"
 # What Hive asks of those who read and write such tables; bucketing is its version 2.
@@ -410,7 +410,7 @@ def _columns(name: str, columns: Sequence[Any], url: str) -> tuple[tuple[Type, .
     types = []
     for one in columns:
         try:
-            types.append(Schema.parse(f"struct<a:{one.type}>").root.children[0])
+            types.append(parse_type(one.type))
         except UsageError as error:
             raise Unsupported(
                 f"column {one.name} of {name} is a {one.type}, which no ORC file has: {error.message}",

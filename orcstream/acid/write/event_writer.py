@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from orcstream.acid.read.event_columns import event_type
+from orcstream.acid.read.event_columns import event_schema
 from orcstream.acid.read.event_file import DELETE, INSERT, KEY_INDEX, UPDATE
 from orcstream.acid.read.row_ids import Ints, RowIds
 from orcstream.codec.encode.grouping import retyped
@@ -35,7 +35,7 @@ class EventLayout:
     """How rows of a table become events of a file: `schema` is that of the file."""
 
     def __init__(self, row_schema: Schema) -> None:
-        self.schema = Schema.parse(event_type(row_schema))
+        self.schema = event_schema(row_schema)
         self._fields = field_of("", self.schema.root, VectorOptions()).children
 
     def events(self, ids: RowIds, operations: Ints, rows: IngestedRows | None) -> ReadyRows:

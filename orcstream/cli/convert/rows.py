@@ -27,11 +27,10 @@ from orcstream.cli.convert.values import (
     from_json,
     from_text,
     json_type,
-    quoted,
     text_type,
 )
-from orcstream.schema.schema import Schema
-from orcstream.schema.types import Kind
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -204,8 +203,7 @@ def _csv_start(
     head: list[list[str | None]] = next(lists, [[] for _ in names])
     if schema is None:
         types = [text_type(text for text in column if text is not None) for column in head]
-        parts = [f"{quoted(name)}:{type_}" for name, type_ in zip(names, types, strict=True)]
-        schema = Schema.parse(f"struct<{','.join(parts)}>")
+        schema = numbered(Type(Kind.STRUCT, tuple(types), tuple(names)))
     _check_csv_schema(schema, names, source.shown)
     return names, schema, chain([head], lists)
 
@@ -352,7 +350,7 @@ def json_rows(source: Input | Head, schema: Schema | None, discretion: Discretio
     if schema is not None:
         return Rows(schema, _fitted(chunks, schema, source.shown, discretion, 0))
     try:
-        return Rows(Schema.parse(json_type(first, "")), chunks)
+        return Rows(numbered(json_type(first, "")), chunks)
     except orcstream.Unsupported as error:
         error.locate(url=source.shown)
         raise

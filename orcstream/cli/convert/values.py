@@ -148,58 +148,59 @@ def _time(text: str, *, zoned: bool) -> datetime.datetime | np.datetime64:
 
 
 # In the order in which they are tried; a type is that of a column if it takes all of its texts.
-_GUESSES: tuple[tuple[str, Convert], ...] = (
-    ("bigint", lambda text: _INT64.index(_whole(text))),
-    ("boolean", lambda text: _BOOLEANS[text.strip()]),
-    ("date", _date),
-    ("timestamp", lambda text: _time(text, zoned=False)),
-    ("timestamp with local time zone", lambda text: _time(text, zoned=True)),
-    ("double", _number),
+_GUESSES: tuple[tuple[Kind, Convert], ...] = (
+    (Kind.LONG, lambda text: _INT64.index(_whole(text))),
+    (Kind.BOOLEAN, lambda text: _BOOLEANS[text.strip()]),
+    (Kind.DATE, _date),
+    (Kind.TIMESTAMP, lambda text: _time(text, zoned=False)),
+    (Kind.TIMESTAMP_INSTANT, lambda text: _time(text, zoned=True)),
+    (Kind.DOUBLE, _number),
 )
 
 
-def text_type(texts: Iterable[str]) -> str:
-    """The type, as text, of a column of CSV without its nulls; string where there are only nulls."""
+def text_type(texts: Iterable[str]) -> Type:
+    """The type of a column of CSV without its nulls; string where there are only nulls."""
     held = list(texts)
-    for name, convert in _GUESSES if held else ():
+    for kind, convert in _GUESSES if held else ():
         try:
             for text in held:
                 convert(text)
         except (ValueError, KeyError):
             continue
-        return name
-    return "string"
+        return Type(kind)
+    return Type(Kind.STRING)
 
 
 # --- values of JSON ----------------------------------------------------------------------------------------
 
 
-def json_type(values: Iterable[Any], path: str, depth: int = 1) -> str:
-    """The type, as text, that takes these values of JSON. Raises ValueError where none does."""
+_JSON_KINDS: tuple[tuple[Kind, set[type]], ...] = (
+    (Kind.STRING, {str}),
+    (Kind.BOOLEAN, {bool}),
+    (Kind.LONG, {int}),
+    (Kind.DOUBLE, {int, float}),
+)
+
+
+def json_type(values: Iterable[Any], path: str, depth: int = 1) -> Type:
+    """The type that takes these values of JSON. Raises ValueError where none does."""
     if depth > MAX_DEPTH:
         raise orcstream.Unsupported(
             f"the values nest deeper than {MAX_DEPTH} levels", reason="schema_too_deep"
         )
     held = [value for value in values if value is not None]
     kinds = {type(value) for value in held}
-    if not held or kinds == {str}:
-        return "string"
-    if kinds == {bool}:
-        return "boolean"
-    if kinds == {int}:
-        return "bigint"
-    if kinds <= {int, float}:
-        return "double"
+    for kind, classes in _JSON_KINDS:
+        if kinds <= classes:
+            return Type(kind)
     if kinds == {list}:
-        return f"array<{json_type((item for value in held for item in value), f'{path}[]', depth + 1)}>"
+        items = (item for value in held for item in value)
+        return Type(Kind.LIST, (json_type(items, f"{path}[]", depth + 1),))
     if kinds == {dict}:
         names = dict.fromkeys(name for value in held for name in value)
         inner = path + "." if path else ""
-        parts = [
-            f"{quoted(name)}:{json_type((value.get(name) for value in held), inner + name, depth + 1)}"
-            for name in names
-        ]
-        return f"struct<{','.join(parts)}>"
+        types = (json_type((value.get(name) for value in held), inner + name, depth + 1) for name in names)
+        return Type(Kind.STRUCT, tuple(types), tuple(names))
     words = {
         dict: "objects",
         list: "arrays",
@@ -210,11 +211,6 @@ def json_type(values: Iterable[Any], path: str, depth: int = 1) -> str:
     }
     found = " and ".join(sorted({words[kind] for kind in kinds}))
     raise ValueError(f"{f'the field {path!r}' if path else 'the file'} holds {found}")
-
-
-def quoted(name: str) -> str:
-    """A name as it stands in the text of a schema."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def from_json(type_: Type) -> Convert:

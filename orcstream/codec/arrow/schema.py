@@ -17,7 +17,7 @@ from typing import NoReturn
 from orcstream.codec.arrow._arrow_import import ArrowField, import_schema
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from orcstream.schema.schema import Schema
-from orcstream.schema.types import EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Type
+from orcstream.schema.types import EDGE_ALGORITHMS, MAX_DEPTH, MAX_PRECISION, FileColumn, Kind, Type
 
 _Path = tuple[str, ...]
 
@@ -58,7 +58,6 @@ _PATTERNS = (
 )
 _DECIMAL = re.compile(r"d:([0-9]{1,9}),(-?[0-9]{1,9})(?:,([0-9]{1,9}))?")
 _DECIMAL_BITS = ("32", "64", "128", None)  # 128 where it is not said
-_MAX_PRECISION = 38
 _INDICES = frozenset("cCsSiIlL")
 _RUN_ENDS = "+r"
 # What ORC has no type for, and what to do about it.
@@ -192,14 +191,14 @@ def _decimal(format_: str, path: _Path) -> Type:
     precision, scale, bits = int(found[1]), int(found[2]), found[3]
     if bits not in _DECIMAL_BITS:
         _fail(
-            path, f"is a decimal of {bits} bits; cast it to decimal128, with at most {_MAX_PRECISION} digits"
+            path, f"is a decimal of {bits} bits; cast it to decimal128, with at most {MAX_PRECISION} digits"
         )
     if scale < 0:
         _fail(path, f"is a decimal of scale {scale}, and ORC's are not negative; cast it to one of scale 0")
-    if not 1 <= precision <= _MAX_PRECISION or scale > precision:
+    if not 1 <= precision <= MAX_PRECISION or scale > precision:
         _fail(
             path,
-            f"is a decimal({precision},{scale}); ORC's have 1 to {_MAX_PRECISION} digits, "
+            f"is a decimal({precision},{scale}); ORC's have 1 to {MAX_PRECISION} digits, "
             "of which the scale counts some or all",
         )
     return Type(Kind.DECIMAL, precision=precision, scale=scale)

@@ -29,7 +29,7 @@ Fitted: TypeAlias = tuple[Field, Vector]
 Fit: TypeAlias = Callable[[ArrowColumn, Field, Path, Mask | None], Fitted]
 
 INTEGER_FORMATS = {"c": "i1", "C": "u1", "s": "i2", "S": "u2", "i": "i4", "I": "u4", "l": "i8", "L": "u8"}
-_FLOATS = {"e": "f2", "f": "f4", "g": "f8"}
+FLOAT_FORMATS = {"e": "f2", "f": "f4", "g": "f8"}
 # Up to which all integers are floating point numbers.
 _EXACT = {"f4": 1 << 24, "f8": 1 << 53}
 _DAY_MS = 86_400_000
@@ -124,7 +124,7 @@ def _check_range(values: Array, target: str, nulls: Nulls, field: Field, path: P
 
 def _floats(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
     target, format_ = DTYPES[field.type.kind], column.field.format
-    source = _FLOATS.get(format_) or INTEGER_FORMATS.get(format_)
+    source = FLOAT_FORMATS.get(format_) or INTEGER_FORMATS.get(format_)
     if source is None:
         wrong_format(column, field, path)
     values, nulls = stored(column, source), nulls_in(column, live)
@@ -132,7 +132,7 @@ def _floats(column: ArrowColumn, field: Field, path: Path, live: Mask | None) ->
         return _fixed(field, values, column.length, nulls)
     with np.errstate(over="ignore", invalid="ignore"):
         fitted = values.astype(target)
-        if format_ in _FLOATS:
+        if format_ in FLOAT_FORMATS:
             bad = (fitted.astype(source) != values) & ~np.isnan(values)
         else:
             most = _EXACT[target]

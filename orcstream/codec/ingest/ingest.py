@@ -12,7 +12,9 @@ data, counted over all its batches. A batch is converted as a whole before anyth
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
@@ -21,12 +23,13 @@ import numpy as np
 from orcstream.codec.arrow._arrow_import import ArrowColumn, ArrowField, ArrowStream, import_array
 from orcstream.codec.arrow.schema import arrow_schema_of, schema_of
 from orcstream.codec.ingest.fitting import fit
-from orcstream.codec.ingest.numpy_columns import column_of_array, holds_objects
-from orcstream.codec.ingest.python_values import struct_text_of, type_text_of, vector_of
-from orcstream.codec.vectors.arrays import Array
+from orcstream.codec.ingest.fitting_values import FLOAT_FORMATS, INTEGER_FORMATS
+from orcstream.codec.ingest.python_values import struct_of, type_of, vector_of
+from orcstream.codec.ingest.refusals import refuse
+from orcstream.codec.vectors.arrays import Array, Mask, pack
 from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of, rows_bytes
 from orcstream.errors import OrcError, SchemaMismatch, SourceError, Unsupported, UsageError
-from orcstream.schema.schema import Schema
+from orcstream.schema.schema import Schema, numbered
 from orcstream.schema.types import MAX_DEPTH, FileColumn, Kind, Type
 
 T = TypeVar("T")
@@ -109,7 +112,7 @@ class UserData:
         if self._arrays is not None:
             return _schema_of_arrays(self._arrays)
         if isinstance(self._data, list | tuple):
-            return Schema.parse(struct_text_of(self._data, ()))
+            return numbered(struct_of(self._data, ()))
         if hasattr(self._data, "__arrow_c_schema__"):
             return self._from_arrow(lambda: schema_of(self._data))
         return arrow_schema_of(self._array().field)
@@ -278,17 +281,14 @@ def _python_values(array: Array) -> list[Any]:
 
 
 def _schema_of_arrays(arrays: dict[str, Array]) -> Schema:
-    parts = []
+    types = []
     for name, array in arrays.items():
-        if holds_objects(array):
-            text = type_text_of(_python_values(array), (name,))
+        if _holds_objects(array):
+            types.append(type_of(_python_values(array), (name,)))
         else:
-            held = column_of_array(name, array, instants=False).field
-            of_struct = ArrowField("+s", "", (), (held,), None)
-            text = str(arrow_schema_of(of_struct).root.children[0])
-        quoted = name.replace("`", "``")
-        parts.append(f"`{quoted}`:{text}")
-    return Schema.parse(f"struct<{','.join(parts)}>")
+            held = _column_of(name, array, instants=False).field
+            types += arrow_schema_of(ArrowField("+s", "", (), (held,), None)).root.children
+    return numbered(Type(Kind.STRUCT, tuple(types), tuple(arrays)))
 
 
 def _of_arrays(arrays: dict[str, Array], root: Field) -> list[IngestedRows]:
@@ -302,11 +302,11 @@ def _of_arrays(arrays: dict[str, Array], root: Field) -> list[IngestedRows]:
     fields, columns, held = [], [], {}
     for index, child in enumerate(root.children):
         array = arrays.get(child.name)
-        if array is not None and holds_objects(array) and array.ndim == 1:
+        if array is not None and _holds_objects(array) and array.ndim == 1:
             held[index] = vector_of(_python_values(array), child, (child.name,))
         elif array is not None:
             instants = child.type.kind is Kind.TIMESTAMP_INSTANT
-            columns.append(column_of_array(child.name, array, instants=instants))
+            columns.append(_column_of(child.name, array, instants=instants))
             fields.append(columns[-1].field)
     around = ArrowField("+s", "", (), tuple(fields), None)
     blocks = _in_parts(ArrowColumn(around, count, 0, (None,), tuple(columns), None), root, 0)
@@ -322,6 +322,115 @@ def _with_columns(block: IngestedRows, held: dict[int, tuple[Field, Vector]], st
     for index, (field, vector) in held.items():
         fields[index], vectors[index] = field, vector.slice(start, start + block.row_count)
     return IngestedRows(tuple(fields), tuple(vectors), block.row_count)
+
+
+# --- columns of one array ----------------------------------------------------------------------------
+
+_FORMATS = {dtype: format_ for format_, dtype in {**INTEGER_FORMATS, **FLOAT_FORMATS}.items()}
+_UNITS = {"s": "tss:", "ms": "tsm:", "us": "tsu:", "ns": "tsn:"}
+_MOST = (1 << 63) - 1
+_COARSE = {"h": 3600, "m": 60}  # in seconds
+
+
+def _holds_objects(array: Array) -> bool:
+    """Whether the values are Python objects (also where numpy keeps texts of any length)."""
+    return array.dtype.kind in "OT"
+
+
+def _column_of(name: str, array: Array, *, instants: bool) -> ArrowColumn:
+    """The array as a column that shares its memory; `instants` says that its times are instants.
+
+    Raises SchemaMismatch for arrays that are not of one dimension, and for dtypes that no column has.
+    """
+    if array.ndim != 1:
+        refuse((name,), None, f"is an array of {array.ndim} dimensions")
+    plain = np.asarray(np.ma.getdata(array))
+    dtype = plain.dtype
+    if dtype.names is not None or dtype.kind not in "biufMUS" or (dtype.itemsize > 8 and dtype.kind == "f"):
+        refuse((name,), None, f"is an array of {dtype}, which no column type takes")
+    mask = np.ma.getmask(array)
+    valid: Mask | None = None if mask is np.ma.nomask else ~np.asarray(mask, np.bool_)
+    if not dtype.isnative:
+        plain = plain.astype(dtype.newbyteorder("="))
+    if dtype.kind == "M":
+        return _times(name, plain, valid, instants)
+    if dtype.kind in "US":
+        return _fixed_texts(name, plain, valid)
+    if dtype.kind == "b":
+        return _column(name, "b", len(plain), valid, (pack(np.ascontiguousarray(plain)),))
+    return _column(name, _FORMATS[f"{dtype.kind}{dtype.itemsize}"], len(plain), valid, (_aligned(plain),))
+
+
+def _column(name: str, format_: str, count: int, valid: Mask | None, buffers: tuple[Any, ...]) -> ArrowColumn:
+    bitmap = None if valid is None else pack(valid)
+    return ArrowColumn(ArrowField(format_, name, (), (), None), count, 0, (bitmap, *buffers), (), None)
+
+
+def _aligned(array: Array) -> Array:
+    return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
+
+
+def _times(name: str, array: Array, valid: Mask | None, instants: bool) -> ArrowColumn:
+    unit, step = np.datetime_data(array.dtype)
+    missing = np.isnat(array)
+    if missing.any():
+        valid = ~missing if valid is None else valid & ~missing
+    if unit == "D" and step == 1:
+        return _dates(name, array.view("i8"), valid)
+    wanted = "s" if unit in _COARSE else unit
+    if wanted not in _UNITS:
+        refuse((name,), None, f"is an array of {array.dtype}; convert it to datetime64[ns] or datetime64[D]")
+    factor = step * _COARSE.get(unit, 1)
+    if factor != 1:  # numpy wraps around, or raises OverflowError from 2.5 on
+        ticks, limit = array.astype("i8"), _MOST // factor
+        bad = ((ticks > limit) | (ticks < -limit)) & ~missing
+        if bad.any():
+            refuse((name,), None, f"holds times that 64 bits of {wanted} do not", int(bad.argmax()))
+    converted = array.astype(f"M8[{wanted}]")
+    format_ = _UNITS[wanted] + ("UTC" if instants else "")
+    return _column(name, format_, len(array), valid, (_aligned(converted).view("i8"),))
+
+
+def _dates(name: str, days: Array, valid: Mask | None) -> ArrowColumn:
+    narrow = days.astype("i4")
+    bad = narrow != days
+    if valid is not None:
+        bad &= valid
+    if bad.any():
+        refuse((name,), None, "holds a date that 32 bits do not", int(bad.argmax()))
+    return _column(name, "tdD", len(days), valid, (narrow,))
+
+
+def _utf8(name: str, array: Array, valid: Mask | None) -> Array:
+    encoded: Array | None = None
+    # For numbers beyond Unicode, numpy raises SystemError.
+    with suppress(UnicodeEncodeError, SystemError):
+        encoded = np.char.encode(array, "utf-8")
+    if encoded is not None:
+        return encoded
+    codes = _aligned(array).view("u4").reshape(len(array), -1)
+    wrong = ((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any(axis=1)
+    if valid is not None:
+        wrong &= valid
+    if wrong.any():
+        refuse((name,), None, "holds a text that is no Unicode", int(wrong.argmax()))
+    return np.char.encode(np.where(True if valid is None else valid, array, ""), "utf-8")
+
+
+def _fixed_texts(name: str, array: Array, valid: Mask | None) -> ArrowColumn:
+    """Texts of one width, without the zeros at their ends: numpy takes these for padding, too."""
+    format_ = "u" if array.dtype.kind == "U" else "z"
+    if array.dtype.kind == "U":
+        array = _utf8(name, array, valid)
+    array = _aligned(array)
+    count, width = len(array), array.dtype.itemsize
+    lengths = np.char.str_len(array).astype("i8") if count else np.empty(0, "i8")
+    offsets = np.zeros(count + 1, "i8")
+    np.cumsum(lengths, out=offsets[1:])
+    data = np.empty(0, "u1")
+    if count and width:
+        data = array.view("u1").reshape(count, width)[np.arange(width) < lengths[:, None]]
+    return _column(name, format_.upper(), count, valid, (offsets, data))
 
 
 # --- rows ------------------------------------------------------------------------------------------

@@ -23,7 +23,17 @@ from orcstream.codec.ingest.refusals import Path, refuse, too_large
 from orcstream.codec.vectors.arrays import DTYPES, as_buffer, nulls_where, pack
 from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector
 from orcstream.errors import SchemaMismatch, Unsupported
-from orcstream.schema.types import FLOATS, INTEGERS, MAX_DEPTH, TEXTS, TIMES, Kind, Type, decimal_shape
+from orcstream.schema.types import (
+    FLOATS,
+    INTEGERS,
+    MAX_DEPTH,
+    MAX_PRECISION,
+    TEXTS,
+    TIMES,
+    Kind,
+    Type,
+    decimal_shape,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -396,17 +406,17 @@ def _unions(values: _Values, field: Field, path: Path) -> _Fitted:
 # --- the type of values ----------------------------------------------------------------------------
 
 # The first of these that all values have; bool is an int, and datetime a date.
-_SCALARS: tuple[tuple[str, Any], ...] = (
-    ("boolean", bool | np.bool_),
-    ("bigint", int | np.integer),
-    ("double", float | int | np.floating | np.integer),
-    ("string", str),
-    ("binary", bytes | bytearray | memoryview),
+_SCALARS: tuple[tuple[Kind, Any], ...] = (
+    (Kind.BOOLEAN, bool | np.bool_),
+    (Kind.LONG, int | np.integer),
+    (Kind.DOUBLE, float | int | np.floating | np.integer),
+    (Kind.STRING, str),
+    (Kind.BINARY, bytes | bytearray | memoryview),
 )
 
 
-def type_text_of(values: _Values, path: Path) -> str:
-    """The text of the type that takes all the values.
+def type_of(values: _Values, path: Path) -> Type:
+    """The type that takes all the values, its columns without numbers.
 
     Raises SchemaMismatch where there is none: values of several kinds, or nothing but nulls.
     """
@@ -419,36 +429,32 @@ def type_text_of(values: _Values, path: Path) -> str:
     if not present:
         _no_type(path, "holds nothing but nulls")
     has_bools = any(isinstance(value, bool | np.bool_) for value in present)
-    for text, classes in _SCALARS:
-        if all(isinstance(value, classes) for value in present) and (text == "boolean" or not has_bools):
-            return text
+    for kind, classes in _SCALARS:
+        if all(isinstance(value, classes) for value in present) and (kind is Kind.BOOLEAN or not has_bools):
+            return Type(kind)
     if all(isinstance(value, Decimal | int) for value in present) and not has_bools:
-        return _decimal_text(present, path)
+        return _decimal_type(present, path)
     if all(isinstance(value, datetime.datetime | np.datetime64) for value in present):
         zoned = {isinstance(value, datetime.datetime) and value.tzinfo is not None for value in present}
         if len(zoned) == 1:
-            return "timestamp with local time zone" if zoned.pop() else "timestamp"
+            return Type(Kind.TIMESTAMP_INSTANT if zoned.pop() else Kind.TIMESTAMP)
     elif all(
         isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) for value in present
     ):
-        return "date"
+        return Type(Kind.DATE)
     elif all(
         isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type))
         for value in present
     ):
-        return struct_text_of(present, path)
+        return struct_of(present, path)
     elif all(isinstance(value, list | np.ndarray) for value in present):
-        return f"array<{type_text_of([item for value in present for item in value], (*path, '_elem'))}>"
-    return _no_common(present, path)
-
-
-def _no_common(present: _Values, path: Path) -> NoReturn:
+        return Type(Kind.LIST, (type_of([item for value in present for item in value], (*path, "_elem")),))
     kinds = ", ".join(sorted({type(value).__name__ for value in present})[:5])
-    _no_type(path, f"holds values that no one type takes ({kinds})")
+    return _no_type(path, f"holds values that no one type takes ({kinds})")
 
 
-def struct_text_of(rows: _Values, path: Path) -> str:
-    """The text of the struct of rows that have names."""
+def struct_of(rows: _Values, path: Path) -> Type:
+    """The struct of rows that have names, its columns without numbers."""
     held: list[Mapping[Any, Any]] = []
     for row in rows:
         named = _named_values(row)
@@ -458,14 +464,11 @@ def struct_text_of(rows: _Values, path: Path) -> str:
     names = list(dict.fromkeys(name for row in held for name in row))
     if not all(isinstance(name, str) for name in names):
         _no_type(path, "has names that are not str")
-    parts = []
-    for name in names:
-        quoted = name.replace("`", "``")
-        parts.append(f"`{quoted}`:{type_text_of([row.get(name) for row in held], (*path, name))}")
-    return f"struct<{','.join(parts)}>"
+    types = (type_of([row.get(name) for row in held], (*path, name)) for name in names)
+    return Type(Kind.STRUCT, tuple(types), tuple(names))
 
 
-def _decimal_text(values: _Values, path: Path) -> str:
+def _decimal_type(values: _Values, path: Path) -> Type:
     scale = whole = 0
     for value in values:
         exact = Decimal(value)
@@ -475,9 +478,9 @@ def _decimal_text(values: _Values, path: Path) -> str:
         assert isinstance(exponent, int)
         scale = max(scale, -exponent)
         whole = max(whole, exact.adjusted() + 1 if exact else 0)
-    if whole + scale > 38:
-        _no_type(path, f"holds decimals of {whole + scale} digits, and there are at most 38")
-    return f"decimal(38,{scale})"
+    if whole + scale > MAX_PRECISION:
+        _no_type(path, f"holds decimals of {whole + scale} digits, and there are at most {MAX_PRECISION}")
+    return Type(Kind.DECIMAL, precision=MAX_PRECISION, scale=scale)
 
 
 def _no_type(path: Path, problem: str) -> NoReturn:

@@ -41,14 +41,21 @@ from orcstream.codec.streams.compression import Compression
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind
 from orcstream.errors import CorruptStripe, CorruptTail, FormatError, NotOrcFile, Unsupported
 from orcstream.schema.schema import Schema
-from orcstream.schema.types import DEFAULT_CRS, EDGE_ALGORITHMS, MAX_DEPTH, FileColumn, Kind, Type
+from orcstream.schema.types import (
+    CHILD_COUNTS,
+    DEFAULT_CRS,
+    EDGE_ALGORITHMS,
+    MAX_DEPTH,
+    MAX_PRECISION,
+    FileColumn,
+    Kind,
+    Type,
+)
 
 # What the 23 bits of a chunk header can say; ORC Java refuses more too.
 MAX_BLOCK_SIZE = 1 << 23
 _DEFAULT_BLOCK_SIZE = 256 << 10
 _MAX_LENGTH = (1 << 63) - 1
-_MAX_PRECISION = 38
-_MAX_UNION_CHILDREN = 256
 # Three bytes of an IV. (Column ids have three as well; a footer under the cap cannot list more types.)
 _MAX_STRIPE_ID = 0xFFFFFF
 _PLACEHOLDERS = (StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA)
@@ -219,7 +226,7 @@ def _type(message: pb.Type, children: tuple[Type, ...], column: FileColumn, last
     except ValueError:
         raise Unsupported(f"unknown type kind {message.kind}", reason="unknown_type", column=column) from None
     names = tuple(map(_text, message.field_names)) if kind is Kind.STRUCT else ()
-    least, most = _CHILD_COUNTS.get(kind, (0, 0))
+    least, most = CHILD_COUNTS.get(kind, (0, 0))
     if kind is Kind.STRUCT and len(names) != len(children):
         raise CorruptTail(f"a struct of {len(children)} children with {len(names)} names", column=column)
     if kind is not Kind.STRUCT and not least <= len(children) <= most:
@@ -230,7 +237,7 @@ def _type(message: pb.Type, children: tuple[Type, ...], column: FileColumn, last
     if kind is Kind.DECIMAL and message.precision:
         # Without a precision (files of Hive 0.11 and 0.12) neither number says anything.
         precision, scale = message.precision, message.scale
-        if precision > _MAX_PRECISION or scale > precision:
+        if precision > MAX_PRECISION or scale > precision:
             raise CorruptTail(f"a decimal of precision {precision} and scale {scale}", column=column)
     crs = algorithm = None
     if kind in (Kind.GEOMETRY, Kind.GEOGRAPHY):
@@ -243,9 +250,6 @@ def _type(message: pb.Type, children: tuple[Type, ...], column: FileColumn, last
         algorithm = EDGE_ALGORITHMS[message.algorithm]
     attributes = tuple((_text(pair.key), _text(pair.value)) for pair in message.attributes)
     return Type(kind, children, names, max_length, precision, scale, attributes, crs, algorithm, column, last)
-
-
-_CHILD_COUNTS = {Kind.LIST: (1, 1), Kind.MAP: (2, 2), Kind.UNION: (1, _MAX_UNION_CHILDREN)}
 
 
 def _stripes(
