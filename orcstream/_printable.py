@@ -32,6 +32,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """Return at most so many characters of a text, with dots for the rest."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 def logger_of(name: str) -> logging.Logger:
     """Return the logger of that name. Texts in its records are printable, whoever writes them where."""
     logger = logging.getLogger(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Self, TypedDict, Unpack
 
 from orcstream._credentials import strip_credentials
 from orcstream._printable import printable_lines
@@ -37,6 +37,17 @@ __all__ = [
 ]
 
 
+class Place(TypedDict, total=False):
+    """Where an error happened: the attributes of `OrcError` with these names."""
+
+    url: str | None
+    stripe: int | None
+    column: int | None
+    stream_kind: str | None
+    row: int | None
+    file_offset: int | None
+
+
 class OrcError(Exception):
     """Base of all errors of this package.
 
@@ -45,47 +56,28 @@ class OrcError(Exception):
     ``"DATA"``), `row` (0-based row of the file) and `file_offset` (bytes).
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        url: str | None = None,
-        stripe: int | None = None,
-        column: int | None = None,
-        stream_kind: str | None = None,
-        row: int | None = None,
-        file_offset: int | None = None,
-    ) -> None:
+    def __init__(self, message: str, **place: Unpack[Place]) -> None:
         super().__init__(message)
         self.message = message
-        self.url = None if url is None else strip_credentials(url)
-        self.stripe = stripe
-        self.column = column
-        self.stream_kind = stream_kind
-        self.row = row
-        self.file_offset = file_offset
+        self.url: str | None = None
+        self.stripe: int | None = None
+        self.column: int | None = None
+        self.stream_kind: str | None = None
+        self.row: int | None = None
+        self.file_offset: int | None = None
+        self.locate(**place)
 
-    def locate(
-        self,
-        *,
-        url: str | None = None,
-        stripe: int | None = None,
-        column: int | None = None,
-        stream_kind: str | None = None,
-        row: int | None = None,
-        file_offset: int | None = None,
-    ) -> Self:
+    def locate(self, **place: Unpack[Place]) -> Self:
         """Fill in what is not known yet of the place; answers the error itself.
 
-        `url`, `stripe`, `column`, `stream_kind`, `row` and `file_offset` are the attributes of that name.
+        `place` has values of `url`, `stripe`, `column`, `stream_kind`, `row` and `file_offset`.
         """
-        if self.url is None and url is not None:
-            self.url = strip_credentials(url)
-        self.stripe = stripe if self.stripe is None else self.stripe
-        self.column = column if self.column is None else self.column
-        self.stream_kind = stream_kind if self.stream_kind is None else self.stream_kind
-        self.row = row if self.row is None else self.row
-        self.file_offset = file_offset if self.file_offset is None else self.file_offset
+        known = vars(self)
+        for name, value in place.items():
+            if name not in Place.__annotations__:
+                raise TypeError(f"{type(self).__name__} has no {name!r}")
+            if known[name] is None and value is not None:
+                known[name] = strip_credentials(str(value)) if name == "url" else value
         return self
 
     def __str__(self) -> str:
@@ -106,7 +98,7 @@ class OrcError(Exception):
 
 
 @contextmanager
-def located(**place: Any) -> Iterator[None]:
+def located(**place: Unpack[Place]) -> Iterator[None]:
     """Errors that leave the block say where they happened: the keywords of `OrcError.locate`.
 
     Memory that the system refuses is an error of ours, too.
@@ -174,8 +166,8 @@ class Unsupported(OrcError, NotImplementedError):
     that helps, where one does.
     """
 
-    def __init__(self, message: str, *, reason: str, **place: object) -> None:
-        super().__init__(message, **place)  # type: ignore[arg-type]  # the place, checked by OrcError
+    def __init__(self, message: str, *, reason: str, **place: Unpack[Place]) -> None:
+        super().__init__(message, **place)
         self.reason = reason
 
 

@@ -24,11 +24,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from orcstream._printable import shortened
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.query.expr import All, Any_, ColumnRef, Condition, Expr, Matching, Not
+from orcstream.query.expr import All, Any_, ColumnRef, Condition, Expr, Matching, Not, shown
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Literal, Negation, Op, Predicate
 from orcstream.schema.schema import find_column
-from orcstream.schema.types import Kind, Type, decimal_shape
+from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape
 
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY_NS = 86_400 * 10**9
@@ -36,9 +37,6 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 # Beyond 10 to this power nothing can be stored; a Decimal's exponent may be too large to write it out.
 _FAR = 400
 
-_INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
-_FLOATS = (Kind.FLOAT, Kind.DOUBLE)
-_TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
 _ORDERS = {"<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.GREATER, ">=": Op.GREATER_EQUAL}
 
 # An exact number, or a float that is none: NaN and the infinities.
@@ -79,7 +77,7 @@ class _Binding:
 
     def _asked(self, condition: Condition) -> Predicate:
         path, type_ = self._found(condition)
-        unit_ns = self.unit_ns if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT) else 1
+        unit_ns = self.unit_ns if type_.kind in TIMES else 1
         return _Question(condition, path, type_, unit_ns).predicate()
 
     def _found(self, condition: Condition) -> tuple[tuple[str, ...], Type]:
@@ -146,9 +144,9 @@ class _Question:
 
     def _comparison(self) -> Callable[[Op, object], _Compared]:
         kind = self.type.kind
-        if kind in _INTEGERS:
+        if kind in INTEGERS:
             return lambda op, value: _with_integers(op, self._number(value))
-        if kind in _FLOATS:
+        if kind in FLOATS:
             return lambda op, value: _with_doubles(op, self._number(value), value)
         if kind is Kind.DECIMAL:
             scale = 10 ** decimal_shape(self.type)[1]
@@ -159,9 +157,7 @@ class _Question:
             Kind.TIMESTAMP: self._wall_clock,
             Kind.TIMESTAMP_INSTANT: self._instant,
             Kind.BINARY: self._binary,
-            Kind.STRING: self._text,
-            Kind.VARCHAR: self._text,
-            Kind.CHAR: self._text,
+            **dict.fromkeys(TEXTS, self._text),
         }
         exact = literals.get(kind)
         if exact is None:
@@ -201,7 +197,7 @@ class _Question:
     def _prefix(self, value: object) -> bytes:
         if self.type.kind is Kind.BINARY:
             return self._binary(value)
-        if self.type.kind not in _TEXTS:
+        if self.type.kind not in TEXTS:
             self._refuse("starts_with() asks about texts and binaries")
         return self._text(value)
 
@@ -245,16 +241,13 @@ class _Question:
         return nanoseconds
 
     def _refuse_literal(self, value: object, accepted: str, hint: str = "") -> NoReturn:
-        text = repr(value)
-        shown = text if len(text) <= 60 else text[:57] + "..."
         tail = f"; {hint}" if hint else ""
-        self._refuse(f"it is compared with {accepted}, not with {type(value).__name__} {shown}{tail}")
+        self._refuse(f"it is compared with {accepted}, not with {shown(value)}{tail}")
 
     def _refuse(self, problem: str) -> NoReturn:
-        text = str(self.type)
-        shown = text if len(text) <= 60 else text[:57] + "..."
+        kind = shortened(str(self.type))
         raise SchemaMismatch(
-            f"column {'.'.join(self.path)!r} is of type {shown}: {problem}", column=self.type.column_id
+            f"column {'.'.join(self.path)!r} is of type {kind}: {problem}", column=self.type.column_id
         )
 
 

@@ -15,10 +15,11 @@ import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 
+from orcstream._printable import shortened
 from orcstream.errors import UsageError
 
 Path: TypeAlias = str | tuple[str, ...]
@@ -204,37 +205,35 @@ def _compared_as(value: Any) -> type:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class All(Expr):
+class _Joined(Expr):
+    """Several parts, joined by `sign`."""
+
+    sign: ClassVar[str]
+    parts: tuple[Expr, ...]
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _checked_depth(self.depth, self.parts))
+
+    def _key(self) -> tuple[object, ...]:
+        return self.parts
+
+    def __repr__(self) -> str:
+        return f" {self.sign} ".join(map(_parenthesised, self.parts))
+
+
+class All(_Joined):
     """True where all parts are."""
 
-    parts: tuple[Expr, ...]
-    depth: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", _checked_depth(self.depth, self.parts))
-
-    def _key(self) -> tuple[object, ...]:
-        return self.parts
-
-    def __repr__(self) -> str:
-        return " & ".join(map(_parenthesised, self.parts))
+    __slots__ = ()
+    sign = "&"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Any_(Expr):  # noqa: N801  # `typing.Any` is taken
+class Any_(_Joined):  # noqa: N801  # `typing.Any` is taken
     """True where one part is."""
 
-    parts: tuple[Expr, ...]
-    depth: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", _checked_depth(self.depth, self.parts))
-
-    def _key(self) -> tuple[object, ...]:
-        return self.parts
-
-    def __repr__(self) -> str:
-        return " | ".join(map(_parenthesised, self.parts))
+    __slots__ = ()
+    sign = "|"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -274,7 +273,7 @@ def as_expr(value: object) -> Expr:
     hint = "; orcstream.Expr.parse() makes one of a text" if isinstance(value, str) else ""
     raise UsageError(
         f'where= is an expression such as col("a") > 5, or filters such as [("a", ">", 5)], '
-        f"not {_shown(value)}{hint}"
+        f"not {shown(value)}{hint}"
     )
 
 
@@ -304,7 +303,7 @@ def from_filters(filters: Sequence[Any]) -> Expr:
     """
     given: object = filters
     if not isinstance(given, Sequence) or isinstance(given, str | bytes) or not given:
-        raise UsageError(f"filters are a list of tuples, or of lists of them, and not empty: {_shown(given)}")
+        raise UsageError(f"filters are a list of tuples, or of lists of them, and not empty: {shown(given)}")
     if isinstance(given, tuple) and isinstance(given[0], str):
         raise UsageError(f"filters are a list of tuples: write [{given!r:.80}]")
     if all(isinstance(part, list) for part in given):
@@ -320,14 +319,14 @@ def _all_of(filters: Sequence[Any]) -> Expr:
 
 def _from_filter(item: object) -> Expr:
     if not isinstance(item, tuple) or len(item) not in (2, 3):
-        raise UsageError(f"a filter is a tuple (column, operator, value), not {_shown(item)}")
+        raise UsageError(f"a filter is a tuple (column, operator, value), not {shown(item)}")
     name, op, *values = item
     column, word = col(name), " ".join(op.lower().split()) if isinstance(op, str) else op
     if word in _FILTER_QUESTIONS and values in ([], [None]):
         return _FILTER_QUESTIONS[word](column)
     if word not in _FILTER_OPS or not values:
         known = ", ".join((*_FILTER_OPS, *_FILTER_QUESTIONS))
-        raise UsageError(f"the filter {_shown(item)} has no operator with a value; operators are {known}")
+        raise UsageError(f"the filter {shown(item)} has no operator with a value; operators are {known}")
     return _FILTER_OPS[word](column, values[0])
 
 
@@ -339,7 +338,7 @@ def _joined(kind: type[All | Any_], *parts: object) -> Expr:
     flat: list[Expr] = []
     depth = 1  # of the whole; a long chain would take quadratic time if each join looked at all parts
     for part in map(_condition, parts):
-        same = part.parts if isinstance(part, All | Any_) and type(part) is kind else None
+        same = part.parts if isinstance(part, kind) else None
         flat.extend([part] if same is None else same)
         depth = max(depth, _depth_of(part) + (same is None))
     return kind(tuple(flat), depth) if len(flat) > 1 else flat[0]
@@ -347,7 +346,7 @@ def _joined(kind: type[All | Any_], *parts: object) -> Expr:
 
 def _depth_of(expr: Expr) -> int:
     """The levels of `&`, `|` and `~` in an expression."""
-    return expr.depth if isinstance(expr, All | Any_ | Not) else 0
+    return expr.depth if isinstance(expr, _Joined | Not) else 0
 
 
 def _checked_depth(known: int, parts: Sequence[Expr]) -> int:
@@ -364,7 +363,7 @@ def _condition(value: object) -> Expr:
     if isinstance(value, Expr):
         return value
     raise _BadOperand(
-        f"&, | and ~ join expressions, not {_shown(value)}; "
+        f"&, | and ~ join expressions, not {shown(value)}; "
         'comparisons need parentheses beside them: (col("a") > 5) & (col("b") < 3)'
     )
 
@@ -378,7 +377,7 @@ def _literal(column: ColumnRef, value: object) -> object:
         return bytes(value)
     if not isinstance(value, _LITERALS):
         raise _BadOperand(
-            f"{column!r} is compared with one number, text, date or time, not {_shown(value)}; "
+            f"{column!r} is compared with one number, text, date or time, not {shown(value)}; "
             "isin() takes several"
         )
     return value
@@ -413,6 +412,5 @@ def _code(value: object) -> str:
     return f"{made}({text})"
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+def shown(value: object) -> str:
+    return f"{type(value).__name__} {shortened(repr(value))}"

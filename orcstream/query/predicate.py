@@ -62,17 +62,20 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class AllOf:
+class _Joined:
+    parts: tuple[Predicate, ...]
+
+
+class AllOf(_Joined):
     """True where all parts are; false where one is false. Of no parts: true."""
 
-    parts: tuple[Predicate, ...]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(_Joined):
     """True where one part is; false where all are false. Of no parts: false."""
 
-    parts: tuple[Predicate, ...]
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

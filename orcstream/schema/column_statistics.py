@@ -136,7 +136,9 @@ def _either(one: bool | None, other: bool | None) -> bool | None:
 def _merged(kind: StatisticsKind, a: ColumnStatistics, b: ColumnStatistics) -> dict[str, Any]:
     """The arguments of `ColumnStatistics` that depend on the kind."""
     if kind == "string":
-        return {"kind": kind, **_lower(a, b), **_upper(a, b), "sum": _both(a.sum, b.sum, _add)}
+        lower = _text_bound(a, b, "minimum", "lower_bound", min)
+        upper = _text_bound(a, b, "maximum", "upper_bound", max)
+        return {"kind": kind, **lower, **upper, "sum": _both(a.sum, b.sum, _add)}
     least: Callable[[Any, Any], Any] = min
     largest: Callable[[Any, Any], Any] = max
     if kind == "double":
@@ -173,24 +175,18 @@ def _add_decimals(one: Decimal, other: Decimal) -> Decimal | None:
     return total if len(total.as_tuple().digits) <= _MAX_DIGITS else None
 
 
-def _lower(a: ColumnStatistics, b: ColumnStatistics) -> dict[str, str]:
-    """The lower bound of texts: `minimum` where it occurs among the values, as far as can be told."""
-    found = [(text, False) for text in (a.minimum, b.minimum) if isinstance(text, str)]
-    found += [(s.lower_bound, True) for s in (a, b) if s.minimum is None and s.lower_bound is not None]
+def _text_bound(
+    a: ColumnStatistics, b: ColumnStatistics, whole: str, cut: str, extreme: Callable[[list[str]], str]
+) -> dict[str, str]:
+    """A bound of texts: named `whole` where it occurs among the values, as far as can be told, or `cut`."""
+    wholes = [text for text in (getattr(a, whole), getattr(b, whole)) if isinstance(text, str)]
+    cuts = [getattr(one, cut) for one in (a, b) if getattr(one, whole) is None]
+    found = [*wholes, *(text for text in cuts if text is not None)]
     if len(found) < 2:
         return {}
-    # Of equals the minimum: all that a lower bound was cut from is above it.
-    text, cut = min(found)
-    return {"lower_bound" if cut else "minimum": text}
-
-
-def _upper(a: ColumnStatistics, b: ColumnStatistics) -> dict[str, str]:
-    found = [(text, True) for text in (a.maximum, b.maximum) if isinstance(text, str)]
-    found += [(s.upper_bound, False) for s in (a, b) if s.maximum is None and s.upper_bound is not None]
-    if len(found) < 2:
-        return {}
-    text, whole = max(found)
-    return {"maximum" if whole else "upper_bound": text}
+    text = extreme(found)
+    # Of equals the whole one: all that a bound was cut from is beyond it.
+    return {whole if text in wholes else cut: text}
 
 
 def _total_children(statistics: ColumnStatistics) -> int | None:

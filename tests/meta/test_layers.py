@@ -43,7 +43,7 @@ spark.options: errors
 
 figures: schema
 io.options: byterange errors
-query: errors schema
+query: _printable errors schema
 spark.types: errors schema
 
 codec.vectors: _buffer codec codec.streams errors query schema
