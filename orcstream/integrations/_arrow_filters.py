@@ -23,8 +23,6 @@ import pyarrow.compute as pc
 
 from orcstream import Expr, UsageError, col
 
-__all__ = ["Asked", "as_where"]
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

@@ -17,16 +17,14 @@ import pyarrow.compute as pc
 import orcstream
 from orcstream.integrations._arrow_filters import Asked, as_where
 
-__all__ = ["ArrowScan"]
-
 _EVERYTHING = Asked(None, is_exact=True, columns=frozenset())
 
 
 class ArrowScan:
     """What to read of rows of a `schema`: all of its columns, or those of `names`.
 
-    `where` is asked besides the filter; `reading` are further options of `batches`. A scan can be pickled,
-    and made use of any number of times.
+    `reading` are options of `batches`, whose `where` is asked besides the filter. A scan can be pickled, and
+    made use of any number of times.
     """
 
     def __init__(
@@ -34,24 +32,25 @@ class ArrowScan:
         schema: pa.Schema,
         names: Sequence[str] | None,
         filter_: pc.Expression | None,
-        where: orcstream.Expr | None,
         reading: Mapping[str, Any],
     ) -> None:
         self.schema = schema if names is None else pa.schema([schema.field(name) for name in names])
         asked = _EVERYTHING if filter_ is None else as_where(filter_, schema)
-        both = [one for one in (where, asked.where) if one is not None]
-        self.where = functools.reduce(operator.and_, both) if both else None
-        self._columns = list(self.schema.names)
+        both = [one for one in (reading["where"], asked.where) if one is not None]
+        columns = list(self.schema.names)
         self._filter = None if asked.is_exact else filter_
         if self._filter is not None:
             more = schema.names if asked.columns is None else sorted(asked.columns)
-            self._columns += [name for name in more if name not in self._columns]
-        self._reading = reading
+            columns += [name for name in more if name not in columns]
+        self.reading = {
+            **reading,
+            "where": functools.reduce(operator.and_, both) if both else None,
+            "columns": [(name,) for name in columns],
+        }
 
     def batches(self, source: orcstream.blocking.OrcDataset) -> Iterator[pa.RecordBatch]:
         """Of what has `batches`, from the first that is taken until the last, or until nobody wants more."""
-        columns = [(name,) for name in self._columns]
-        with source.batches(columns=columns, where=self.where, **self._reading) as stream:
+        with source.batches(**self.reading) as stream:
             for batch in stream:
                 found = pa.record_batch(batch)
                 if self._filter is None:

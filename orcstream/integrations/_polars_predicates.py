@@ -26,8 +26,6 @@ from polars.exceptions import PolarsError
 from orcstream import Expr, Schema, col
 from orcstream.schema.types import Kind, Type
 
-__all__ = ["pushed_down"]
-
 _INTEGERS: Final = frozenset({Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG})
 _FLOATS: Final = frozenset({Kind.FLOAT, Kind.DOUBLE})
 _KINDS: Final[Mapping[type, tuple[Kind, ...]]] = {

@@ -20,16 +20,9 @@ except ImportError as error:
 import pandas as pd
 
 import orcstream
-from orcstream._keywords import shared, takes
+from orcstream._keywords import takes
 from orcstream.errors import UsageError
-from orcstream.integrations._options import (
-    DatasetKeywords,
-    DatasetScan,
-    MatchKeywords,
-    Places,
-    ScanKeywords,
-    for_splits,
-)
+from orcstream.integrations._options import SPLIT_BYTES, DatasetScan, Places, Scan
 from orcstream.integrations.pandas import DtypeBackend, frame_of
 
 __all__ = ["read_orc"]
@@ -41,7 +34,7 @@ def read_orc(
     columns: Any = None,
     *,
     where: Any = None,
-    split_bytes: int = 64 << 20,
+    split_bytes: int = SPLIT_BYTES,
     dtype_backend: DtypeBackend = "pyarrow",
     **options: Unpack[DatasetScan],
 ) -> dd.DataFrame:
@@ -61,11 +54,11 @@ def read_orc(
     """
     if dtype_backend not in ("pyarrow", "numpy_nullable"):
         raise UsageError(f'dtype_backend is "pyarrow" or "numpy_nullable", not {dtype_backend!r}')
-    reading = shared(options, ScanKeywords)
-    with orcstream.blocking.dataset(url, **shared(options, DatasetKeywords)) as files:
-        with files.batches(columns=columns, where=where, **reading) as stream:
+    scan = Scan.of(options, where=where)
+    with scan.files(url) as files:
+        with files.batches(columns=columns, **scan.reading) as stream:
             arrow = pa.schema(stream)
-        splits = files.splits(where=where, split_bytes=split_bytes, **shared(options, MatchKeywords))
+        splits = scan.splits(files, split_bytes)
     meta = frame_of(arrow.empty_table(), dtype_backend)
     if not splits:
         return dd.from_pandas(meta, npartitions=1)
@@ -74,9 +67,7 @@ def read_orc(
         splits,
         columns=list(meta.columns),
         paths=_paths(columns, arrow.names),
-        where=where,
-        reading=reading,
-        options=for_splits(options),
+        scan=scan.for_splits(),
         dtype_backend=dtype_backend,
         meta=meta,
         label="read-orc",
@@ -99,12 +90,10 @@ def _frame(
     *,
     columns: Sequence[str],
     paths: Mapping[str, Sequence[Any]],
-    where: Any,
-    reading: ScanKeywords,
-    options: DatasetKeywords,
+    scan: Scan,
     dtype_backend: DtypeBackend,
 ) -> pd.DataFrame:
     """One partition, as its worker reads it."""
-    with orcstream.blocking.dataset(split, **options) as rows:
+    with scan.files(split) as rows:
         asked = [path for name in columns for path in paths[name]]
-        return frame_of(rows.read(columns=asked, where=where, **reading), dtype_backend)
+        return frame_of(rows.read(columns=asked, **scan.reading), dtype_backend)

@@ -7,7 +7,7 @@ what it has handed down. Must not know how files are read, or what becomes of fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 try:
@@ -21,10 +21,12 @@ except ImportError as error:
     ) from error
 
 import orcstream
-from orcstream._keywords import shared, takes
+from orcstream._keywords import takes
+from orcstream.datasets.opening import DatasetKeywords
 from orcstream.integrations._arrow_scans import ArrowScan
-from orcstream.integrations._options import ANY_TIME, DatasetKeywords, Places, ThreadKeywords
+from orcstream.integrations._options import Places, Scan
 from orcstream.query.expr import as_expr
+from orcstream.reader.options import ANY_TIME, ThreadKeywords
 
 __all__ = ["scan_orc"]
 
@@ -53,8 +55,8 @@ def scan_orc(
     Raises what `orcstream.dataset` raises, and `UsageError` for columns that `where` cannot ask about. While
     a query runs, errors of a store or a file come as errors of DuckDB that have their text.
     """
-    dataset = orcstream.blocking.dataset(url, **shared(options, DatasetKeywords))
-    source = _Source(dataset, None if where is None else as_expr(where), shared(options, ThreadKeywords))
+    scan = Scan.of(options, where=None if where is None else as_expr(where))
+    source = _Source(scan.files(url), scan.reading)
     relation: duckdb.DuckDBPyRelation = (duckdb if connection is None else connection).from_arrow(source)
     return relation
 
@@ -62,15 +64,10 @@ def scan_orc(
 class _Source(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """What DuckDB takes for a dataset of pyarrow: `schema` and `scanner` are all that it asks for."""
 
-    def __init__(
-        self, dataset: orcstream.blocking.OrcDataset, where: orcstream.Expr | None, reading: ThreadKeywords
-    ) -> None:
+    def __init__(self, dataset: orcstream.blocking.OrcDataset, reading: Mapping[str, Any]) -> None:
         self._dataset = dataset
-        self._where = where
         self._reading = reading
-        with dataset.batches(
-            where=where, **reading
-        ) as stream:  # reads nothing, and sees what cannot be asked
+        with dataset.batches(**reading) as stream:  # reads nothing, and sees what cannot be asked
             self._schema = pa.schema(stream)
 
     @property
@@ -81,7 +78,7 @@ class _Source(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any
     ) -> _Scanner:
         """Rows of which the filter is true, in some columns; nothing is read before they are asked for."""
-        scan = ArrowScan(self._schema, columns, filter, self._where, self._reading)
+        scan = ArrowScan(self._schema, columns, filter, self._reading)
         return _Scanner(self._dataset, scan)
 
 

@@ -6,8 +6,7 @@ Knows what pandas makes of Arrow's types. Must not know how files are read.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from types import TracebackType
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self, TypeAlias, Unpack, overload
 
 try:
@@ -20,8 +19,8 @@ except ImportError as error:
 
 import orcstream
 from orcstream import Batch, ReadResult, UsageError
-from orcstream._keywords import shared, takes
-from orcstream.integrations._options import DatasetKeywords, DatasetScan, ScanKeywords
+from orcstream._keywords import takes
+from orcstream.integrations._options import DatasetScan, Scan
 
 __all__ = ["FrameReader", "read_orc"]
 
@@ -73,21 +72,22 @@ def read_orc(
     """
     if dtype_backend not in (None, "numpy_nullable", "pyarrow"):
         raise UsageError(f'dtype_backend is "numpy_nullable" or "pyarrow", not {dtype_backend!r}')
-    reading = {"columns": columns, "where": where, **shared(options, ScanKeywords)}
+    scan = Scan.of(options, columns=columns, where=where)
     if chunksize is None:
-        with _opened(path, shared(options, DatasetKeywords)) as source:
-            return frame_of(source.read(**reading), dtype_backend)
+        with _opened(path, scan) as source:
+            return frame_of(source.read(**scan.reading), dtype_backend)
     if chunksize < 1:
         raise UsageError(f"chunksize is how many rows a frame has, 1 or more, not {chunksize!r}")
-    return FrameReader(_opened(path, shared(options, DatasetKeywords)), chunksize, reading, dtype_backend)
+    return FrameReader(_opened(path, scan), chunksize, scan.reading, dtype_backend)
 
 
-def _opened(path: Any, options: Any) -> Any:
+def _opened(path: Any, scan: Scan) -> Any:
     """What has rows. The bytes of objects that can be read are a file, as bytes are."""
     data = path.read() if hasattr(path, "read") else path
     if isinstance(data, bytes | bytearray | memoryview):
-        return orcstream.blocking.open(data, **options)
-    return orcstream.blocking.dataset(data, **options)
+        opening: Any = scan.opening
+        return orcstream.blocking.open(data, **opening)
+    return scan.files(data)
 
 
 class FrameReader(Iterator[pd.DataFrame]):
@@ -99,7 +99,7 @@ class FrameReader(Iterator[pd.DataFrame]):
     """
 
     def __init__(
-        self, source: Any, chunksize: int, reading: dict[str, Any], dtype_backend: DtypeBackend | None
+        self, source: Any, chunksize: int, reading: Mapping[str, Any], dtype_backend: DtypeBackend | None
     ) -> None:
         self._source = source
         self._size = chunksize
@@ -146,9 +146,7 @@ class FrameReader(Iterator[pd.DataFrame]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

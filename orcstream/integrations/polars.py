@@ -20,10 +20,12 @@ except ImportError as error:
     raise ImportError("polars 1.38.1 or newer is needed: pip install 'orcstream[polars]'") from error
 
 import orcstream
-from orcstream._keywords import shared, takes
+from orcstream._keywords import takes
+from orcstream.datasets.opening import DatasetKeywords
 from orcstream.errors import Unsupported
-from orcstream.integrations._options import ArrowKeywords, BatchKeywords, DatasetKeywords, Places
+from orcstream.integrations._options import Places, Scan
 from orcstream.integrations._polars_predicates import pushed_down
+from orcstream.reader.options import ArrowKeywords, BatchKeywords
 from orcstream.schema.types import Kind
 
 __all__ = ["scan_orc"]
@@ -46,8 +48,7 @@ def scan_orc(url: Places, **options: Unpack[_Scan]) -> pl.LazyFrame:
 
     Raises what `orcstream.dataset` and `OrcDataset.batches` raise, when the frame is collected.
     """
-    source = _Source(url, shared(options, DatasetKeywords))
-    batches = shared(options, ArrowKeywords)
+    source = _Source(url, Scan.of(options))
 
     def rows(
         with_columns: list[str] | None,
@@ -55,40 +56,40 @@ def scan_orc(url: Places, **options: Unpack[_Scan]) -> pl.LazyFrame:
         n_rows: int | None,
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
-        return source.frames(with_columns, predicate, n_rows, batch_size, batches)
+        return source.frames(with_columns, predicate, n_rows, batch_size)
 
-    return register_io_source(rows, schema=lambda: source.frame_schema(batches), is_pure=True)
+    return register_io_source(rows, schema=source.frame_schema, is_pure=True)
 
 
 class _Source:
     """The files, opened when they are first asked for; sent to another process, they are opened anew."""
 
-    def __init__(self, url: Places, options: DatasetKeywords) -> None:
+    def __init__(self, url: Places, scan: Scan) -> None:
         self._url = url
-        self._options = options
+        self._scan = scan
         self._opened: orcstream.blocking.OrcDataset | None = None
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._url, self._options
+        return self._url, self._scan
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._url, self._options = state
+        self._url, self._scan = state
         self._opened = None
 
     @property
     def files(self) -> orcstream.blocking.OrcDataset:
         if self._opened is None:
-            self._opened = orcstream.blocking.dataset(self._url, **self._options)
+            self._opened = self._scan.files(self._url)
         return self._opened
 
-    def frame_schema(self, batches: ArrowKeywords) -> pl.Schema:
+    def frame_schema(self) -> pl.Schema:
         unions = [".".join(path) for path, type_ in self.files.schema.walk() if type_.kind is Kind.UNION]
         if unions:
             raise Unsupported(
                 f"polars has no unions, which {unions[0]!r} is; name the columns to be read by schema=",
                 reason="no_unions",
             )
-        return self._empty(None, batches).schema
+        return self._empty(None).schema
 
     def frames(
         self,
@@ -96,7 +97,6 @@ class _Source:
         predicate: pl.Expr | None,
         n_rows: int | None,
         batch_rows: int | None,
-        batches: ArrowKeywords,
     ) -> Iterator[pl.DataFrame]:
         """The rows of the first `n_rows` that match, as frames."""
         where = None
@@ -105,16 +105,17 @@ class _Source:
         more: BatchKeywords = {"batch_rows": batch_rows} if batch_rows else {}
         asked: list[tuple[str, ...]] | None = None if columns is None else [(name,) for name in columns]
         has_rows = False
-        with self.files.batches(columns=asked, where=where, limit=n_rows, **batches, **more) as stream:
+        reading = {**self._scan.reading, **more}
+        with self.files.batches(columns=asked, where=where, limit=n_rows, **reading) as stream:
             for batch in stream:
                 frame = _frame(batch)
                 has_rows = True
                 yield frame if predicate is None else frame.filter(predicate)
         if not has_rows:
-            yield self._empty(asked, batches)
+            yield self._empty(asked)
 
-    def _empty(self, columns: list[tuple[str, ...]] | None, batches: ArrowKeywords) -> pl.DataFrame:
-        with self.files.batches(columns=columns, limit=0, **batches) as stream:
+    def _empty(self, columns: list[tuple[str, ...]] | None) -> pl.DataFrame:
+        with self.files.batches(columns=columns, limit=0, **self._scan.reading) as stream:
             return _frame(orcstream.ReadResult(stream.batch_schema, []))
 
 

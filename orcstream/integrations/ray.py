@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Self, Unpack
 
 try:
@@ -22,16 +23,9 @@ except ImportError as error:
     ) from error
 
 import orcstream
-from orcstream._keywords import shared, takes
+from orcstream._keywords import takes
 from orcstream.integrations._arrow_scans import ArrowScan
-from orcstream.integrations._options import (
-    DatasetKeywords,
-    DatasetScan,
-    MatchKeywords,
-    Places,
-    ScanKeywords,
-    for_splits,
-)
+from orcstream.integrations._options import SPLIT_BYTES, DatasetScan, Places, Scan
 from orcstream.query.expr import as_expr
 
 __all__ = ["OrcDatasource", "read_orc"]
@@ -41,19 +35,24 @@ __all__ = ["OrcDatasource", "read_orc"]
 _ROWS_ALONE: Final = "__bsp_stub"
 
 
+@takes(DatasetScan, orcstream.dataset, orcstream.OrcDataset.batches)
 def read_orc(
     url: Places,
     columns: Sequence[str] | None = None,
     *,
+    where: Any = None,
+    split_bytes: int = SPLIT_BYTES,
     ray_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[DatasetScan],
 ) -> ray.data.Dataset:
     """A Ray data set of ORC files. The ends of the files are read now, rows when the data set is executed.
 
-    `url`, `columns` and `options` are those of `OrcDatasource`, such as `where` and `storage_options`;
-    `ray_options` go to `ray.data.read_datasource` (`num_cpus`, `concurrency`, `override_num_blocks`, ...).
+    `url`, `columns`, `where`, `split_bytes` and the other options are those of `OrcDatasource`; `ray_options`
+    go to `ray.data.read_datasource` (`num_cpus`, `concurrency`, `override_num_blocks`, ...).
+
+    Raises what `orcstream.dataset` and its `batches` raise.
     """
-    source = OrcDatasource(url, columns, **options)
+    source = OrcDatasource(url, columns, where=where, split_bytes=split_bytes, **options)
     return ray.data.read_datasource(source, **(ray_options or {}))
 
 
@@ -76,22 +75,20 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
         columns: Sequence[str] | None = None,
         *,
         where: Any = None,
-        split_bytes: int = 64 << 20,
+        split_bytes: int = SPLIT_BYTES,
         **options: Unpack[DatasetScan],
     ) -> None:
         super().__init__()
-        self._where = None if where is None else as_expr(where)
-        self._reading = shared(options, ScanKeywords)
-        self._options = for_splits(options)
-        matching = shared(options, MatchKeywords)
+        scan = Scan.of(options, where=None if where is None else as_expr(where))
+        self._scan = scan.for_splits()
         self._split_bytes = split_bytes
         paths = None if columns is None else [(name,) for name in columns]
-        with orcstream.blocking.dataset(url, **shared(options, DatasetKeywords)) as files:
-            with files.batches(columns=paths, where=where, **self._reading):
+        with scan.files(url) as files:
+            with files.batches(columns=paths, **scan.reading):
                 pass  # reads nothing, and sees what cannot be asked
-            with files.batches(**self._reading) as stream:
+            with files.batches(**scan.reading) as stream:
                 self._schema = pa.schema(stream)
-            self._splits = files.splits(where=where, split_bytes=split_bytes, **matching)
+            self._splits = scan.splits(files, split_bytes)
         self.names = self._schema.names if columns is None else list(columns)
         self.predicate: Any = None
 
@@ -146,29 +143,26 @@ class OrcDatasource(Datasource):  # type: ignore[misc]  # Ray has no types that 
 
         Each stops after `per_task_row_limit` rows; `data_context` makes no difference.
         """
-        scan = self._scan()
+        filter_ = None if self.predicate is None else self.predicate.to_pyarrow()
+        rows = ArrowScan(self._schema, self.names, filter_, self._scan.reading)
+        scan = replace(self._scan, reading=rows.reading)
         splits = self._splits
         if self.predicate is not None and splits:
-            with orcstream.blocking.dataset(splits, **self._options) as files:
-                matching = shared(self._reading, MatchKeywords)
-                splits = files.splits(where=scan.where, split_bytes=self._split_bytes, **matching)
+            with scan.files(splits) as files:
+                splits = scan.splits(files, self._split_bytes)
         return [
             ReadTask(
-                functools.partial(_blocks, some, scan, self._options),
+                functools.partial(_blocks, some, scan, rows),
                 self._metadata(some),
-                schema=scan.schema if scan.schema.names else _rows_alone(0).schema,
+                schema=rows.schema if rows.schema.names else _rows_alone(0).schema,
                 per_task_row_limit=per_task_row_limit,
             )
             for some in _shares(splits, parallelism)
         ]
 
-    def _scan(self) -> ArrowScan:
-        filter_ = None if self.predicate is None else self.predicate.to_pyarrow()
-        return ArrowScan(self._schema, self.names, filter_, self._where, self._reading)
-
     def _metadata(self, splits: Sequence[orcstream.Split]) -> BlockMetadata:
         """How many rows there are is known unless they are chosen."""
-        is_known = self._where is None and self.predicate is None
+        is_known = self._scan.reading["where"] is None and self.predicate is None
         return BlockMetadata(
             num_rows=sum(split.row_count for split in splits) if is_known else None,
             size_bytes=sum(map(self._size_of, splits)),
@@ -197,18 +191,16 @@ def _shares(splits: Sequence[orcstream.Split], count: int) -> Iterator[Sequence[
         yield splits[len(splits) * share // shares : len(splits) * (share + 1) // shares]
 
 
-def _blocks(
-    splits: Sequence[orcstream.Split], scan: ArrowScan, options: DatasetKeywords
-) -> Iterator[pa.Table]:
+def _blocks(splits: Sequence[orcstream.Split], scan: Scan, rows: ArrowScan) -> Iterator[pa.Table]:
     """The rows of one task, as its worker reads them."""
     is_empty = True
     if splits:
-        with orcstream.blocking.dataset(splits, **options) as rows:
-            for batch in scan.batches(rows):
+        with scan.files(splits) as files:
+            for batch in rows.batches(files):
                 is_empty = False
-                yield pa.Table.from_batches([batch]) if scan.schema.names else _rows_alone(batch.num_rows)
+                yield pa.Table.from_batches([batch]) if rows.schema.names else _rows_alone(batch.num_rows)
     if is_empty:
-        yield scan.schema.empty_table() if scan.schema.names else _rows_alone(0)
+        yield rows.schema.empty_table() if rows.schema.names else _rows_alone(0)
 
 
 def _rows_alone(count: int) -> pa.Table:
