@@ -16,8 +16,7 @@ from pathlib import Path
 
 import shtab
 
-from orcstream.cli.commands.completion import SHELLS
-from orcstream.cli.main import make_parser
+from orcstream.cli.main import SHELLS, make_parser
 
 __all__ = ["commands", "completions", "main", "page", "tables"]
 

@@ -1,6 +1,7 @@
-"""Arguments that several commands take, under one name each, and how they are spelled.
+"""The parser of the command line, and the arguments that several commands take, under one name each.
 
-Knows the words of the command line. Must not know what is done with them.
+Knows argparse and the words of the command line. Must not know what is done with them. Contract: calls that
+cannot be end in one line, which says what to do instead.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, NoReturn, TypeVar
 
 import orcstream
 
@@ -19,6 +21,8 @@ T = TypeVar("T")
 # A group takes arguments as a parser does; typing's name for what both are is no public one.
 Options = argparse._ActionsContainer  # noqa: SLF001
 
+USAGE_STATUS = 2
+MEMORY_LIMIT = 256 << 20
 DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
   amount > 100 and city in ('Oslo', 'Rome') and not flag
@@ -31,9 +35,100 @@ leaves out are not read, those that the file lacks are null, and so are values t
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 # Counts of rows have 64 bits in the format, and one of them is a sign in practice.
 _COUNT_DIGITS = 18
+_CHOICE = re.compile(
+    r"argument (?P<what>\S+): invalid choice: '?(?P<given>[^']*)'? \(choose from (?P<choices>.*)\)"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes options by their whole names, so that a new one breaks no script."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """One line, unless it points to a place in what was given."""
+        choice = _CHOICE.match(message)
+        if choice is not None:
+            message = _not_a_choice(*choice.groups())
+        if "\n" not in message:
+            message += f" (see {self.prog} --help)"
+        self.exit(USAGE_STATUS, f"orcstream: {message}\n")
+
+    def parse_known_args(
+        self, args: Iterable[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """What a command does not know is its own mistake, and its own options are near it."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            if name.startswith("-"):
+                self.error(f"there is no option {name}{_nearest(name, self._option_string_actions)}")
+            self.error(f"nothing more was expected than what stands before {unknown[0]!r}")
+        return found, unknown
+
+
+def _not_a_choice(what: str, given: str, listed: str) -> str:
+    choices = re.findall(r"[\w-]+", listed)
+    near = _nearest(given, choices)
+    if what.isupper():
+        return f"there is no command {given!r}{near}"
+    return f"{what} takes {', '.join(choices)} and not {given!r}{near}"
+
+
+def _nearest(given: str, known: Iterable[str]) -> str:
+    found = get_close_matches(given, list(known), 2)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    main: Callable[[argparse.Namespace], Awaitable[int | None]] | None,
+    purpose: str,
+    description: str,
+    epilog: str | None = None,
+) -> Parser:
+    """A command; `purpose` is what the list of all says of it. Without `main` it has some of its own."""
+    command: Parser = commands.add_parser(name, help=purpose, description=description, epilog=epilog)
+    command.set_defaults(main=main)
+    return command
 
 
 # --- options -----------------------------------------------------------------------------------------------
+
+
+def add_options(command: Options, *names: str, **changed: Any) -> None:
+    """The arguments of these names; what is `changed` holds for each of them."""
+    for name in names:
+        command.add_argument(name, **{**_SHARED[name], **changed})
+
+
+def add_flag(command: Options, name: str, purpose: str, **more: Any) -> None:
+    """An option without a value."""
+    command.add_argument(name, help=purpose, **{"action": "store_true", **more})
+
+
+def add_pairs(command: Options, name: str, dest: str, purpose: str) -> None:
+    """An option that takes ``KEY=VALUE`` as often as it is given."""
+    given: Any = {"action": "append", "type": _pair, "default": [], "metavar": "KEY=VALUE"}
+    command.add_argument(name, dest=dest, help=purpose, **given)
+
+
+def add_memory_limit(command: Options, purpose: str, default: int = MEMORY_LIMIT) -> None:
+    """The memory that the work may take."""
+    shown = f"{purpose} (default: {default >> 20}MB)"
+    command.add_argument("--memory-limit", type=byte_size, default=default, metavar="SIZE", help=shown)
+
+
+def given_to(function: Callable[..., object], options: argparse.Namespace, /, **more: Any) -> dict[str, Any]:
+    """The options that a function of the package takes by the same names, and more, which comes first."""
+    names = inspect.signature(function).parameters
+    given = {name: value for name, value in vars(options).items() if name in names and value is not None}
+    return {**given, **more}
+
+
+# --- how they are spelled ----------------------------------------------------------------------------------
 
 
 def given_url(text: str) -> str:
@@ -41,92 +136,6 @@ def given_url(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the empty text is no path and no URL")
     return text
-
-
-def add_url(command: Options) -> None:
-    command.add_argument("url", type=given_url, metavar="URL", help="a path, or any URL that fsspec knows")
-    add_storage_options(command)
-
-
-def add_storage_options(command: Options) -> None:
-    command.add_argument(
-        "--storage-options",
-        type=json_object,
-        metavar="JSON",
-        help="what fsspec's file system takes, such as '{\"anon\": true}'",
-    )
-
-
-def add_target_storage_options(command: Options) -> None:
-    command.add_argument(
-        "--target-storage-options", type=json_object, metavar="JSON", help="where TARGET needs others"
-    )
-
-
-def add_columns(command: Options, *, required: bool = False) -> None:
-    command.add_argument(
-        "--columns",
-        type=column_names,
-        required=required,
-        metavar="a,b.c",
-        help="names, dots for fields; `backquotes` around names that hold dots or commas",
-    )
-
-
-def add_where_and_rows(command: Options) -> None:
-    command.add_argument(
-        "--where",
-        type=_parsed_by(lambda text: orcstream.Expr.parse(text)),
-        metavar="TEXT",
-        help="only rows of which this is true, such as \"amount > 100 and city = 'Oslo'\"",
-    )
-    command.add_argument(
-        "--rows",
-        type=_numbers_of("rows"),
-        metavar="A:B",
-        help="only rows A up to B, without B; they count from 0, and either may be left out",
-    )
-
-
-def add_schema(command: Options) -> None:
-    command.add_argument(
-        "--schema",
-        type=_parsed_by(lambda text: orcstream.Schema.parse(text)),
-        metavar="TEXT",
-        help="the types to read the file as",
-    )
-
-
-def given_to(function: Callable[..., object], options: argparse.Namespace) -> dict[str, Any]:
-    """The options that a function of the package takes by the same names."""
-    names = inspect.signature(function).parameters
-    return {name: value for name, value in vars(options).items() if name in names and value is not None}
-
-
-def add_stripes(command: Options, purpose: str) -> None:
-    command.add_argument("--stripes", type=_numbers_of("stripes"), metavar="A:B", help=purpose)
-
-
-def add_unit(command: Options, default: str | None = "ns") -> None:
-    command.add_argument(
-        "--timestamp-unit",
-        choices=("s", "ms", "us", "ns"),
-        default=default,
-        help="of times (default: ns, which reaches from 1677 to 2262 only)",
-    )
-
-
-def add_memory_limit(command: Options, default: int, purpose: str) -> None:
-    command.add_argument(
-        "--memory-limit",
-        type=byte_size,
-        default=default,
-        metavar="SIZE",
-        help=f"{purpose} (default: {default >> 20}MB)",
-    )
-
-
-# --- how they are spelled ----------------------------------------------------------------------------------
 
 
 def byte_size(text: str) -> int:
@@ -137,7 +146,7 @@ def byte_size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def pair(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str]:
     """``KEY=VALUE``."""
     key, equals, value = text.partition("=")
     if not key or not equals:
@@ -218,3 +227,70 @@ def column_names(text: str) -> list[str | tuple[str, ...]]:
     if quoted:
         raise argparse.ArgumentTypeError("a backquote has no partner")
     return columns if text else []
+
+
+_URL: Mapping[str, Any] = {"type": given_url, "metavar": "URL"}
+# By the name under which argparse knows each.
+_SHARED: Mapping[str, Mapping[str, Any]] = {
+    "url": {**_URL, "help": "a path, or any URL that fsspec knows"},
+    "urls": {**_URL, "nargs": "+", "help": "paths, or any URLs that fsspec knows"},
+    "source": {**_URL, "metavar": "SOURCE"},
+    "target": {**_URL, "metavar": "TARGET"},
+    "--storage-options": {
+        "type": json_object,
+        "metavar": "JSON",
+        "help": "what fsspec's file system takes, such as '{\"anon\": true}'",
+    },
+    "--target-storage-options": {"type": json_object, "metavar": "JSON", "help": "where TARGET needs others"},
+    "--columns": {
+        "type": column_names,
+        "metavar": "a,b.c",
+        "help": "names, dots for fields; `backquotes` around names that hold dots or commas",
+    },
+    "--where": {
+        "type": _parsed_by(lambda text: orcstream.Expr.parse(text)),
+        "metavar": "TEXT",
+        "help": "only rows of which this is true, such as \"amount > 100 and city = 'Oslo'\"",
+    },
+    "--rows": {
+        "type": _numbers_of("rows"),
+        "metavar": "A:B",
+        "help": "only rows A up to B, without B; they count from 0, and either may be left out",
+    },
+    "--stripes": {
+        "type": _numbers_of("stripes"),
+        "metavar": "A:B",
+        "help": "only stripes A up to B, without B; they count from 0",
+    },
+    "--schema": {
+        "type": _parsed_by(lambda text: orcstream.Schema.parse(text)),
+        "metavar": "TEXT",
+        "help": "the types to read the file as",
+    },
+    "--timestamp-unit": {
+        "choices": ("s", "ms", "us", "ns"),
+        "help": "of times (default: ns, which reaches from 1677 to 2262 only)",
+    },
+    "--keys": {"metavar": "STORE", "help": "where the keys of encrypted columns are"},
+    "--target-keys": {"metavar": "STORE"},
+    "--require-keys": {
+        "type": lambda text: text.split(",") if text != "all" else True,
+        "default": False,
+        "metavar": "NAME,NAME",
+        "help": "fail where one of these keys (or any: all) is needed and cannot be had",
+    },
+    "--no-overwrite": {
+        "action": "store_false",
+        "dest": "overwrite",
+        "help": "fail where there is a file already",
+    },
+    "--older-than": {"type": duration_s, "dest": "older_than_s", "metavar": "AGE"},
+    "--kind": {"choices": ("minor", "major"), "default": "minor"},
+    "--partition": {
+        "action": "append",
+        "dest": "partitions",
+        "metavar": "PATH",
+        "help": "only this one, such as country=DE; repeatable",
+    },
+    "--json": {"action": "store_true", "help": "what is printed, as one JSON document"},
+}

@@ -13,7 +13,8 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import resources
 from typing import Any
 
 import anyio
@@ -23,36 +24,21 @@ from orcstream._credentials import strip_credentials
 from orcstream._printable import printable
 from orcstream.cli.arguments import (
     DURATION_S,
-    Options,
-    add_columns,
-    add_schema,
-    add_storage_options,
-    add_target_storage_options,
-    add_unit,
-    add_url,
-    add_where_and_rows,
-    duration_s,
-    given_url,
+    USAGE_STATUS,
+    Parser,
+    add_command,
+    add_flag,
+    add_options,
+    given_to,
 )
 from orcstream.cli.commands.acid import ACID_HELP, add_acid_options
 from orcstream.cli.commands.cat import add_row_commands
-from orcstream.cli.commands.completion import COMPLETION_HELP, add_completion_options, print_completion
 from orcstream.cli.commands.file import add_file_commands
-from orcstream.cli.commands.inspect import INSPECT_HELP, add_inspect_options, inspect_file
 from orcstream.cli.commands.job import JOB_HELP, add_job_options
-from orcstream.cli.commands.keys import STORES_HELP, add_keys, add_rekeying, opened_keys, rekeying
-from orcstream.cli.commands.verify import VERIFY_HELP, add_verify_options, verify
-from orcstream.cli.convert.convert import (
-    CONVERT_HELP,
-    MASK_HELP,
-    add_convert_options,
-    add_mask_options,
-    convert,
-    mask,
-)
-from orcstream.cli.output import add_json, report
-from orcstream.cli.parser import USAGE_STATUS, Parser, add_command
-from orcstream.cli.progress import Progress
+from orcstream.cli.commands.keys import STORES_HELP, add_rekeying, opened_keys, rekeying
+from orcstream.cli.commands.verify import add_verify_command
+from orcstream.cli.convert.convert import add_convert_commands
+from orcstream.cli.output import Progress, report, write
 from orcstream.figures import bytes_text, counted
 
 # Whose fault it is, by the first class that fits; commands that look whether something is right answer 1.
@@ -100,6 +86,11 @@ with the first is an error, unless --skip-incompatible; what is left out is name
 Encrypted files need --keys. --rekey and --new-key encrypt their columns anew; one file is enough for that.
 
 {STORES_HELP}"""
+# The names under which shells look for them.
+SHELLS = {"bash": "orcstream.bash", "zsh": "_orcstream", "fish": "orcstream.fish"}
+_COMPLETION_HELP = """bash, in ~/.bashrc:             eval "$(orcstream completion bash)"
+zsh, in a folder of $fpath:     orcstream completion zsh > ~/.zfunc/_orcstream
+fish:                           orcstream completion fish > ~/.config/fish/completions/orcstream.fish"""
 _CLEANUP_HELP = """URL is a file that was to be written, or a folder, of which everything below is looked at.
 On S3 these are all unfinished uploads, whichever program began them; elsewhere temporary files of orcstream's
 pattern."""
@@ -158,144 +149,48 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_file_commands(commands)
-    _add_inspect(commands)
     add_row_commands(commands)
-    _add_verify(commands)
-    _add_convert(commands)
-    _add_mask(commands)
+    add_verify_command(commands)
+    add_convert_commands(commands)
     _add_merge(commands)
     _add_cleanup(commands)
-    _add_group(commands, "acid", ACID_HELP, add_acid_options)
-    _add_group(commands, "job", JOB_HELP, add_job_options)
+    purpose = "Hive's transactional tables: what lies in them, compaction, cleaning"
+    add_acid_options(
+        add_command(commands, "acid", None, purpose, "Works on transactional tables.", ACID_HELP)
+    )
+    purpose, description = (
+        "ingest, compact, verify and profile tables on Spark",
+        "Works on tables of any size, on Spark.",
+    )
+    add_job_options(add_command(commands, "job", None, purpose, description, JOB_HELP))
     purpose = "what makes a shell complete commands and options"
     completion = add_command(
-        commands, "completion", print_completion, purpose, f"Prints {purpose}.", COMPLETION_HELP
+        commands, "completion", _print_completion, purpose, f"Prints {purpose}.", _COMPLETION_HELP
     )
-    add_completion_options(completion)
+    completion.add_argument("shell", choices=tuple(SHELLS), help="the shell that is to load it")
     return parser
 
 
-_GROUPS = {
-    "acid": (
-        "Hive's transactional tables: what lies in them, compaction, cleaning",
-        "Works on transactional tables.",
-    ),
-    "job": (
-        "ingest, compact, verify and profile tables on Spark",
-        "Works on tables of any size, on Spark.",
-    ),
-}
-
-
-def _add_group(commands: Any, name: str, epilog: str, add: Callable[[argparse.ArgumentParser], None]) -> None:
-    purpose, description = _GROUPS[name]
-    add(add_command(commands, name, None, purpose, description, epilog))
-
-
-def _add_inspect(commands: Any) -> None:
-    inspecting = add_command(
-        commands,
-        "inspect",
-        inspect_file,
-        "a file's layout, and what a question reads of it: as a page, or text",
-        "Shows where the bytes of a file are, and which of them a question reads.",
-        INSPECT_HELP,
-    )
-    add_url(inspecting)
-    add_inspect_options(inspecting)
-    add_columns(inspecting)
-    add_where_and_rows(inspecting)
-    add_keys(inspecting)
-
-
-def _add_verify(commands: Any) -> None:
-    verifying = add_command(
-        commands,
-        "verify",
-        verify,
-        "whether files can be read and are what they say",
-        "Reads files to their end, and looks whether what they say of their values is true.",
-        VERIFY_HELP,
-    )
-    add_verify_options(verifying)
-    add_storage_options(verifying)
-
-
-def _add_convert(commands: Any) -> None:
-    converting = add_command(
-        commands,
-        "convert",
-        convert,
-        "CSV, JSON, Parquet and ORC into an ORC file",
-        "Writes an ORC file of the rows of another file, whatever its size.",
-        CONVERT_HELP,
-    )
-    add_convert_options(converting)
-    _add_source(converting, converting.add_argument_group("rows of ORC files; --schema is for all"))
-
-
-def _add_mask(commands: Any) -> None:
-    masking = add_command(
-        commands,
-        "mask",
-        mask,
-        "a copy of an ORC file with columns masked",
-        "Writes a copy of an ORC file whose columns hold what masks left of their values.",
-        MASK_HELP,
-    )
-    add_mask_options(masking)
-    _add_source(masking, masking)
-
-
-def _add_source(command: argparse.ArgumentParser, rows: Options) -> None:
-    """How a file is opened that is to be copied, and which of its `rows` are."""
-    add_columns(rows)
-    add_where_and_rows(rows)
-    add_schema(rows)
-    add_unit(rows, default=None)
-    add_storage_options(command)
-    add_keys(command)
-    add_json(command)
-
-
 def _add_merge(commands: Any) -> None:
-    merge = add_command(
-        commands,
-        "merge",
-        _merge,
-        "one file of several, stripe by stripe",
-        "Joins files of the same schema, compression and writer into one, without decoding them.",
-        _MERGE_HELP,
-    )
-    merge.add_argument(
-        "target", type=given_url, metavar="TARGET", help="what to write: a path, or a URL that can be written"
-    )
-    merge.add_argument(
-        "urls", type=given_url, metavar="URL", nargs="+", help="what to join, in the order of the rows"
-    )
-    merge.add_argument(
-        "--skip-incompatible", action="store_true", help="leave out files that do not go with the first"
-    )
-    merge.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
-    add_storage_options(merge)
-    add_target_storage_options(merge)
+    purpose = "one file of several, stripe by stripe"
+    description = "Joins files of the same schema, compression and writer into one, without decoding them."
+    merge = add_command(commands, "merge", _merge, purpose, description, _MERGE_HELP)
+    add_options(merge, "target", help="what to write: a path, or a URL that can be written")
+    add_options(merge, "urls", help="what to join, in the order of the rows")
+    add_flag(merge, "--skip-incompatible", "leave out files that do not go with the first")
+    add_options(merge, "--no-overwrite", "--storage-options", "--target-storage-options")
     add_rekeying(merge)
-    add_json(merge)
+    add_options(merge, "--json")
 
 
 def _add_cleanup(commands: Any) -> None:
     purpose = "what killed writers left behind, which is removed"
     cleanup = add_command(commands, "cleanup", _cleanup, purpose, f"Prints {purpose}.", _CLEANUP_HELP)
-    add_url(cleanup)
-    cleanup.add_argument(
-        "--older-than",
-        type=duration_s,
-        required=True,
-        metavar="AGE",
-        help="only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts",
-    )
-    cleanup.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    add_json(cleanup)
+    add_options(cleanup, "url", "--storage-options")
+    purpose = "only what is at least so old: 90s, 15m, 2h, 7d. A writer at work must not lose its parts"
+    add_options(cleanup, "--older-than", required=True, help=purpose)
+    add_flag(cleanup, "--dry-run", "only say what would be removed", action="store_false", dest="remove")
+    add_options(cleanup, "--json")
 
 
 class _Version(argparse.Action):
@@ -321,18 +216,13 @@ class _Version(argparse.Action):
 async def _cleanup(options: argparse.Namespace) -> None:
     async with Progress() as progress:
         progress.text = lambda: f"looking below {strip_credentials(options.url)}"
-        found = await orcstream.cleanup(
-            options.url,
-            older_than_s=options.older_than,
-            remove=not options.dry_run,
-            storage_options=options.storage_options,
-        )
-    done = "would remove" if options.dry_run else "removed"
+        found = await orcstream.cleanup(**given_to(orcstream.cleanup, options))
+    done = "removed" if options.remove else "would remove"
     lines = [f"{done} {one.kind} {one.identity}" + _of_what(one) for one in found]
     leftovers = [
         {"kind": one.kind, "identity": one.identity, "url": one.url, "age_s": one.age_s} for one in found
     ]
-    report(options, {"removed": not options.dry_run, "leftovers": leftovers}, [*lines, f"{len(found)} found"])
+    report(options, {"removed": options.remove, "leftovers": leftovers}, [*lines, f"{len(found)} found"])
 
 
 def _of_what(leftover: Any) -> str:
@@ -357,18 +247,15 @@ async def _merge(options: argparse.Namespace) -> None:
             progress.text = lambda: f"{bytes_text(done)} of {bytes_text(total)} ({share:.0%})"
 
         async with opened_keys(options.keys) as keys, opened_keys(options.target_keys) as target_keys:
-            result = await orcstream.merge(
-                options.urls,
-                options.target,
-                storage_options=options.storage_options,
-                target_storage_options=options.target_storage_options,
-                overwrite=not options.no_overwrite,
-                skip_incompatible=options.skip_incompatible,
+            given = given_to(
+                orcstream.merge,
+                options,
                 keys=keys,
                 rekey=rekeying(options),
                 target_keys=target_keys,
                 progress=show,
             )
+            result = await orcstream.merge(**given)
     for skipped in result.skipped:
         sys.stderr.write(f"orcstream: skipped {printable(f'{skipped.shown}: {skipped.message}')}\n")
     document = {
@@ -386,3 +273,12 @@ async def _merge(options: argparse.Namespace) -> None:
         f"{counted(len(result.files), 'file')}, {bytes_text(result.length)}"
     )
     report(options, document, [text])
+
+
+# --- completion --------------------------------------------------------------------------------------------
+
+
+async def _print_completion(options: argparse.Namespace) -> None:
+    """The script of one shell, made beforehand of the parser by `scripts/command_line.py`."""
+    folder = resources.files("orcstream") / "completions"
+    write([(folder / SHELLS[options.shell]).read_text("utf-8").rstrip("\n")])

@@ -1,26 +1,27 @@
-"""What commands print: one JSON document for programs, or lines for people.
+"""What commands print: one JSON document for programs, or lines for people; and how far they are.
 
-Knows standard output. Must not know what is printed. Contract: texts of a file cannot turn lines around or
-give a terminal orders; JSON is ASCII, in one line, and always the whole document.
+Knows standard output, terminals and the clock. Must not know what is printed. Contract: texts of a file
+cannot turn lines around or give a terminal orders; JSON is ASCII, in one line, and always the whole document;
+progress is shown where standard error is a terminal, once the work takes long.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
 
 from orcstream._printable import printable
+from orcstream.io.loop.uncancelled import end_task
 
 # Of a value in a table, so many characters.
 _LONGEST = 40
-
-
-def add_json(command: argparse._ActionsContainer) -> None:
-    """The option of all commands that say what they found or did."""
-    command.add_argument("--json", action="store_true", help="what is printed, as one JSON document")
+_PROGRESS_AFTER_S = 1.0
+_PROGRESS_EVERY_S = 0.2
 
 
 def report(options: argparse.Namespace, document: Any, lines: Iterable[str]) -> None:
@@ -58,3 +59,40 @@ def short(value: object) -> str:
 def _plain(value: Any) -> Any:
     """Mappings of any kind; everything else is a mistake of ours."""
     return dict(value)
+
+
+class Progress:
+    """Writes what `text` answers to standard error, over and over, as long as the block lasts.
+
+    Nothing is to be printed to the terminal meanwhile; who does that says that it is not `shown`.
+    """
+
+    def __init__(self, *, shown: bool = True) -> None:
+        self.text: Callable[[], str] = str
+        self._shown = shown
+        self._begin_s = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._begin_s
+
+    async def __aenter__(self) -> Self:
+        if self._shown and sys.stderr.isatty():
+            self._task = asyncio.create_task(self._show(), name="orcstream progress")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            await end_task(self._task)
+
+    async def _show(self) -> None:
+        await asyncio.sleep(_PROGRESS_AFTER_S)
+        try:
+            while True:
+                sys.stderr.write(f"\r\x1b[K{self.text()}")
+                sys.stderr.flush()
+                await asyncio.sleep(_PROGRESS_EVERY_S)
+        finally:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from orcstream.cli.commands.completion import SHELLS
-from orcstream.cli.main import main, make_parser
+from orcstream.cli.main import SHELLS, main, make_parser
 from scripts.command_line import COMPLETIONS, PAGE, commands, completions, page, tables
 from tests.support.needs import CACHE, not_here
 

@@ -126,7 +126,7 @@ acid: _credentials _keywords _lazy acid.compact acid.read acid.snapshot acid.tra
 orcstream: _lazy acid batch batch_values blocking datasets encryption errors file io io.contract io.options
     plan query reader reader.engine schema table writer
 
-cli: _printable io.loop orcstream schema
+cli: _printable io.loop orcstream
 inspect: _keywords _printable blocking byterange codec.metadata codec.streams figures io.loop orcstream plan
     reader reader.engine schema
 integrations: _keywords datasets errors orcstream query reader schema

@@ -22,8 +22,8 @@ import pytest
 from pyarrow import orc
 
 import orcstream
+from orcstream.cli.commands.cat import csv_format, json_format
 from orcstream.cli.main import main
-from orcstream.cli.text import csv_format, json_format
 from orcstream.schema.schema import Schema
 from tests.generators.trips import trips
 

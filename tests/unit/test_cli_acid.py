@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orcstream import acid, col
-from orcstream.cli import progress as cli_progress
+from orcstream.cli import output as cli_output
 from orcstream.cli.main import main
 from tests.generators.acid_tables import SCHEMA, rows_of
 from tests.unit.test_cli_merge import Terminal
@@ -86,8 +86,8 @@ def test_what_is_no_table(capfd: pytest.CaptureFixture[str], table: str, tmp_pat
 
 
 def test_what_takes_long_shows_progress(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_progress, "_AFTER_S", 0.0)
-    monkeypatch.setattr(cli_progress, "_EVERY_S", 0.0)
+    monkeypatch.setattr(cli_output, "_PROGRESS_AFTER_S", 0.0)
+    monkeypatch.setattr(cli_output, "_PROGRESS_EVERY_S", 0.0)
     for command, shown_text in (("show", " so far"), ("compact", " written"), ("clean", "listing ")):
         terminal = Terminal()
         monkeypatch.setattr("sys.stderr", terminal)

@@ -13,7 +13,7 @@ from pyarrow import orc
 
 import orcstream
 from orcstream import blocking
-from orcstream.cli import progress as cli_progress
+from orcstream.cli import output as cli_output
 from orcstream.cli.commands import cat as cli_cat
 from orcstream.cli.main import main
 from tests.unit.test_cli_merge import Terminal
@@ -245,8 +245,8 @@ def test_what_takes_long_shows_progress(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(cli_progress, "_AFTER_S", 0.0)
-    monkeypatch.setattr(cli_progress, "_EVERY_S", 0.0)
+    monkeypatch.setattr(cli_output, "_PROGRESS_AFTER_S", 0.0)
+    monkeypatch.setattr(cli_output, "_PROGRESS_EVERY_S", 0.0)
     command, *options = arguments
     assert main([command, file, *options]) == 0
     assert shown_text in terminal.getvalue()
@@ -256,13 +256,13 @@ def test_what_takes_long_shows_progress(
 
 def test_rows_on_a_terminal_are_their_own_progress(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    made = cli_progress.Progress.__init__
+    made = cli_output.Progress.__init__
 
-    def recorded(self: cli_progress.Progress, *, shown: bool = True) -> None:
+    def recorded(self: cli_output.Progress, *, shown: bool = True) -> None:
         seen.append(shown)
         made(self, shown=shown)
 
-    monkeypatch.setattr(cli_progress.Progress, "__init__", recorded)
+    monkeypatch.setattr(cli_output.Progress, "__init__", recorded)
     for is_terminal in (True, False):
         monkeypatch.setattr("sys.stdout.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
         assert main(["cat", file, "--limit", "1"]) == 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from orcstream.cli import progress as cli_progress
+from orcstream.cli import output as cli_output
 from orcstream.cli.main import main
 
 
@@ -72,8 +72,8 @@ def test_progress_of_what_takes_long(
     target = str(tmp_path / "all.orc")
     assert main(["merge", target, *files[:2]]) == 0
     assert terminal.getvalue() == ""  # it was done in no time
-    monkeypatch.setattr(cli_progress, "_AFTER_S", 0.0)
-    monkeypatch.setattr(cli_progress, "_EVERY_S", 0.0)
+    monkeypatch.setattr(cli_output, "_PROGRESS_AFTER_S", 0.0)
+    monkeypatch.setattr(cli_output, "_PROGRESS_EVERY_S", 0.0)
     assert main(["merge", target, *files[:2]]) == 0
     assert terminal.getvalue().endswith("(100%)\r\x1b[K")
 
@@ -81,6 +81,6 @@ def test_progress_of_what_takes_long(
 def test_no_progress_where_nobody_looks(
     files: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_progress, "_AFTER_S", 0.0)
+    monkeypatch.setattr(cli_output, "_PROGRESS_AFTER_S", 0.0)
     assert main(["merge", str(tmp_path / "all.orc"), *files[:2]]) == 0
     assert capfd.readouterr().err == ""

@@ -18,7 +18,7 @@ from pyarrow import orc
 import orcstream
 from orcstream import Encrypt, col
 from orcstream.byterange import ByteRange
-from orcstream.cli.commands.inspect import INSPECT_HELP
+from orcstream.cli.commands.file import INSPECT_HELP
 from orcstream.cli.main import main
 from orcstream.inspect import inspect, inspect_blocking
 from orcstream.inspect.layout import Part

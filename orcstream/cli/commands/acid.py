@@ -13,11 +13,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
-from orcstream.cli.arguments import add_memory_limit, add_storage_options, duration_s, given_url
-from orcstream.cli.commands.keys import add_keys, opened_keys
-from orcstream.cli.output import add_json, aligned, report
-from orcstream.cli.parser import add_command
-from orcstream.cli.progress import Progress
+from orcstream.cli.arguments import add_command, add_flag, add_memory_limit, add_options, duration_s, given_to
+from orcstream.cli.commands.keys import opened_keys
+from orcstream.cli.output import Progress, aligned, report
 from orcstream.figures import bytes_text, counted
 
 # Imported when there is a table: `orcstream --help` is to be quick.
@@ -45,50 +43,34 @@ def add_acid_options(command: argparse.ArgumentParser) -> None:
 
     purpose = "directories, write ids, rows and deletes"
     show = add_command(commands, "show", _show, purpose, f"Prints {purpose}.", _SHOW_HELP)
-    show.add_argument(
-        "--write-ids", type=_write_ids, metavar="N", help="as of a write id, or Hive's text of visible ids"
-    )
-    show.add_argument(
-        "--no-read-lock",
-        action="store_true",
-        help="with --metastore: hold no shared lock while reading; Hive may remove files meanwhile",
-    )
-    show.add_argument("--no-count", action="store_true", help="open no file: no rows, no deletes")
+    purpose = "as of a write id, or Hive's text of visible ids"
+    show.add_argument("--write-ids", type=_write_ids, metavar="N", help=purpose)
+    purpose = "with --metastore: hold no shared lock while reading; Hive may remove files meanwhile"
+    add_flag(show, "--no-read-lock", purpose, action="store_false", dest="read_lock")
+    add_flag(show, "--no-count", "open no file: no rows, no deletes", action="store_false", dest="count")
     _add_common(show)
 
     purpose = "few large directories in place of many"
     compact = add_command(commands, "compact", _compact, purpose, f"Makes {purpose}.", _COMPACT_HELP)
-    compact.add_argument("--kind", choices=("minor", "major"), default="minor")
-    compact.add_argument(
-        "--partition", action="append", metavar="PATH", help="only this one, such as country=DE; repeatable"
-    )
-    add_memory_limit(compact, 256 << 20, "what it may take")
+    add_options(compact, "--kind", "--partition")
+    add_memory_limit(compact, "what it may take")
     _add_common(compact)
 
     purpose = "directories that no reader can need, which are removed"
     clean = add_command(commands, "clean", _clean, purpose, f"Prints {purpose}.", _CLEAN_HELP)
-    clean.add_argument(
-        "--older-than", type=duration_s, default=3600, metavar="AGE", help="default: 1h; such as 90s, 2d"
-    )
-    clean.add_argument(
-        "--give-up",
-        type=duration_s,
-        metavar="AGE",
-        help="before, abort transactions that showed no sign of life for so long",
-    )
-    clean.add_argument("--dry-run", action="store_true", help="only say what would go")
+    add_options(clean, "--older-than", default=3600, help="default: 1h; such as 90s, 2d")
+    purpose = "before, abort transactions that showed no sign of life for so long"
+    clean.add_argument("--give-up", type=duration_s, metavar="AGE", help=purpose)
+    add_flag(clean, "--dry-run", "only say what would go", action="store_false", dest="remove")
     _add_common(clean)
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("url", type=given_url, metavar="URL", help="the table's directory")
-    command.add_argument(
-        "--metastore", metavar="URL", help="of Hive, such as thrift://host:9083; with --table"
-    )
+    add_options(command, "url", help="the table's directory")
+    purpose = "of Hive, such as thrift://host:9083; with --table"
+    command.add_argument("--metastore", metavar="URL", help=purpose)
     command.add_argument("--table", metavar="NAME", help="in the metastore, as database.table")
-    add_storage_options(command)
-    add_keys(command)
-    add_json(command)
+    add_options(command, "--storage-options", "--keys", "--require-keys", "--json")
 
 
 def _write_ids(text: str) -> int | str:
@@ -96,25 +78,13 @@ def _write_ids(text: str) -> int | str:
 
 
 @asynccontextmanager
-async def _opened(
-    options: argparse.Namespace, write_ids: int | str | None = None, *, read_lock: bool = True
-) -> AsyncIterator[tuple[acid.AcidTable, Progress]]:
+async def _opened(options: argparse.Namespace) -> AsyncIterator[tuple[acid.AcidTable, Progress]]:
     """The table, and the progress of what is done with it."""
     from orcstream import acid
 
     async with opened_keys(options.keys) as keys, Progress() as progress:
         progress.text = lambda: f"listing {strip_credentials(options.url)}"
-        opening = acid.open_table(
-            options.url,
-            write_ids=write_ids,
-            metastore=options.metastore,
-            table=options.table,
-            read_lock=read_lock,
-            storage_options=options.storage_options,
-            keys=keys,
-            require_keys=options.require_keys,
-        )
-        async with opening as table:
+        async with acid.open_table(**given_to(acid.open_table, options, keys=keys)) as table:
             yield table, progress
 
 
@@ -122,10 +92,10 @@ async def _opened(
 
 
 async def _show(options: argparse.Namespace) -> None:
-    async with _opened(options, options.write_ids, read_lock=not options.no_read_lock) as (table, progress):
+    async with _opened(options) as (table, progress):
         progress.text = lambda: "looking into the table's files"
-        found = await table.describe(count=not options.no_count)
-        rows = None if options.no_count else await _row_count(table, progress)
+        found = await table.describe(count=options.count)
+        rows = await _row_count(table, progress) if options.count else None
     document = {**_facts(table, rows), "directories": [_record(one) for one in found]}
     report(options, document, _shown(table, found, rows))
 
@@ -207,9 +177,7 @@ async def _compact(options: argparse.Namespace) -> None:
             written = count
 
         progress.text = lambda: f"{counted(written, 'row')} written"
-        done = await table.compact(
-            options.kind, partitions=options.partition, memory_limit=options.memory_limit, on_rows=tell
-        )
+        done = await table.compact(**given_to(table.compact, options, on_rows=tell))
     report(options, asdict(done), compaction_lines(done))
 
 
@@ -227,19 +195,19 @@ def _compacted(one: acid.CompactedPartition) -> str:
 async def _clean(options: argparse.Namespace) -> None:
     dead: Sequence[int] = ()
     async with _opened(options) as (table, progress):
-        if options.give_up is not None and not options.dry_run:
+        if options.give_up is not None and options.remove:
             dead = await table.abort_dead(older_than_s=options.give_up)
         progress.text = lambda: "looking for what no reader needs"
-        done = await table.clean(older_than_s=options.older_than, remove=not options.dry_run)
-    document = {**asdict(done), "removed": not options.dry_run, "given_up": list(dead)}
-    report(options, document, _cleaned(done, dead, dry_run=options.dry_run))
+        done = await table.clean(**given_to(table.clean, options))
+    document = {**asdict(done), "removed": options.remove, "given_up": list(dead)}
+    report(options, document, _cleaned(done, dead, removed=options.remove))
 
 
-def _cleaned(done: acid.Cleaned, dead: Sequence[int], *, dry_run: bool) -> Iterator[str]:
+def _cleaned(done: acid.Cleaned, dead: Sequence[int], *, removed: bool) -> Iterator[str]:
     if dead:
         yield f"given up: {', '.join(map(str, dead))}"
     yield from (*done.directories, *done.files)
-    verb = "would be removed" if dry_run else "removed"
+    verb = "removed" if removed else "would be removed"
     count = counted(len(done.directories) + len(done.files), "place")
     kept = f"; {len(done.kept)} kept for readers" if done.kept else ""
     yield f"{bytes_text(done.removed_bytes)} in {count} {verb}{kept}"

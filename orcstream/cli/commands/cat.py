@@ -1,40 +1,47 @@
 """The commands that read rows: `cat` and `count`, of a file, or of many files as one table.
 
-Knows how rows look as text (`cli.text`), and which of a URL and a folder is meant. Must not know how they are
-read.
+Knows how rows look as text, and which of a URL and a folder is meant. Must not know how they are read.
+Contract: nothing is lost. JSON numbers have all their digits (decimals, 64-bit integers); NaN and the
+infinities, which JSON lacks, come as strings; times have as many digits as they need, up to nine; binary is
+base64; maps are lists of `{"key": ..., "value": ...}`, because keys may be of any type, and unions
+`{"tag": ..., "value": ...}`. In CSV (RFC 4180) null is nothing and the empty text is `""`; nested values are
+JSON within a field.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import datetime
+import json
+import math
+import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orcstream
 from orcstream.cli.arguments import (
     WHERE_HELP,
-    add_columns,
+    Parser,
+    add_command,
+    add_flag,
     add_memory_limit,
-    add_schema,
-    add_storage_options,
-    add_unit,
-    add_where_and_rows,
+    add_options,
     given_to,
-    given_url,
     row_count,
 )
-from orcstream.cli.commands.keys import add_keys, opened, opened_keys, say_masked
-from orcstream.cli.output import add_json, report, write
-from orcstream.cli.parser import Parser, add_command
-from orcstream.cli.progress import Progress
-from orcstream.cli.text import csv_format, csv_row, json_format, json_row
+from orcstream.cli.commands.keys import opened, opened_keys, say_masked
+from orcstream.cli.output import Progress, report, write
 from orcstream.figures import counted
 from orcstream.io.globs import is_pattern_url
 from orcstream.io.keys.provider import KeyProvider
-from orcstream.schema.types import Kind
+from orcstream.schema.types import Kind, Type
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MANY_HELP = f"""Several files, a folder (with / at its end, or local) or a pattern ('logs/day=*/*.orc') are
 read as one table: folders named column=value are columns of it.
@@ -42,38 +49,35 @@ read as one table: folders named column=value are columns of it.
 {WHERE_HELP}"""
 # Enough for each hand-over to be cheap, few enough for the output to flow.
 _BATCH_ROWS = 1 << 14
-_MEMORY_LIMIT = 256 << 20
 # What only rows of one file have.
 _OF_A_FILE = ("rows", "row_numbers")
+# What JSON leaves and a terminal may take for an order: DEL, C1, and marks that turn the line around.
+_ORDERS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+_NESTED = (Kind.STRUCT, Kind.LIST, Kind.MAP, Kind.UNION)
+
+Format = Callable[[Any], str]
 
 
 def add_row_commands(commands: Any) -> None:
     """`cat` and `count`."""
     cat = _reading(commands, "cat", _cat, "the rows, as they arrive")
-    add_columns(cat)
+    add_options(cat, "--columns")
     cat.add_argument("--limit", type=row_count, metavar="N", help="stop after N rows")
-    cat.add_argument(
-        "--format", choices=("json", "csv"), default="json", help="one JSON value a line, or CSV"
-    )
-    cat.add_argument(
-        "--row-numbers", action="store_true", help="each row's number in the file, as row_number"
-    )
+    purpose = "one JSON value a line, or CSV"
+    cat.add_argument("--format", choices=("json", "csv"), default="json", help=purpose)
+    add_flag(cat, "--row-numbers", "each row's number in the file, as row_number")
     count = _reading(commands, "count", _count, "how many rows there are, or match")
     count.set_defaults(columns=[], limit=None, row_numbers=False)
-    add_json(count)
+    add_options(count, "--json")
 
 
 def _reading(commands: Any, name: str, main: Any, purpose: str) -> Parser:
     command = add_command(commands, name, main, purpose, f"Prints {purpose}.", _MANY_HELP)
-    command.add_argument(
-        "urls", type=given_url, metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows"
-    )
-    add_storage_options(command)
-    add_where_and_rows(command)
-    add_schema(command)
-    add_unit(command)
-    add_memory_limit(command, _MEMORY_LIMIT, "what reading may take")
-    add_keys(command)
+    add_options(command, "urls", "--storage-options", "--where", "--rows", "--schema")
+    add_options(command, "--timestamp-unit", default="ns")
+    add_memory_limit(command, "what reading may take")
+    add_options(command, "--keys", "--require-keys")
     return command
 
 
@@ -95,13 +99,7 @@ async def _dataset(options: argparse.Namespace, keys: KeyProvider | None) -> Asy
             raise orcstream.UsageError(
                 f"--{name.replace('_', '-')} is for one file, not for a table of several"
             )
-    async with orcstream.dataset(
-        options.urls,
-        schema=options.schema,
-        storage_options=options.storage_options,
-        keys=keys,
-        require_keys=options.require_keys,
-    ) as files:
+    async with orcstream.dataset(options.urls, **given_to(orcstream.dataset, options, keys=keys)) as files:
         yield files
 
 
@@ -178,3 +176,113 @@ async def _print_rows(stream: Any, options: argparse.Namespace, progress: Progre
         write(map(row, zip(*columns, strict=True) if columns else [()] * batch.num_rows))
         left -= batch.num_rows
         written += batch.num_rows
+
+
+# --- rows as text ------------------------------------------------------------------------------------------
+
+
+def json_format(type_: Type) -> Format:
+    """What turns a value of the type, or None, into JSON."""
+    plain = _json_nested(type_) if type_.kind in _NESTED else _json_plain(type_)
+    return lambda value: "null" if value is None else plain(value)
+
+
+def csv_format(type_: Type) -> Format:
+    """What turns a value of the type, or None, into a CSV field."""
+    plain = json_format(type_) if type_.kind in _NESTED else _plain(type_)
+    return lambda value: "" if value is None else _csv_field(plain(value))
+
+
+def json_row(names: Iterable[str]) -> Callable[[Iterable[str]], str]:
+    """What turns a row's JSON values into a JSON object; names may occur twice in ORC, and so here."""
+    keys = [_json_text(name) + ": " for name in names]
+
+    def row(cells: Iterable[str]) -> str:
+        return "{" + ", ".join(map(str.__add__, keys, cells)) + "}"
+
+    return row
+
+
+def csv_row(texts: Iterable[str]) -> str:
+    """A line of CSV."""
+    return ",".join(map(_csv_field, texts))
+
+
+# --- plain values ------------------------------------------------------------------------------------------
+
+
+def _plain(type_: Type) -> Format:
+    """Text without quotes."""
+    import numpy as np
+
+    match type_.kind:
+        case Kind.BOOLEAN:
+            return lambda value: "true" if value else "false"
+        case Kind.DECIMAL:
+            return lambda value: format(value, "f")
+        case Kind.FLOAT:
+            return lambda value: _number(value, str(np.float32(value)))
+        case Kind.DOUBLE:
+            return lambda value: _number(value, repr(value))
+        case Kind.BINARY | Kind.GEOMETRY | Kind.GEOGRAPHY:
+            return lambda value: base64.b64encode(value).decode()
+        case Kind.TIMESTAMP:
+            return _time
+        case Kind.TIMESTAMP_INSTANT:
+            return lambda value: _time(value) + "Z"
+    return str
+
+
+def _json_plain(type_: Type) -> Format:
+    plain = _plain(type_)
+    match type_.kind:
+        case Kind.BOOLEAN | Kind.BYTE | Kind.SHORT | Kind.INT | Kind.LONG | Kind.DECIMAL:
+            return plain
+        case Kind.FLOAT | Kind.DOUBLE:
+            return lambda value: plain(value) if math.isfinite(value) else f'"{plain(value)}"'
+    return lambda value: _json_text(plain(value))
+
+
+def _number(value: float, text: str) -> str:
+    if math.isfinite(value):
+        return text
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _time(value: datetime.datetime | np.datetime64) -> str:
+    """Wall clock, without a zone (`datetime64` has none, and a `datetime` loses it here)."""
+    if isinstance(value, datetime.datetime):
+        text = value.replace(tzinfo=None).isoformat(" ")
+    else:
+        text = str(value).replace("T", " ")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _json_text(text: str) -> str:
+    return _ORDERS.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
+
+
+def _csv_field(text: str) -> str:
+    if text and not any(character in text for character in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+# --- nested values -----------------------------------------------------------------------------------------
+
+
+def _json_nested(type_: Type) -> Format:
+    formats = [json_format(child) for child in type_.children]
+    match type_.kind:
+        case Kind.STRUCT:
+            row = json_row(type_.field_names)
+            return lambda value: row(f(v) for f, v in zip(formats, value.values(), strict=True))
+        case Kind.LIST:
+            (item,) = formats
+            return lambda value: "[" + ", ".join(map(item, value)) + "]"
+        case Kind.MAP:
+            key, val = formats
+            return lambda value: (
+                "[" + ", ".join(f'{{"key": {key(k)}, "value": {val(v)}}}' for k, v in value) + "]"
+            )
+    return lambda value: f'{{"tag": {value.tag}, "value": {formats[value.tag](value.value)}}}'

@@ -1,4 +1,4 @@
-"""What one file says of itself: the commands `meta`, `stripes`, `index`, `stats`, `keys`, and `plan`.
+"""What one file says of itself: `meta`, `stripes`, `index`, `stats`, `keys`, `plan` and `inspect`.
 
 Knows the package's public names and how their values look, as JSON and as text. Must not know what lies under
 them. Each command answers a document and lines, which are made of it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -15,18 +16,15 @@ import orcstream
 from orcstream._credentials import strip_credentials
 from orcstream.cli.arguments import (
     WHERE_HELP,
-    add_columns,
+    Parser,
+    add_command,
+    add_flag,
     add_memory_limit,
-    add_schema,
-    add_stripes,
-    add_url,
-    add_where_and_rows,
+    add_options,
     given_to,
 )
-from orcstream.cli.commands.keys import KEYS_HELP, add_keys, key_facts, key_lines, opened, opened_keys
-from orcstream.cli.output import add_json, aligned, report, short
-from orcstream.cli.parser import Parser, add_command
-from orcstream.cli.progress import Progress
+from orcstream.cli.commands.keys import KEYS_HELP, key_facts, key_lines, opened, opened_keys
+from orcstream.cli.output import Progress, aligned, report, short, write
 from orcstream.figures import bytes_text, counted, known_statistics, writer_name
 
 # What only one command needs is imported there: `orcstream --help` is to be quick.
@@ -42,8 +40,14 @@ _STATS_HELP = """What the writer recorded: how many values are not null, whether
 largest, and the sum (of text, its bytes). Encrypted columns have statistics with their keys only."""
 _INDEX_HELP = """A row group is what can be skipped within a stripe: so many rows as the file's
 row_index_stride. With --positions it is shown where each begins in the column's streams."""
-# What a plan is made for, as reading does it.
-_MEMORY_LIMIT = 256 << 20
+INSPECT_HELP = """Without -o, the same is printed as text. With --columns, --where or --rows it is shown which
+bytes such a read would fetch, in which requests; with --run it is carried out and measured. The page shows
+the smallest and the largest value of columns, those of encrypted columns only with their keys.
+
+examples:
+  orcstream inspect trips.orc
+  orcstream inspect trips.orc -o trips.html --columns city --where "id = 4711" --run
+  orcstream inspect trips.orc --json"""
 
 
 def add_file_commands(commands: Any) -> None:
@@ -51,38 +55,42 @@ def add_file_commands(commands: Any) -> None:
     _looking(commands, "meta", _meta, "schema, rows, size, compression and writer")
 
     stripes = _looking(commands, "stripes", _stripes, "where each stripe lies, and how many rows it has")
-    add_stripes(stripes, "only stripes A up to B, without B; they count from 0")
-    stripes.add_argument("--encodings", action="store_true", help="how each column is encoded in each stripe")
+    add_options(stripes, "--stripes")
+    add_flag(stripes, "--encodings", "how each column is encoded in each stripe")
 
     purpose = "the row groups of columns, and their bloom filters"
     index = _looking(commands, "index", _index, purpose, _INDEX_HELP)
-    add_columns(index, required=True)
-    add_stripes(index, "only stripes A up to B, without B; they count from 0")
-    index.add_argument("--positions", action="store_true", help="where row groups begin in streams")
+    add_options(index, "--columns", required=True)
+    add_options(index, "--stripes")
+    add_flag(index, "--positions", "where row groups begin in streams")
 
     stats = _looking(commands, "stats", _stats, "the statistics of columns", _STATS_HELP)
-    add_columns(stats)
-    add_stripes(stats, "those of stripes, too: A up to B, without B; : for all")
+    add_options(stats, "--columns")
+    add_options(stats, "--stripes", help="those of stripes, too: A up to B, without B; : for all")
 
-    plan = _looking(
-        commands, "plan", _plan, "what reading would ask the store for, without reading", WHERE_HELP
-    )
-    add_columns(plan)
-    add_where_and_rows(plan)
-    add_schema(plan)
-    add_memory_limit(plan, _MEMORY_LIMIT, "what reading may take")
+    purpose = "what reading would ask the store for, without reading"
+    plan = _looking(commands, "plan", _plan, purpose, WHERE_HELP)
+    add_options(plan, "--columns", "--where", "--rows", "--schema")
+    add_memory_limit(plan, "what reading may take")
 
-    _looking(
-        commands, "keys", _keys, "which columns are encrypted, with which keys, and which are open", KEYS_HELP
-    )
+    purpose = "which columns are encrypted, with which keys, and which are open"
+    _looking(commands, "keys", _keys, purpose, KEYS_HELP)
+
+    purpose = "a file's layout, and what a question reads of it: as a page, or text"
+    description = "Shows where the bytes of a file are, and which of them a question reads."
+    inspecting = add_command(commands, "inspect", _inspect, purpose, description, INSPECT_HELP)
+    add_options(inspecting, "url", "--storage-options")
+    purpose = "write a page for the browser: a path, or a URL"
+    inspecting.add_argument("-o", "--output", metavar="PAGE", help=purpose)
+    add_options(inspecting, "--json")
+    add_flag(inspecting, "--run", "read as asked, and show the time of each request")
+    add_options(inspecting, "--columns", "--where", "--rows", "--keys", "--require-keys")
 
 
 def _looking(commands: Any, name: str, run: Look, purpose: str, epilog: str | None = None) -> Parser:
     command = add_command(commands, name, _look, purpose, f"Prints {purpose}.", epilog)
     command.set_defaults(run=run)
-    add_url(command)
-    add_keys(command)
-    add_json(command)
+    add_options(command, "url", "--storage-options", "--keys", "--require-keys", "--json")
     return command
 
 
@@ -327,7 +335,7 @@ def _statistics_cells(known: Mapping[str, Any] | None) -> tuple[str, ...]:
     )
 
 
-# --- plan and keys -----------------------------------------------------------------------------------------
+# --- plan, keys and inspect ---------------------------------------------------------------------------------
 
 
 async def _plan(file: orcstream.OrcFile, options: argparse.Namespace, progress: Progress) -> Report:
@@ -344,6 +352,26 @@ async def _plan(file: orcstream.OrcFile, options: argparse.Namespace, progress: 
 async def _keys(file: orcstream.OrcFile, _: argparse.Namespace, __: Progress) -> Report:
     facts = key_facts(file)
     return facts, key_lines(facts)
+
+
+async def _inspect(options: argparse.Namespace) -> int:
+    """The exit status: 1 where something could not be shown, which is named."""
+    from orcstream.inspect import inspect
+    from orcstream.io import small_files
+
+    async with opened_keys(options.keys) as keys, Progress() as progress:
+        progress.text = lambda: f"looking at {strip_credentials(options.url)}"
+        found = await inspect(**given_to(inspect, options, keys=keys))
+    said = None
+    if options.output is not None:
+        page = found.to_html().encode()
+        await small_files.put(options.output, page, overwrite=True, storage_options=None)
+        said = f"{strip_credentials(options.output)}: a page of {bytes_text(len(page))}, for a browser"
+    text = found.to_json() if options.json else said or found.to_text()
+    write([text])
+    for problem in found.problems:
+        sys.stderr.write(f"orcstream: {problem}\n")
+    return 1 if found.problems else 0
 
 
 # --- helpers -----------------------------------------------------------------------------------------------

@@ -19,11 +19,18 @@ from typing import Any, TypeAlias
 import anyio
 
 import orcstream
-from orcstream.cli.arguments import add_memory_limit, add_storage_options, byte_size, given_url, pair
+from orcstream.cli.arguments import (
+    Parser,
+    add_command,
+    add_flag,
+    add_memory_limit,
+    add_options,
+    add_pairs,
+    byte_size,
+    given_to,
+)
 from orcstream.cli.commands.acid import compaction_lines
-from orcstream.cli.output import add_json, report
-from orcstream.cli.parser import Parser, add_command
-from orcstream.cli.progress import Progress
+from orcstream.cli.output import Progress, report, short
 from orcstream.figures import bytes_text, counted
 
 JOB_HELP = """Jobs run on Spark: pip install 'orcstream[spark]'. Without --master they run where spark-submit
@@ -40,8 +47,6 @@ the same arguments, and goes on.
 Done: TypeAlias = tuple[int, Any, Sequence[str]]
 # So many findings and columns are shown; the others are counted.
 _SHOWN = 20
-# Of a bound, so many characters.
-_LONGEST = 40
 
 
 def add_job_options(command: argparse.ArgumentParser) -> None:
@@ -49,53 +54,36 @@ def add_job_options(command: argparse.ArgumentParser) -> None:
     jobs = command.add_subparsers(required=True, metavar="JOB")
 
     ingest = _job(jobs, "ingest", _ingest, "rows of CSV, JSON, Parquet or ORC files, into ORC files")
-    ingest.add_argument(
-        "source", type=given_url, metavar="SOURCE", help="a folder, a file or a pattern, as Spark reads it"
-    )
-    ingest.add_argument("target", type=given_url, metavar="TARGET", help="the folder of the ORC files")
+    add_options(ingest, "source", help="a folder, a file or a pattern, as Spark reads it")
+    add_options(ingest, "target", help="the folder of the ORC files")
     ingest.add_argument("--from", dest="format", metavar="FORMAT", help="csv, json, parquet, orc or text")
     ingest.add_argument("--schema", metavar="TEXT", help="as Spark writes it: 'id bigint, text string'")
-    ingest.add_argument(
-        "--option", action="append", type=pair, default=[], metavar="KEY=VALUE", help="of Spark's reader"
-    )
-    ingest.add_argument(
-        "--write-option",
-        action="append",
-        type=pair,
-        default=[],
-        metavar="KEY=VALUE",
-        help="of our writer",
-    )
-    ingest.add_argument("--sort", type=_names, default=(), metavar="a,b", help="rows in this order")
-    ingest.add_argument(
-        "--z-order", type=_names, default=(), metavar="a,b", help="rows so that indexes prune by any of these"
-    )
-    ingest.add_argument("--partition-by", type=_names, default=(), metavar="a,b", help="columns as folders")
+    add_pairs(ingest, "--option", "source_options", "of Spark's reader")
+    add_pairs(ingest, "--write-option", "options", "of our writer")
+    for name, dest, purpose in (
+        ("--sort", "sort_by", "rows in this order"),
+        ("--z-order", "z_order_by", "rows so that indexes prune by any of these"),
+        ("--partition-by", "partition_by", "columns as folders"),
+    ):
+        ingest.add_argument(name, dest=dest, type=_names, metavar="a,b", help=purpose)
     ingest.add_argument("--partitions", type=int, metavar="N", help="tasks that write ordered rows")
-    ingest.add_argument(
-        "--batch-size", type=byte_size, default=16 << 30, metavar="SIZE", help="what is committed at a time"
-    )
+    _add_size(ingest, "--batch-size", "batch_bytes", "what is committed at a time")
     ingest.add_argument("--checkpoint", metavar="FOLDER", help="what says which files were taken")
     _add_common(ingest)
 
     compact = _job(jobs, "compact", _compact, "few large files in place of many small ones")
     compact.add_argument("folder", metavar="FOLDER", help="a table, with the folders of its partitions")
-    compact.add_argument(
-        "--target-size", type=byte_size, default=256 << 20, metavar="SIZE", help="default: 256m"
-    )
-    compact.add_argument("--below", type=byte_size, metavar="SIZE", help="only smaller files: half of that")
+    _add_size(compact, "--target-size", "target_bytes", "default: 256m")
+    _add_size(compact, "--below", "below_bytes", "only smaller files: half of that")
     compact.add_argument("--how", choices=("auto", "copy", "rewrite"), default="auto")
     _add_common(compact)
 
     table = _job(jobs, "compact-acid", _compact_table, "few large directories of a transactional table")
-    table.add_argument("url", type=given_url, metavar="URL", help="the table's directory")
-    table.add_argument("--kind", choices=("minor", "major"), default="minor")
-    table.add_argument(
-        "--partition", action="append", metavar="PATH", help="only this one, such as country=DE; repeatable"
-    )
+    add_options(table, "url", help="the table's directory")
+    add_options(table, "--kind", "--partition")
     table.add_argument("--metastore", metavar="URL", help="of a table that Hive shares: thrift://host:9083")
     table.add_argument("--table", metavar="NAME", help="its name there: database.table")
-    add_memory_limit(table, 256 << 20, "what a task may take")
+    add_memory_limit(table, "what a task may take")
     _add_common(table)
 
     verify = _job(jobs, "verify", _verify, "whether files can be read and are what they say")
@@ -104,7 +92,8 @@ def add_job_options(command: argparse.ArgumentParser) -> None:
 
     profile = _job(jobs, "profile", _profile, "what columns hold and cost, and which of them indexes prune")
     _add_looking(profile)
-    profile.add_argument("--no-distinct", action="store_true", help="metadata only: no row is read")
+    purpose = "metadata only: no row is read"
+    add_flag(profile, "--no-distinct", purpose, action="store_false", dest="distinct")
     _add_common(profile)
 
 
@@ -114,18 +103,18 @@ def _add_looking(command: argparse.ArgumentParser) -> None:
     command.add_argument("--journal", metavar="FOLDER", help="what a job that was killed goes on from")
 
 
+def _add_size(command: argparse.ArgumentParser, name: str, dest: str, purpose: str) -> None:
+    command.add_argument(name, dest=dest, type=byte_size, metavar="SIZE", help=purpose)
+
+
 def _job(jobs: Any, name: str, work: Callable[..., Done], purpose: str) -> Parser:
     return add_command(jobs, name, partial(_run, work), purpose, f"On Spark: {purpose}.")
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--master", metavar="URL", help="of Spark, such as local[4] or yarn")
-    command.add_argument(
-        "--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="of Spark's session"
-    )
-    command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
-    add_storage_options(command)
-    add_json(command)
+    add_pairs(command, "--conf", "conf", "of Spark's session")
+    add_options(command, "--keys", "--storage-options", "--json")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -195,26 +184,20 @@ def _cause(text: str) -> str:
 def _ingest(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
-    writing = dict(options.write_option)
+    writing = dict(options.options)
     if options.storage_options:
         writing["storage_options"] = json.dumps(options.storage_options)
     if options.keys:
         writing["keys"] = options.keys
     result = jobs.ingest(
         spark,
-        options.source,
-        options.target,
-        format=options.format,
-        schema=options.schema,
-        source_options=dict(options.option),
-        options=writing,
-        sort_by=options.sort,
-        z_order_by=options.z_order,
-        partition_by=options.partition_by,
-        partitions=options.partitions,
-        batch_bytes=options.batch_size,
-        checkpoint=options.checkpoint,
-        progress=progress,
+        **given_to(
+            jobs.ingest,
+            options,
+            source_options=dict(options.source_options),
+            options=writing,
+            progress=progress,
+        ),
     )
     text = f"{counted(result.row_count, 'row')} in {counted(result.file_count, 'file')}"
     line = f"{result.url}: {text}, {bytes_text(result.length)}, {counted(result.batch_count, 'commit')}"
@@ -224,16 +207,7 @@ def _ingest(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
 def _compact(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
-    result = jobs.compact(
-        spark,
-        options.folder,
-        target_bytes=options.target_size,
-        below_bytes=options.below,
-        how=options.how,
-        storage_options=options.storage_options,
-        keys=options.keys,
-        progress=progress,
-    )
+    result = jobs.compact(spark, **given_to(jobs.compact, options, progress=progress))
     text = f"{counted(result.removed_count, 'file')} became {counted(result.made_count, 'file')}"
     if result.is_continued:
         text += ", of a job that had been killed"
@@ -246,25 +220,14 @@ def _compact(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
 def _compact_table(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
-    result = jobs.compact_table(
-        spark,
-        options.url,
-        kind=options.kind,
-        partitions=options.partition,
-        metastore=options.metastore,
-        table=options.table,
-        memory_limit=options.memory_limit,
-        storage_options=options.storage_options,
-        keys=options.keys,
-        progress=progress,
-    )
+    result = jobs.compact_table(spark, **given_to(jobs.compact_table, options, progress=progress))
     return 0, dataclasses.asdict(result), compaction_lines(result)
 
 
 def _verify(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
-    result = jobs.verify(spark, options.paths, **_looking(options), progress=progress)
+    result = jobs.verify(spark, **given_to(jobs.verify, options, progress=progress))
     looked_at = ", ".join(
         counted(count, word)
         for count, word in (
@@ -289,8 +252,7 @@ def _verify(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
 def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
     from orcstream.spark import jobs
 
-    given = _looking(options)
-    result = jobs.profile(spark, options.paths, distinct=not options.no_distinct, **given, progress=progress)
+    result = jobs.profile(spark, **given_to(jobs.profile, options, progress=progress))
     counts = f"{counted(result.file_count, 'file')}, {counted(result.row_count, 'row')}"
     lines = [f"{counts}, {bytes_text(result.length)}"]
     for one in result.columns:
@@ -300,23 +262,10 @@ def _profile(spark: Any, options: argparse.Namespace, progress: Any) -> Done:
         if one.distinct is not None:
             facts.append(f"about {one.distinct:,} values")
         if one.minimum is not None:
-            facts.append(f"{_short(one.minimum)} to {_short(one.maximum or '')}")
+            facts.append(f"{short(one.minimum)} to {short(one.maximum)}")
         if one.null_count:
             facts.append(counted(one.null_count, "null"))
         if one.point_share is not None:
             facts.append(f"a value leaves {one.point_share:.1%} of row groups")
         lines.append(f"  {', '.join(facts)}")
     return 0, dataclasses.asdict(result), lines
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _looking(options: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "report": options.report,
-        "journal": options.journal,
-        "storage_options": options.storage_options,
-        "keys": options.keys,
-    }

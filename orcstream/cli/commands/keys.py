@@ -13,7 +13,7 @@ from typing import Any
 
 import orcstream
 from orcstream._printable import printable
-from orcstream.cli.arguments import Options, column_names
+from orcstream.cli.arguments import Options, add_flag, add_options, column_names
 from orcstream.cli.output import aligned
 from orcstream.io.keys.open import open_keys
 from orcstream.io.keys.provider import KeyProvider
@@ -30,26 +30,10 @@ KEYS_HELP = f"""{STORES_HELP}
 Columns whose key is refused are read as their masks left them, unless --require-keys."""
 
 
-def add_keys(command: Options) -> None:
-    """The options that open encrypted columns."""
-    command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
-    command.add_argument(
-        "--require-keys",
-        type=lambda text: text.split(",") if text != "all" else True,
-        default=False,
-        metavar="NAME,NAME",
-        help="fail where one of these keys (or any: all) is needed and cannot be had",
-    )
-
-
 def add_rekeying(command: Options) -> None:
     """The options that give stripes other keys."""
-    command.add_argument("--keys", metavar="STORE", help="where the keys of encrypted columns are")
-    command.add_argument(
-        "--rekey",
-        action="store_true",
-        help="encrypt columns anew, under the current versions of their keys",
-    )
+    add_options(command, "--keys")
+    add_flag(command, "--rekey", "encrypt columns anew, under the current versions of their keys")
     command.add_argument(
         "--new-key",
         action="append",
@@ -57,7 +41,7 @@ def add_rekeying(command: Options) -> None:
         metavar="OLD=NEW",
         help="encrypt anew, under another key in place of this one; repeatable",
     )
-    command.add_argument("--target-keys", metavar="STORE", help="where the new keys are (default: --keys)")
+    add_options(command, "--target-keys", help="where the new keys are (default: --keys)")
 
 
 def rekeying(options: argparse.Namespace) -> bool | dict[str, str]:
@@ -109,11 +93,8 @@ def add_encryption(command: Options) -> None:
         help="what stands for the values of columns that are encrypted, or for all of them: nullify, sha256, "
         "redact; repeatable",
     )
-    command.add_argument(
-        "--decrypt",
-        action="store_true",
-        help="write in the clear what SOURCE has encrypted and neither --encrypt nor --mask hides",
-    )
+    purpose = "write in the clear what SOURCE has encrypted and neither --encrypt nor --mask hides"
+    add_flag(command, "--decrypt", purpose)
 
 
 def _of_columns(text: str) -> tuple[str, Any]:

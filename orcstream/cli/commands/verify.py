@@ -11,32 +11,30 @@ from typing import Any
 
 import orcstream
 from orcstream._credentials import strip_credentials
-from orcstream.cli.arguments import add_memory_limit, given_url
-from orcstream.cli.commands.keys import add_keys, opened, opened_keys
-from orcstream.cli.output import add_json, report
-from orcstream.cli.progress import Progress
+from orcstream.cli.arguments import add_command, add_flag, add_memory_limit, add_options
+from orcstream.cli.commands.keys import opened, opened_keys
+from orcstream.cli.output import Progress, report
 from orcstream.figures import counted
 
-VERIFY_HELP = """Every stripe is decoded, and the statistics of row groups, stripes and file are compared with
+_HELP = """Every stripe is decoded, and the statistics of row groups, stripes and file are compared with
 its values. The status is 1 where a file cannot be read or a claim is wrong that readers believe; what its
 writer is known to get wrong is shown with --all. Bloom filters are not looked at."""
-_MEMORY_LIMIT = 256 << 20
 # So many findings are shown of a file; the others are counted.
 _SHOWN = 20
 
 
-def add_verify_options(command: argparse.ArgumentParser) -> None:
-    """What `verify` takes besides storage options."""
-    command.add_argument(
-        "urls", type=given_url, metavar="URL", nargs="+", help="paths, or any URLs that fsspec knows"
-    )
-    command.add_argument("--all", action="store_true", help="what does no harm, too, and every finding")
-    add_memory_limit(command, _MEMORY_LIMIT, "what decoding may take")
-    add_keys(command)
-    add_json(command)
+def add_verify_command(commands: Any) -> None:
+    """`verify`."""
+    purpose = "whether files can be read and are what they say"
+    description = "Reads files to their end, and looks whether what they say of their values is true."
+    command = add_command(commands, "verify", _verify, purpose, description, _HELP)
+    add_options(command, "urls")
+    add_flag(command, "--all", "what does no harm, too, and every finding")
+    add_memory_limit(command, "what decoding may take")
+    add_options(command, "--keys", "--require-keys", "--json", "--storage-options")
 
 
-async def verify(options: argparse.Namespace) -> int:
+async def _verify(options: argparse.Namespace) -> int:
     """The exit status: 0 where all files are sound. Raises why files cannot be read, if that is all."""
     found: list[dict[str, Any]] = []
     unknown: list[Exception] = []

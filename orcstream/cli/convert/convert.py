@@ -21,12 +21,14 @@ import anyio.to_thread
 import orcstream
 from orcstream._credentials import strip_credentials
 from orcstream.cli.arguments import (
+    Options,
+    add_command,
+    add_flag,
     add_memory_limit,
-    add_target_storage_options,
+    add_options,
+    add_pairs,
     byte_size,
     given_to,
-    given_url,
-    pair,
 )
 from orcstream.cli.commands.keys import (
     add_encryption,
@@ -41,13 +43,12 @@ from orcstream.cli.convert.arrow import arrow_csv_rows, arrow_json_rows, has_pya
 from orcstream.cli.convert.discretion import Discretion
 from orcstream.cli.convert.input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
 from orcstream.cli.convert.rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
-from orcstream.cli.output import report
-from orcstream.cli.progress import Progress
+from orcstream.cli.output import Progress, report
 from orcstream.figures import bytes_text, counted
 from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.urls import protocol_of
 
-CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is
+_CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is
 that of its name: .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .orc; text with .gz, .bz2, .xz, .zst or .lz4
 after that is decompressed.
 
@@ -56,7 +57,7 @@ rows, or from --schema, such as 'struct<id:bigint,zip:string,price:decimal(10,2)
 are not read. Parquet needs pyarrow; CSV and JSON are read faster with it.
 
 The target appears whole or not at all. Options that say how it is written are those of orcstream.create."""
-MASK_HELP = """--mask takes the name of a mask, its parameters after commas, and columns after a colon:
+_MASK_HELP = """--mask takes the name of a mask, its parameters after commas, and columns after a colon:
 nullify:a,b or sha256:email or redact:ssn or 'redact,`__9`:phone'. docs/masks.md says what becomes of what.
 Encrypted columns are read with --keys, or else as their masks left them. Those that are open have to be
 masked or encrypted in the copy, too, or left out; --decrypt writes them in the clear.
@@ -86,67 +87,62 @@ T = TypeVar("T")
 # --- what was asked for ------------------------------------------------------------------------------------
 
 
-def add_convert_options(command: argparse.ArgumentParser) -> None:
-    """The options of the command, but those that choose rows of ORC files."""
-    command.add_argument(
-        "source", type=given_url, metavar="SOURCE", help="what to convert: a path, a URL, or -"
-    )
+def add_convert_commands(commands: Any) -> None:
+    """`convert` and `mask`."""
+    purpose = "CSV, JSON, Parquet and ORC into an ORC file"
+    description = "Writes an ORC file of the rows of another file, whatever its size."
+    command = add_command(commands, "convert", _convert, purpose, description, _CONVERT_HELP)
+    add_options(command, "source", help="what to convert: a path, a URL, or -")
     _add_target(command)
     command.add_argument("--from", dest="format", choices=sorted(_FORMATS), help="the format of SOURCE")
     source = command.add_argument_group("CSV")
-    source.add_argument(
-        "--delimiter", type=_delimiter, metavar="C", help="between fields (default: , or tab for .tsv)"
-    )
-    source.add_argument("--no-header", action="store_true", default=None, help="the first line is a row")
+    purpose = "between fields (default: , or tab for .tsv)"
+    source.add_argument("--delimiter", type=_delimiter, metavar="C", help=purpose)
+    add_flag(source, "--no-header", "the first line is a row", default=None)
     source.add_argument("--column-names", type=_names, metavar="a,b", help="in place of those of the header")
-    source.add_argument(
-        "--null", action="append", metavar="TEXT", help="what null is in place of the empty field; repeatable"
-    )
+    purpose = "what null is in place of the empty field; repeatable"
+    source.add_argument("--null", action="append", metavar="TEXT", help=purpose)
     _add_writing(command, compression="zstd")
+    _add_reading(command, command.add_argument_group("rows of ORC files; --schema is for all"))
 
-
-def add_mask_options(command: argparse.ArgumentParser) -> None:
-    """The options of `orcstream mask`, which converts ORC files only."""
-    command.add_argument("source", type=given_url, metavar="SOURCE", help="an ORC file: a path or a URL")
+    purpose = "a copy of an ORC file with columns masked"
+    description = "Writes a copy of an ORC file whose columns hold what masks left of their values."
+    command = add_command(commands, "mask", _mask, purpose, description, _MASK_HELP)
+    add_options(command, "source", help="an ORC file: a path or a URL")
     _add_target(command)
     command.set_defaults(format="orc", **dict.fromkeys(_ONLY_CSV))
     _add_writing(command, compression=None)
+    _add_reading(command, command)
 
 
 def _add_target(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "target", type=given_url, metavar="TARGET", help="the ORC file: a path, or a URL that can be written"
-    )
+    add_options(command, "target", help="the ORC file: a path, or a URL that can be written")
 
 
 def _add_writing(command: argparse.ArgumentParser, *, compression: str | None) -> None:
     target = command.add_argument_group("the file that is written")
-    target.add_argument(
-        "--compression",
-        default=compression,
-        metavar="NAME",
-        help=f"none, zlib, snappy, lz4, zstd, … (default: {compression or 'that of SOURCE'})",
-    )
+    purpose = f"none, zlib, snappy, lz4, zstd, … (default: {compression or 'that of SOURCE'})"
+    target.add_argument("--compression", default=compression, metavar="NAME", help=purpose)
     target.add_argument("--compression-level", type=int, metavar="N", help="on the codec's own scale")
-    target.add_argument(
-        "--stripe-bytes", type=byte_size, default=64 << 20, metavar="SIZE", help="(default: 64MB)"
-    )
-    target.add_argument(
-        "--bloom", action="append", metavar="COLUMN", help="a column that gets bloom filters; repeatable"
-    )
+    purpose = "(default: 64MB)"
+    target.add_argument("--stripe-bytes", type=byte_size, default=64 << 20, metavar="SIZE", help=purpose)
+    purpose = "a column that gets bloom filters; repeatable"
+    target.add_argument("--bloom", dest="blooms", action="append", metavar="COLUMN", help=purpose)
     target.add_argument("--timezone", default="UTC", help="in which timestamps are stored; their values stay")
-    target.add_argument(
-        "--lossy-timestamps",
-        action="store_true",
-        help="also take times of the last second before 1970, which readers give back as a second later",
-    )
-    target.add_argument(
-        "--meta", action="append", type=pair, metavar="KEY=VALUE", help="user metadata; repeatable"
-    )
-    target.add_argument("--no-overwrite", action="store_true", help="fail where there is a file already")
+    purpose = "also take times of the last second before 1970, which readers give back as a second later"
+    add_flag(target, "--lossy-timestamps", purpose)
+    add_pairs(target, "--meta", "user_metadata", "user metadata; repeatable")
+    add_options(target, "--no-overwrite")
     add_encryption(target)
-    add_memory_limit(command, _DEFAULT_MEMORY, "at least 32MB, half for reading and half for writing")
-    add_target_storage_options(command)
+    purpose = "at least 32MB, half for reading and half for writing"
+    add_memory_limit(command, purpose, _DEFAULT_MEMORY)
+    add_options(command, "--target-storage-options")
+
+
+def _add_reading(command: argparse.ArgumentParser, rows: Options) -> None:
+    """How a file is opened that is to be copied, and which of its `rows` are."""
+    add_options(rows, "--columns", "--where", "--rows", "--schema", "--timestamp-unit")
+    add_options(command, "--storage-options", "--keys", "--require-keys", "--json")
 
 
 def _delimiter(text: str) -> str:
@@ -208,7 +204,7 @@ class _Reading:
     shown: str
 
 
-async def convert(options: argparse.Namespace) -> None:
+async def _convert(options: argparse.Namespace) -> None:
     """Convert as asked. Raises what reading and `create` raise."""
     format_ = _format(options)
     _check_target(options.target)
@@ -220,20 +216,18 @@ async def convert(options: argparse.Namespace) -> None:
         (_reading_orc if format_ == "orc" else _reading_other)(options, format_, progress, keys) as reading,
         orcstream.create(
             options.target,
-            reading.schema,
-            encrypt=encrypt,
-            masks=masks,
-            keys=keys,
-            compression=options.compression or reading.compression,
-            compression_level=options.compression_level,
-            stripe_bytes=options.stripe_bytes,
-            blooms=options.bloom,
-            timezone=options.timezone,
-            lossy_timestamps=options.lossy_timestamps,
-            user_metadata={**reading.metadata, **dict(options.meta or ())},
-            memory_limit=options.memory_limit // 2,
-            overwrite=not options.no_overwrite,
-            storage_options=options.storage_options if target_options is None else target_options,
+            **given_to(
+                orcstream.create,
+                options,
+                schema=reading.schema,
+                encrypt=encrypt,
+                masks=masks,
+                keys=keys,
+                compression=options.compression or reading.compression,
+                user_metadata={**reading.metadata, **dict(options.user_metadata)},
+                memory_limit=options.memory_limit // 2,
+                storage_options=options.storage_options if target_options is None else target_options,
+            ),
         ) as out,
     ):
         await _copy(reading, out, progress)
@@ -252,11 +246,11 @@ async def convert(options: argparse.Namespace) -> None:
     report(options, document, [text])
 
 
-async def mask(options: argparse.Namespace) -> None:
+async def _mask(options: argparse.Namespace) -> None:
     """Convert an ORC file, some of whose columns have to be hidden."""
     if not options.mask and not options.encrypt:
         raise orcstream.UsageError("nothing would be masked: give --mask MASK:COLUMN")
-    await convert(options)
+    await _convert(options)
 
 
 async def _copy(reading: _Reading, out: orcstream.OrcWriter, progress: Progress) -> None:
@@ -287,9 +281,7 @@ async def _reading_orc(
 ) -> AsyncIterator[_Reading]:
     async with (
         opened(options, options.source, keys) as file,
-        file.batches(
-            **{**given_to(file.batches, options), "memory_limit": options.memory_limit // 2}
-        ) as stream,
+        file.batches(**given_to(file.batches, options, memory_limit=options.memory_limit // 2)) as stream,
     ):
         check_hidden(file, stream.schema, options)
         say_masked(stream.masked_columns)
