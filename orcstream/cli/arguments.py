@@ -22,7 +22,6 @@ T = TypeVar("T")
 Options = argparse._ActionsContainer  # noqa: SLF001
 
 USAGE_STATUS = 2
-MEMORY_LIMIT = 256 << 20
 DURATION_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 WHERE_HELP = """--where takes what follows WHERE in SQL, as far as it asks about one column at a time:
   amount > 100 and city in ('Oslo', 'Rome') and not flag
@@ -113,12 +112,6 @@ def add_pairs(command: Options, name: str, dest: str, purpose: str) -> None:
     """An option that takes ``KEY=VALUE`` as often as it is given."""
     given: Any = {"action": "append", "type": _pair, "default": [], "metavar": "KEY=VALUE"}
     command.add_argument(name, dest=dest, help=purpose, **given)
-
-
-def add_memory_limit(command: Options, purpose: str, default: int = MEMORY_LIMIT) -> None:
-    """The memory that the work may take."""
-    shown = f"{purpose} (default: {default >> 20}MB)"
-    command.add_argument("--memory-limit", type=byte_size, default=default, metavar="SIZE", help=shown)
 
 
 def given_to(function: Callable[..., object], options: argparse.Namespace, /, **more: Any) -> dict[str, Any]:
@@ -279,6 +272,7 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
         "metavar": "NAME,NAME",
         "help": "fail where one of these keys (or any: all) is needed and cannot be had",
     },
+    "--memory-limit": {"type": byte_size, "default": 256 << 20, "metavar": "SIZE"},
     "--no-overwrite": {
         "action": "store_false",
         "dest": "overwrite",

@@ -1,4 +1,4 @@
-"""The command line: its commands and what they take; what is larger than a few lines is in `cli_*`.
+"""The command line: the list of its commands, those that are short, and how calls end.
 
 Knows the package's public names and how their values look as text. Must not know what lies under them.
 Contract: what is printed loses nothing (`cat`'s JSON holds decimals and large integers as exact numbers);

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from orcstream._credentials import strip_credentials
-from orcstream.cli.arguments import add_command, add_flag, add_memory_limit, add_options, duration_s, given_to
+from orcstream.cli.arguments import add_command, add_flag, add_options, duration_s, given_to
 from orcstream.cli.commands.keys import opened_keys
 from orcstream.cli.output import Progress, aligned, report
 from orcstream.figures import bytes_text, counted
@@ -53,7 +53,7 @@ def add_acid_options(command: argparse.ArgumentParser) -> None:
     purpose = "few large directories in place of many"
     compact = add_command(commands, "compact", _compact, purpose, f"Makes {purpose}.", _COMPACT_HELP)
     add_options(compact, "--kind", "--partition")
-    add_memory_limit(compact, "what it may take")
+    add_options(compact, "--memory-limit", help="what it may take (default: 256MB)")
     _add_common(compact)
 
     purpose = "directories that no reader can need, which are removed"

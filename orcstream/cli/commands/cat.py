@@ -23,16 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orcstream
-from orcstream.cli.arguments import (
-    WHERE_HELP,
-    Parser,
-    add_command,
-    add_flag,
-    add_memory_limit,
-    add_options,
-    given_to,
-    row_count,
-)
+from orcstream.cli.arguments import WHERE_HELP, add_command, add_flag, add_options, given_to, row_count
 from orcstream.cli.commands.keys import opened, opened_keys, say_masked
 from orcstream.cli.output import Progress, report, write
 from orcstream.figures import counted
@@ -72,11 +63,11 @@ def add_row_commands(commands: Any) -> None:
     add_options(count, "--json")
 
 
-def _reading(commands: Any, name: str, main: Any, purpose: str) -> Parser:
+def _reading(commands: Any, name: str, main: Any, purpose: str) -> argparse.ArgumentParser:
     command = add_command(commands, name, main, purpose, f"Prints {purpose}.", _MANY_HELP)
     add_options(command, "urls", "--storage-options", "--where", "--rows", "--schema")
     add_options(command, "--timestamp-unit", default="ns")
-    add_memory_limit(command, "what reading may take")
+    add_options(command, "--memory-limit", help="what reading may take (default: 256MB)")
     add_options(command, "--keys", "--require-keys")
     return command
 

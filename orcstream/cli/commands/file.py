@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import orcstream
 from orcstream._credentials import strip_credentials
-from orcstream.cli.arguments import (
-    WHERE_HELP,
-    Parser,
-    add_command,
-    add_flag,
-    add_memory_limit,
-    add_options,
-    given_to,
-)
+from orcstream.cli.arguments import WHERE_HELP, add_command, add_flag, add_options, given_to
 from orcstream.cli.commands.keys import KEYS_HELP, key_facts, key_lines, opened, opened_keys
 from orcstream.cli.output import Progress, aligned, report, short, write
 from orcstream.figures import bytes_text, counted, known_statistics, writer_name
@@ -71,7 +63,7 @@ def add_file_commands(commands: Any) -> None:
     purpose = "what reading would ask the store for, without reading"
     plan = _looking(commands, "plan", _plan, purpose, WHERE_HELP)
     add_options(plan, "--columns", "--where", "--rows", "--schema")
-    add_memory_limit(plan, "what reading may take")
+    add_options(plan, "--memory-limit", help="what reading may take (default: 256MB)")
 
     purpose = "which columns are encrypted, with which keys, and which are open"
     _looking(commands, "keys", _keys, purpose, KEYS_HELP)
@@ -87,7 +79,9 @@ def add_file_commands(commands: Any) -> None:
     add_options(inspecting, "--columns", "--where", "--rows", "--keys", "--require-keys")
 
 
-def _looking(commands: Any, name: str, run: Look, purpose: str, epilog: str | None = None) -> Parser:
+def _looking(
+    commands: Any, name: str, run: Look, purpose: str, epilog: str | None = None
+) -> argparse.ArgumentParser:
     command = add_command(commands, name, _look, purpose, f"Prints {purpose}.", epilog)
     command.set_defaults(run=run)
     add_options(command, "url", "--storage-options", "--keys", "--require-keys", "--json")

@@ -19,16 +19,7 @@ from typing import Any, TypeAlias
 import anyio
 
 import orcstream
-from orcstream.cli.arguments import (
-    Parser,
-    add_command,
-    add_flag,
-    add_memory_limit,
-    add_options,
-    add_pairs,
-    byte_size,
-    given_to,
-)
+from orcstream.cli.arguments import add_command, add_flag, add_options, add_pairs, byte_size, given_to
 from orcstream.cli.commands.acid import compaction_lines
 from orcstream.cli.output import Progress, report, short
 from orcstream.figures import bytes_text, counted
@@ -83,7 +74,7 @@ def add_job_options(command: argparse.ArgumentParser) -> None:
     add_options(table, "--kind", "--partition")
     table.add_argument("--metastore", metavar="URL", help="of a table that Hive shares: thrift://host:9083")
     table.add_argument("--table", metavar="NAME", help="its name there: database.table")
-    add_memory_limit(table, "what a task may take")
+    add_options(table, "--memory-limit", help="what a task may take (default: 256MB)")
     _add_common(table)
 
     verify = _job(jobs, "verify", _verify, "whether files can be read and are what they say")
@@ -107,7 +98,7 @@ def _add_size(command: argparse.ArgumentParser, name: str, dest: str, purpose: s
     command.add_argument(name, dest=dest, type=byte_size, metavar="SIZE", help=purpose)
 
 
-def _job(jobs: Any, name: str, work: Callable[..., Done], purpose: str) -> Parser:
+def _job(jobs: Any, name: str, work: Callable[..., Done], purpose: str) -> argparse.ArgumentParser:
     return add_command(jobs, name, partial(_run, work), purpose, f"On Spark: {purpose}.")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orcstream
 from orcstream._credentials import strip_credentials
-from orcstream.cli.arguments import add_command, add_flag, add_memory_limit, add_options
+from orcstream.cli.arguments import add_command, add_flag, add_options
 from orcstream.cli.commands.keys import opened, opened_keys
 from orcstream.cli.output import Progress, report
 from orcstream.figures import counted
@@ -30,7 +30,7 @@ def add_verify_command(commands: Any) -> None:
     command = add_command(commands, "verify", _verify, purpose, description, _HELP)
     add_options(command, "urls")
     add_flag(command, "--all", "what does no harm, too, and every finding")
-    add_memory_limit(command, "what decoding may take")
+    add_options(command, "--memory-limit", help="what decoding may take (default: 256MB)")
     add_options(command, "--keys", "--require-keys", "--json", "--storage-options")
 
 

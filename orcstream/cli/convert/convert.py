@@ -24,7 +24,6 @@ from orcstream.cli.arguments import (
     Options,
     add_command,
     add_flag,
-    add_memory_limit,
     add_options,
     add_pairs,
     byte_size,
@@ -75,7 +74,6 @@ _FORMATS = {
 # What only some sources take, by the names of the options.
 _ONLY_CSV = ("delimiter", "no_header", "column_names", "null")
 _ONLY_ORC = ("columns", "where", "rows", "timestamp_unit")
-_DEFAULT_MEMORY = 512 << 20
 _LEAST_MEMORY = 32 << 20
 # Rows of CSV and JSON may be so long, and a 64th of the memory.
 _LEAST_ROW = 1 << 20
@@ -134,8 +132,8 @@ def _add_writing(command: argparse.ArgumentParser, *, compression: str | None) -
     add_pairs(target, "--meta", "user_metadata", "user metadata; repeatable")
     add_options(target, "--no-overwrite")
     add_encryption(target)
-    purpose = "at least 32MB, half for reading and half for writing"
-    add_memory_limit(command, purpose, _DEFAULT_MEMORY)
+    purpose = "at least 32MB, half for reading and half for writing (default: 512MB)"
+    add_options(command, "--memory-limit", default=512 << 20, help=purpose)
     add_options(command, "--target-storage-options")
 
 
