@@ -16,8 +16,10 @@ from setuptools.command.build_ext import build_ext
 # Set by `make fuzz`: the same kernels with AddressSanitizer and Cython's own bounds checks.
 SANITIZE = os.environ.get("ORCSTREAM_SANITIZE") == "1"
 CORES = os.cpu_count() or 1
-# Else without what debuggers want, which takes a quarter of the time.
-ARGS = ["-O1", "-g", "-fsanitize=address", "-fno-omit-frame-pointer"] if SANITIZE else ["-O3", "-g0"]
+# Else without what debuggers want, which takes a quarter of the time. Without the alignment, the same
+# loop takes up to a third longer, by what happens to stand before it.
+FAST = ["-O3", "-g0", "-falign-functions=32", "-falign-loops=32"]
+ARGS = ["-O1", "-g", "-fsanitize=address", "-fno-omit-frame-pointer"] if SANITIZE else FAST
 
 PATHS = sorted(glob("orcstream/**/*.pyx", recursive=True))
 # What Cython makes of memoryviews: generated once, not in each kernel, where it was half of what is compiled.

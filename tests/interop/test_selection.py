@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from orcstream.codec.decode.numeric import PlainDecoder
+from orcstream.codec.decode.decoders import PlainDecoder
 from tests.generators import strategies
 from tests.generators.predicates import Ask
 from tests.golden import test_corpus

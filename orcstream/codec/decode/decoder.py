@@ -20,7 +20,7 @@ from itertools import chain
 
 from orcstream._buffer import Buffer
 from orcstream.codec.streams._stream import InputStream
-from orcstream.codec.streams._values import BoolValues, IntValues, Values
+from orcstream.codec.streams._values import BoolValues, Values
 from orcstream.codec.streams.compression import Decompress
 from orcstream.codec.vectors._vector import (
     count_ones,
@@ -73,6 +73,7 @@ class ColumnDecoder(ABC):
         self.type = type_
         self.leaf_count: int = max(1, sum(child.leaf_count for child in children))
         self._present = present
+        self._values = tuple(values)
         self._inputs = [stream.input for stream in (present, *values) if stream is not None]
         self._children = tuple(children)
         self._parent: Buffer | None = None
@@ -121,7 +122,7 @@ class ColumnDecoder(ABC):
             return count
         return got if self._mask is None else rows_within(self._mask, count, got)
 
-    def _fit(self, lengths: IntValues, mask: Buffer | None, count: int, limit: int) -> tuple[int, int]:
+    def _fit(self, lengths: Values, mask: Buffer | None, count: int, limit: int) -> tuple[int, int]:
         """Rows, at most `count`, whose lengths add up to `limit` at most, and to what."""
         rows, total, bad = fit_lengths(lengths, mask, count, limit)
         if bad >= 0:
@@ -155,7 +156,6 @@ class FixedDecoder(ColumnDecoder):
         self, type_: Type, present: BoolValues | None, values: Sequence[Values], *, row_bytes: int
     ) -> None:
         super().__init__(type_, present, values)
-        self._values = tuple(values)
         self.row_bytes = row_bytes
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:

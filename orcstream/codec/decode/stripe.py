@@ -14,11 +14,20 @@ from typing import TypeVar
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
-from orcstream.codec.decode.compound import ListDecoder, StructDecoder, UnionDecoder
 from orcstream.codec.decode.decoder import ColumnDecoder
-from orcstream.codec.decode.numeric import BooleanDecoder, DecimalDecoder, IntegerDecoder, PlainDecoder
-from orcstream.codec.decode.temporal import DateDecoder, TimestampDecoder
-from orcstream.codec.decode.text import DictionaryDecoder, TextDecoder
+from orcstream.codec.decode.decoders import (
+    BooleanDecoder,
+    DateDecoder,
+    DecimalDecoder,
+    DictionaryDecoder,
+    IntegerDecoder,
+    ListDecoder,
+    PlainDecoder,
+    StructDecoder,
+    TextDecoder,
+    TimestampDecoder,
+    UnionDecoder,
+)
 from orcstream.codec.metadata.layout import is_decimal64
 from orcstream.codec.metadata.structure import ColumnEncoding, EncodingKind, StreamKind
 from orcstream.codec.streams._stream import InputStream
@@ -187,41 +196,44 @@ class _Builder:
         return [self.build(child) for child in type_.children]
 
     def boolean(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
-        return BooleanDecoder(type_, present, self._stream(type_, StreamKind.DATA, BoolValues))
+        values = self._stream(type_, StreamKind.DATA, BoolValues)
+        return BooleanDecoder(type_, present, [values], row_bytes=1)
 
     def byte(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
-        return PlainDecoder(type_, present, self._stream(type_, StreamKind.DATA, ByteValues), row_bytes=1)
+        values = self._stream(type_, StreamKind.DATA, ByteValues)
+        return PlainDecoder(type_, present, [values], row_bytes=1)
 
     def integer(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         values = self._integers(type_, StreamKind.DATA, encoding, signed=True)
         if type_.kind is Kind.LONG:
-            return PlainDecoder(type_, present, values, row_bytes=8)
-        return IntegerDecoder(type_, present, values)
+            return PlainDecoder(type_, present, [values], row_bytes=8)
+        return IntegerDecoder(type_, present, [values], row_bytes=2 if type_.kind is Kind.SHORT else 4)
 
     def floating(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         width = 4 if type_.kind is Kind.FLOAT else 8
         values = self._stream(type_, StreamKind.DATA, partial(RawValues, item_bytes=width))
-        return PlainDecoder(type_, present, values, row_bytes=width)
+        return PlainDecoder(type_, present, [values], row_bytes=width)
 
     def decimal(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         if is_decimal64(type_, decimal64=self._options.decimal64):
             make = partial(IntValues, signed=True, version_2=True)
-            return DecimalDecoder(type_, present, self._stream(type_, StreamKind.DATA, make), None)
+            return DecimalDecoder(type_, present, [self._stream(type_, StreamKind.DATA, make)])
         varints = self._stream(type_, StreamKind.DATA, Varint128Values)
         scales = self._integers(type_, StreamKind.SECONDARY, encoding, signed=True)
-        return DecimalDecoder(type_, present, varints, scales)
+        return DecimalDecoder(type_, present, [varints, scales])
 
     def date(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         days = self._integers(type_, StreamKind.DATA, encoding, signed=True)
-        return DateDecoder(type_, present, days, hybrid=self._options.hybrid)
+        return DateDecoder(type_, present, [days], hybrid=self._options.hybrid)
 
     def timestamp(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         instant = type_.kind is Kind.TIMESTAMP_INSTANT
+        seconds = self._integers(type_, StreamKind.DATA, encoding, signed=True)
+        nanos = self._integers(type_, StreamKind.SECONDARY, encoding, signed=False)
         return TimestampDecoder(
             type_,
             present,
-            self._integers(type_, StreamKind.DATA, encoding, signed=True),
-            self._integers(type_, StreamKind.SECONDARY, encoding, signed=False),
+            [seconds, nanos],
             clock=Clock(UTC) if instant else self._options.clock,
             hybrid=self._options.hybrid,
             unit=self._options.vectors.unit,
@@ -236,28 +248,28 @@ class _Builder:
         data_kind = StreamKind.DATA if direct else StreamKind.DICTIONARY_DATA
         data = self._stream(type_, data_kind, partial(RawValues, item_bytes=1), is_dictionary=not direct)
         if direct:
-            return TextDecoder(type_, present, lengths, data, validate=validate, dictionaries=dictionaries)
+            own = [lengths, data]
+            return TextDecoder(type_, present, own, validate=validate, dictionaries=dictionaries)
+        indexes = self._integers(type_, StreamKind.DATA, encoding, signed=False)
         return DictionaryDecoder(
             type_,
             present,
-            self._integers(type_, StreamKind.DATA, encoding, signed=False),
-            lengths,
-            data,
+            [indexes, lengths, data],
             encoding.dictionary_size,
             validate=validate,
             dictionaries=dictionaries,
         )
 
     def struct(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
-        return StructDecoder(type_, present, self._children(type_))
+        return StructDecoder(type_, present, (), self._children(type_))
 
     def list(self, type_: Type, present: BoolValues | None, encoding: ColumnEncoding) -> ColumnDecoder:
         lengths = self._integers(type_, StreamKind.LENGTH, encoding, signed=False)
-        return ListDecoder(type_, present, lengths, self._children(type_))
+        return ListDecoder(type_, present, [lengths], self._children(type_))
 
     def union(self, type_: Type, present: BoolValues | None, _: ColumnEncoding) -> ColumnDecoder:
         tags = self._stream(type_, StreamKind.DATA, ByteValues)
-        return UnionDecoder(type_, present, tags, self._children(type_))
+        return UnionDecoder(type_, present, [tags], self._children(type_))
 
 
 _Build = Callable[[_Builder, Type, BoolValues | None, ColumnEncoding], ColumnDecoder]

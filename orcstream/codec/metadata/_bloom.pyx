@@ -7,22 +7,8 @@ body of one lane of the 128-bit one, seed 104729). Specification: "Bloom Filter 
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from orcstream.codec._bits cimport load_le64
 from orcstream.codec.vectors._filter cimport Texts
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    static inline uint64_t orc_load_le(const uint8_t* p) {
-        uint64_t x;
-        memcpy(&x, p, 8);
-    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        x = __builtin_bswap64(x);
-    #endif
-        return x;
-    }
-    """
-    uint64_t load_le "orc_load_le"(const uint8_t* p) noexcept nogil
 
 cdef uint64_t C1 = 0x87c37b91114253d5ULL
 cdef uint64_t C2 = 0x4cf5ad432745937fULL
@@ -58,7 +44,7 @@ cdef uint64_t byte_hash(const uint8_t* data, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t blocks = size // 8, index
     cdef uint64_t value = 104729, word = 0
     for index in range(blocks):
-        value ^= rotate(load_le(data + index * 8) * C1, 31) * C2
+        value ^= rotate(load_le64(data + index * 8) * C1, 31) * C2
         value = rotate(value, 27) * 5 + 0x52dce729
     for index in range(blocks * 8, size):
         word |= <uint64_t> data[index] << (8 * (index - blocks * 8))

@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 
 from orcstream.codec.streams._encode_values cimport IntegerEncoder
 from orcstream.codec.streams._out_stream cimport OutStream
-from orcstream.codec._pack cimport (
+from orcstream.codec._bits cimport (
     SLACK_BYTES,
     bit_length,
     fixed_bits,
@@ -22,6 +22,7 @@ from orcstream.codec._pack cimport (
     put_varint,
     store_be64,
     width_code,
+    width_of,
     zigzag,
 )
 
@@ -34,12 +35,6 @@ cdef enum:
     RUN_BYTES = 2 + 8 * RUN_VALUES + 32 + SLACK_BYTES
 
 cdef int64_t BASE_LIMIT = 72057594037927936  # 2^56
-
-# By the 5-bit code.
-cdef int[32] WIDTHS = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
-    17, 18, 19, 20, 21, 22, 23, 24, 26, 28, 30, 32, 40, 48, 56, 64,
-]
 
 
 cdef int aligned_bits(int bits) noexcept nogil:
@@ -176,7 +171,7 @@ cdef bint has_outliers(const uint64_t* numbers, Py_ssize_t count, int width) noe
     if width <= 2:
         return False
     # The widest width of the table that is narrower by two bits or more.
-    narrow = width - 2 if width <= 24 else WIDTHS[width_code(width) - 1]
+    narrow = width - 2 if width <= 24 else width_of(width_code(width) - 1)
     while index < count:
         stop = min(count, index + 64)
         while index < stop:
@@ -198,7 +193,7 @@ cdef int percentile_95(const uint64_t* numbers, Py_ssize_t count) noexcept nogil
     for code in range(31, -1, -1):
         left -= histogram[code]
         if left < 0:
-            return WIDTHS[code]
+            return width_of(code)
     return 1
 
 

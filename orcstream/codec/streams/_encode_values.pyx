@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from orcstream.codec._memory cimport View, view_of
-from orcstream.codec._pack cimport item64, put_varint, zigzag
+from orcstream.codec._bits cimport item64, put_varint, zigzag
 from orcstream.codec.streams._out_stream cimport OutStream
 
 cdef enum:

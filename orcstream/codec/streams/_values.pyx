@@ -8,15 +8,14 @@ taken at once, which is the rule, the memory itself is handed over. A stream tha
 `CorruptStream`.
 """
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from orcstream.codec._bits cimport BAD_PATCH, BAD_VARINT, FULL, MORE, Cursor
 from orcstream._buffer cimport Buffer, allocate
-from orcstream.codec.streams._rle_v1 cimport decode_bytes, decode_v1
-from orcstream.codec.streams._rle_v2 cimport decode_v2
+from orcstream.codec._bits cimport BAD_PATCH, BAD_VARINT, FULL, MORE, Cursor
+from orcstream.codec.streams._decode_values cimport decode_bytes, decode_v1, decode_v2, decode_varint128
 from orcstream.codec.streams._stream cimport InputStream
-from orcstream.codec.streams._varlen cimport decode_varint128
 
 cdef enum:
     PACKED_BYTES = 4096
@@ -41,7 +40,39 @@ cdef class Values:
         self.to_skip = 0
 
     cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
-        raise NotImplementedError  # every value stream has its own
+        """Decode `count` values, fewer only when no more bytes are at hand; returns how many."""
+        cdef InputStream source = self.input
+        cdef Cursor cursor
+        cdef Py_ssize_t done = 0
+        cdef int status
+        while done < count:
+            cursor.skip = self.to_skip
+            with nogil:
+                status = self.runs(
+                    source.data + source.pos,
+                    source.end - source.pos,
+                    out + done * self.item_bytes,
+                    count - done,
+                    &cursor,
+                )
+            source.pos += cursor.consumed
+            done += cursor.produced
+            self.to_skip = cursor.skip
+            if status == BAD_VARINT:
+                raise source.corrupt(f"a varint is longer than {8 * self.item_bytes} bits")
+            if status == BAD_PATCH:
+                raise source.corrupt("a patched run's patch list is invalid")
+            if status == MORE and not source.more(decompress):
+                if source.complete:
+                    raise source.corrupt(f"the stream ends {count - done} values early")
+                break
+        return done
+
+    cdef int runs(
+        self, const uint8_t* data, Py_ssize_t size, uint8_t* out, Py_ssize_t count, Cursor* cursor
+    ) noexcept nogil:
+        """The kernel that `decode` calls (see `_bits.pxd`); value streams override one of the two."""
+        return FULL
 
     cdef Py_ssize_t extra(self):
         """Values that `decode` may write beyond the count asked for."""
@@ -116,10 +147,8 @@ cdef class Values:
         self.stop = have
         return 0
 
-    cdef object _short(self, Py_ssize_t missing):
-        return self.input.corrupt(f"the stream ends {missing} values early")
 
-
+@cython.final
 cdef class IntValues(Values):
     """Integers of either run length encoding, as int64."""
 
@@ -132,46 +161,15 @@ cdef class IntValues(Values):
         self.version_2 = version_2
         self.item_bytes = 8
 
-    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
-        cdef InputStream source = self.input
-        cdef Cursor cursor
-        cdef Py_ssize_t done = 0
-        cdef int status
-        while done < count:
-            cursor.skip = self.to_skip
-            with nogil:
-                if self.version_2:
-                    status = decode_v2(
-                        source.data + source.pos,
-                        source.end - source.pos,
-                        (<int64_t*> out) + done,
-                        count - done,
-                        self.signed,
-                        &cursor,
-                    )
-                else:
-                    status = decode_v1(
-                        source.data + source.pos,
-                        source.end - source.pos,
-                        (<int64_t*> out) + done,
-                        count - done,
-                        self.signed,
-                        &cursor,
-                    )
-            source.pos += cursor.consumed
-            done += cursor.produced
-            self.to_skip = cursor.skip
-            if status == BAD_VARINT:
-                raise source.corrupt("a varint is longer than 64 bits")
-            if status == BAD_PATCH:
-                raise source.corrupt("a patched run's patch list is invalid")
-            if status == MORE and not source.more(decompress):
-                if source.complete:
-                    raise self._short(count - done)
-                break
-        return done
+    cdef int runs(
+        self, const uint8_t* data, Py_ssize_t size, uint8_t* out, Py_ssize_t count, Cursor* cursor
+    ) noexcept nogil:
+        if self.version_2:
+            return decode_v2(data, size, <int64_t*> out, count, self.signed, cursor)
+        return decode_v1(data, size, <int64_t*> out, count, self.signed, cursor)
 
 
+@cython.final
 cdef class ByteValues(Values):
     """Bytes of the byte run length encoding, as uint8."""
 
@@ -179,27 +177,13 @@ cdef class ByteValues(Values):
         self.input = input
         self.item_bytes = 1
 
-    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
-        cdef InputStream source = self.input
-        cdef Cursor cursor
-        cdef Py_ssize_t done = 0
-        cdef int status
-        while done < count:
-            cursor.skip = self.to_skip
-            with nogil:
-                status = decode_bytes(
-                    source.data + source.pos, source.end - source.pos, out + done, count - done, &cursor
-                )
-            source.pos += cursor.consumed
-            done += cursor.produced
-            self.to_skip = cursor.skip
-            if status == MORE and not source.more(decompress):
-                if source.complete:
-                    raise self._short(count - done)
-                break
-        return done
+    cdef int runs(
+        self, const uint8_t* data, Py_ssize_t size, uint8_t* out, Py_ssize_t count, Cursor* cursor
+    ) noexcept nogil:
+        return decode_bytes(data, size, out, count, cursor)
 
 
+@cython.final
 cdef class BoolValues(Values):
     """Booleans: bits, most significant first, in byte run lengths; as uint8 of 0 and 1."""
 
@@ -252,8 +236,9 @@ cdef class BoolValues(Values):
         return done
 
 
+@cython.final
 cdef class Varint128Values(Values):
-    """Decimals' unbounded varints, as pairs of 64-bit words, low word first."""
+    """Decimals' unbounded varints, as pairs of 64-bit words, low word first (Arrow's decimal128)."""
 
     def __cinit__(self, InputStream input):
         self.input = input
@@ -264,31 +249,13 @@ cdef class Varint128Values(Values):
         if values_to_skip:
             raise ValueError("a varint stream has no runs to skip in")
 
-    cdef Py_ssize_t decode(self, uint8_t* out, Py_ssize_t count, object decompress) except -1:
-        cdef InputStream source = self.input
-        cdef Cursor cursor
-        cdef Py_ssize_t done = 0
-        cdef int status
-        while done < count:
-            with nogil:
-                status = decode_varint128(
-                    source.data + source.pos,
-                    source.end - source.pos,
-                    (<uint64_t*> out) + 2 * done,
-                    count - done,
-                    &cursor,
-                )
-            source.pos += cursor.consumed
-            done += cursor.produced
-            if status == BAD_VARINT:
-                raise source.corrupt("a decimal is longer than 128 bits")
-            if status == MORE and not source.more(decompress):
-                if source.complete:
-                    raise self._short(count - done)
-                break
-        return done
+    cdef int runs(
+        self, const uint8_t* data, Py_ssize_t size, uint8_t* out, Py_ssize_t count, Cursor* cursor
+    ) noexcept nogil:
+        return decode_varint128(data, size, <uint64_t*> out, count, cursor)
 
 
+@cython.final
 cdef class RawValues(Values):
     """Values of a fixed width as they stand in the stream: bytes of strings, IEEE 754 numbers."""
 

@@ -1,12 +1,14 @@
-"""Integer run length version 2, as a resumable kernel without the GIL.
+"""Run lengths and varints, as resumable kernels without the GIL.
 
-Knows bytes and values, nothing else; the contract of a kernel stands in `_bits.pxd`. All arithmetic wraps
-at 64 bits, as writers' does. Specification: "Integer Run Length Encoding, version 2"; the base of patched runs is
-sign-magnitude, and the width of a patch list entry is the closest fixed width (ORC v1, table there).
+Know bytes and values, nothing else; the contract of a kernel stands in `_bits.pxd`. All arithmetic wraps
+at 64 bits, as writers' does. The base of patched runs is sign-magnitude, and the width of a patch list entry is the
+closest fixed width (ORC v1, table there). A decimal is a pair of 64-bit words, low word first (Arrow's decimal128).
+Specification: "Byte Run Length Encoding", "Integer Run Length Encoding, version 1" and "version 2", "Base 128 Varint",
+"Decimal Columns".
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from orcstream.codec._bits cimport (
     BAD_PATCH,
@@ -14,29 +16,125 @@ from orcstream.codec._bits cimport (
     FULL,
     MORE,
     Cursor,
+    fixed_bits,
     load_be,
     load_be64,
+    load_le64,
     read_varint,
     unzigzag,
+    width_of,
 )
 
 cdef enum:
     RUN_VALUES = 512
     MAX_PATCHES = 31
 
-# The 5-bit width code; in delta runs code 0 means fixed deltas (0 bits).
-cdef int[32] WIDTHS = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
-    17, 18, 19, 20, 21, 22, 23, 24, 26, 28, 30, 32, 40, 48, 56, 64,
-]
+
+cdef int decode_bytes(
+    const uint8_t* data, Py_ssize_t size, uint8_t* out, Py_ssize_t count, Cursor* cursor
+) noexcept nogil:
+    cdef Py_ssize_t at = 0, done = 0, skip = cursor.skip, length, take, body
+    cdef bint literal
+    cdef int status = FULL
+    while done < count:
+        if size - at < 2:
+            status = MORE
+            break
+        literal = data[at] >= 0x80
+        length = 256 - data[at] if literal else data[at] + 3
+        body = length if literal else 1
+        if size - at - 1 < body:
+            status = MORE
+            break
+        if skip >= length:
+            skip -= length
+            at += 1 + body
+            continue
+        take = min(length - skip, count - done)
+        if literal:
+            memcpy(out + done, data + at + 1 + skip, take)
+        else:
+            memset(out + done, data[at + 1], take)
+        done += take
+        skip += take
+        if skip == length:
+            skip = 0
+            at += 1 + body
+    cursor.consumed = at
+    cursor.produced = done
+    cursor.skip = skip
+    return status
 
 
-cdef int closest_fixed_bits(int bits) noexcept nogil:
-    if bits <= 24:
-        return bits
-    if bits <= 32:
-        return bits + (bits & 1)
-    return (bits + 7) // 8 * 8
+cdef int decode_v1(
+    const uint8_t* data, Py_ssize_t size, int64_t* out, Py_ssize_t count, bint signed, Cursor* cursor
+) noexcept nogil:
+    cdef Py_ssize_t at = 0, done = 0, skip = cursor.skip, length, take, index, next_at
+    cdef const uint8_t* stop = data + size
+    cdef uint64_t value = 0, delta
+    cdef int width, status = FULL
+    while done < count:
+        if at == size:
+            status = MORE
+            break
+        if data[at] < 0x80:
+            length = data[at] + 3
+            if size - at < 3:
+                status = MORE
+                break
+            delta = <uint64_t> (<int64_t> (<int8_t> data[at + 1]))
+            width = read_varint(data + at + 2, stop, &value)
+            if width <= 0:
+                status = BAD_VARINT if width < 0 else MORE
+                break
+            next_at = at + 2 + width
+            if skip < length:
+                if signed:
+                    value = <uint64_t> unzigzag(value)
+                take = min(length - skip, count - done)
+                value += delta * <uint64_t> skip
+                for index in range(take):
+                    out[done + index] = <int64_t> value
+                    value += delta
+                done += take
+                skip += take
+        else:
+            length = 256 - data[at]
+            next_at = at + 1
+            # The run is decoded only when all of it is there, or when the output ends before it does.
+            for index in range(length):
+                width = read_varint(data + next_at, stop, &value)
+                if width <= 0:
+                    break
+                next_at += width
+            else:
+                width = 1
+            if width < 0:
+                status = BAD_VARINT
+                break
+            if width == 0:
+                status = MORE
+                break
+            if skip < length:
+                take = min(length - skip, count - done)
+                next_at = at + 1
+                for index in range(skip):
+                    next_at += read_varint(data + next_at, stop, &value)
+                for index in range(take):
+                    next_at += read_varint(data + next_at, stop, &value)
+                    out[done + index] = unzigzag(value) if signed else <int64_t> value
+                done += take
+                skip += take
+        if skip >= length:
+            skip -= length
+            at = next_at
+    cursor.consumed = at
+    cursor.produced = done
+    cursor.skip = skip
+    return status
+
+
+# --- version 2 -------------------------------------------------------------------------------------
 
 
 cdef void unpack(
@@ -118,7 +216,7 @@ cdef int decode_run(
             out[index] = value
         taken[0] = 1 + width
         return FULL
-    width = WIDTHS[(data[0] >> 1) & 31]
+    width = width_of((data[0] >> 1) & 31)
     if kind == 1:
         body = (width * length + 7) // 8
         if size < 2 + body:
@@ -144,12 +242,12 @@ cdef int decode_patched(
     if size < 4:
         return MORE
     base_width = (data[2] >> 5) + 1
-    patch_width = WIDTHS[data[2] & 31]
+    patch_width = width_of(data[2] & 31)
     gap_width = (data[3] >> 5) + 1
     patch_count = data[3] & 31
     if gap_width + patch_width > 64:
         return BAD_PATCH
-    entry_width = closest_fixed_bits(gap_width + patch_width)
+    entry_width = fixed_bits(gap_width + patch_width)
     body = (width * length + 7) // 8
     patch_body = (entry_width * patch_count + 7) // 8
     if size < 4 + base_width + body + patch_body:
@@ -194,7 +292,7 @@ cdef int decode_delta(
     cdef uint64_t value = 0, delta = 0, step
     cdef Py_ssize_t at = 2, body, index
     cdef int used
-    if ((data[0] >> 1) & 31) == 0:
+    if ((data[0] >> 1) & 31) == 0:  # fixed deltas
         width = 0
     used = read_varint(data + at, stop, &value)
     if used <= 0:
@@ -268,4 +366,79 @@ cdef int decode_v2(
     cursor.consumed = at
     cursor.produced = done
     cursor.skip = skip
+    return status
+
+
+# --- varints ---------------------------------------------------------------------------------------
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    /* A varint of at most 8 bytes in 8 loaded bytes, without a branch for its length: its value, and its
+       length in *used; 0 there when none of the 8 bytes ends it. */
+    static inline uint64_t orc_varint8(uint64_t x, int* used) {
+        uint64_t stops = ~x & 0x8080808080808080ull;
+        if (!stops) { *used = 0; return 0; }
+        *used = (__builtin_ctzll(stops) >> 3) + 1;
+        x &= (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7full;
+        x = ((x & 0x7f007f007f007f00ull) >> 1) | (x & 0x007f007f007f007full);
+        x = ((x & 0x3fff00003fff0000ull) >> 2) | (x & 0x00003fff00003fffull);
+        return ((x & 0x0fffffff00000000ull) >> 4) | (x & 0x0fffffffull);
+    }
+    """
+    uint64_t varint8 "orc_varint8"(uint64_t x, int* used) noexcept nogil
+
+
+cdef int decode_varint128(
+    const uint8_t* data, Py_ssize_t size, uint64_t* out, Py_ssize_t count, Cursor* cursor
+) noexcept nogil:
+    cdef Py_ssize_t at = 0, done = 0, start
+    cdef uint64_t low, high, part, sign
+    cdef int used = 0, shift, status = FULL
+    while done < count:
+        if size - at >= 8:
+            low = varint8(load_le64(data + at), &used)
+            if used:
+                sign = 0 - (low & 1)
+                out[2 * done] = (low >> 1) ^ sign
+                out[2 * done + 1] = sign
+                at += used
+                done += 1
+                continue
+        low = high = 0
+        shift = 0
+        start = at
+        while True:
+            if start == size:
+                status = MORE
+                break
+            part = data[start] & 0x7F
+            if shift < 64:
+                low |= part << shift
+                if shift > 57:
+                    high |= part >> (64 - shift)
+            elif shift < 126:
+                high |= part << (shift - 64)
+            elif part >> (128 - shift):
+                status = BAD_VARINT
+                break
+            else:
+                high |= part << (shift - 64)
+            start += 1
+            if data[start - 1] < 0x80:
+                break
+            shift += 7
+            if shift > 126:
+                status = BAD_VARINT
+                break
+        if status != FULL:
+            break
+        at = start
+        sign = 0 - (low & 1)
+        out[2 * done] = ((low >> 1) | (high << 63)) ^ sign
+        out[2 * done + 1] = (high >> 1) ^ sign
+        done += 1
+    cursor.consumed = at
+    cursor.produced = done
+    cursor.skip = 0
     return status

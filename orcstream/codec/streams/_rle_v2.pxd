@@ -1,7 +1,0 @@
-from libc.stdint cimport int64_t, uint8_t
-
-from orcstream.codec._bits cimport Cursor
-
-cdef int decode_v2(
-    const uint8_t* data, Py_ssize_t size, int64_t* out, Py_ssize_t count, bint signed, Cursor* cursor
-) noexcept nogil
