@@ -21,6 +21,7 @@ from orcstream.acid.view import Protect
 from orcstream.errors import SourceError, UsageError, located
 from orcstream.io import small_files
 from orcstream.io.contract.byte_sink import SinkOptions
+from orcstream.io.folders import check_listable
 from orcstream.pending import Pending
 from orcstream.plan.acid.names import parse_directory
 from orcstream.plan.acid.snapshot import AcidFile
@@ -177,19 +178,14 @@ class OpeningTable(Pending[AcidTable]):
 
     async def _open(self) -> AcidTable:
         shown = strip_credentials(self._url)
-        options = self._options.storage_options
-        keeper: Transactions | None = self._metastore
-        if keeper is None:
-            listing = await list_table(self._url, shown, options)
-            if listing.has(LOG_FILE):
-                keeper = TransactionLog(self._url, storage_options=options)
-            elif self._write_ids is None:
-                await self._check_no_log_above()
-        definition = None if keeper is None else await self._definition(keeper)
-        if keeper is None:
-            seen = await self._seen(None)
-        else:
+        keeper, definition = await self._kept()
+        if keeper is not None:
             seen, listing = await self._consistent(keeper)
+        else:
+            seen = await self._seen(None)
+            listing = await list_table(self._url, shown, self._options.storage_options)
+            if self._write_ids is None:
+                await self._check_no_log_above()
         snapshot = listing.snapshot(seen)
         with located(url=shown):
             partitions = self._partition_schema
@@ -198,6 +194,21 @@ class OpeningTable(Pending[AcidTable]):
             columns = PartitionColumns.of(listing.partitions, partitions)
             row_columns = await self._row_columns(snapshot, definition)
             return AcidTable(snapshot, row_columns, columns, self._options, keeper, protect=self._protect())
+
+    async def _kept(self) -> tuple[Transactions, TableDefinition] | tuple[None, None]:
+        """Who keeps the table's transactions, and what the table is; None where nobody does."""
+        if self._metastore is None:
+            check_listable(self._url)
+            log = TransactionLog(self._url, storage_options=self._options.storage_options)
+            try:
+                return log, await log.definition()
+            except FileNotFoundError:
+                return None, None
+        from orcstream.acid.transactions.locations import check_location
+
+        found = await self._metastore.table()
+        check_location(self._url, found.location, found.name)
+        return self._metastore, found.definition
 
     async def _check_no_log_above(self) -> None:
         """Raise for a part of a table with its own log, where not all that is there was committed."""
@@ -237,15 +248,6 @@ class OpeningTable(Pending[AcidTable]):
         from orcstream.acid.transactions.metastore_reading import read_transaction
 
         return partial(read_transaction, self._metastore)
-
-    async def _definition(self, keeper: Transactions) -> TableDefinition:
-        if self._metastore is None:
-            return await keeper.definition()
-        from orcstream.acid.transactions.locations import check_location
-
-        found = await self._metastore.table()
-        check_location(self._url, found.location, found.name)
-        return found.definition
 
     async def _row_columns(self, snapshot: TableSnapshot, definition: TableDefinition | None) -> RowColumns:
         """The columns as the table defines them, or else as the newest file has them, which Hive wrote."""

@@ -6,8 +6,10 @@ Knows how a listing becomes a snapshot, and the little files beside the rows. Mu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from orcstream.acid.transactions.contract import Snapshot
@@ -64,13 +66,16 @@ class TableListing:
     def snapshot(self, seen: Snapshot) -> TableSnapshot:
         """What a reader reads. Raises `Unsupported` (``history_is_gone``) where some of it was removed."""
         write_ids, transactions, known = seen.write_ids, seen.transactions, seen.directories
+        compacted: dict[str, set[AcidDirectory]] = {}
+        for path, directory in self.compacted:
+            compacted.setdefault(path, set()).add(directory)
         with located(url=self.shown):
             partitions = tuple(
                 plan_snapshot(
                     listing,
                     write_ids,
                     transactions,
-                    compacted={directory for of, directory in self.compacted if of == path},
+                    compacted=compacted.get(path, set()),
                     history_is_whole=known is not None and self._is_whole(path, seen),
                 )
                 for path, listing in sorted(self.partitions.items())
@@ -131,14 +136,13 @@ def _covers(wider: AcidDirectory, directory: AcidDirectory | None) -> bool:
 
 def _check_complete(partitions: Iterable[Partition], known: Mapping[str, frozenset[str]]) -> None:
     """Whether all that was written is read, from where it was written or from what stands in for it."""
-    read = {one.path: one for one in partitions}
+    read = {one.path: _reading_in(one) for one in partitions}
     for path, written in known.items():
-        partition = read.get(path)
+        is_read = read.get(path, _reads_nothing)
         for name in sorted(written):
             directory = parse_directory(name.rpartition("/")[2])
-            if directory is None or (partition is not None and _is_read(directory, partition)):
-                continue
-            raise _gone(name)
+            if directory is not None and not is_read(directory):
+                raise _gone(name)
 
 
 def _check_stood_in(partitions: Iterable[Partition], seen: Snapshot) -> None:
@@ -169,19 +173,26 @@ def _gone(what: str) -> Unsupported:
     )
 
 
-def _is_read(directory: AcidDirectory, partition: Partition) -> bool:
-    last = directory.last_write_id
-    if partition.base is not None and last <= partition.base.last_write_id:
-        return True
-    return any(
-        one == directory
-        or (
-            _is_compacted(one)
-            and one.first_write_id <= directory.first_write_id
-            and last <= one.last_write_id
-        )
-        for one in partition.deltas
-    )
+def _reading_in(partition: Partition) -> Callable[[AcidDirectory], bool]:
+    """Whether a directory is read, or something that stands in for it; there may be thousands of each."""
+    deltas = frozenset(partition.deltas)
+    wide = sorted((one.first_write_id, one.last_write_id) for one in deltas if _is_compacted(one))
+    firsts = [first for first, _ in wide]
+    reached = list(accumulate((last for _, last in wide), max))  # by those that begin up to there
+    base = None if partition.base is None else partition.base.last_write_id
+
+    def is_read(directory: AcidDirectory) -> bool:
+        last = directory.last_write_id
+        if directory in deltas or (base is not None and last <= base):
+            return True
+        at = bisect_right(firsts, directory.first_write_id)
+        return at > 0 and last <= reached[at - 1]
+
+    return is_read
+
+
+def _reads_nothing(_: AcidDirectory) -> bool:
+    return False
 
 
 def _is_compacted(delta: AcidDirectory) -> bool:

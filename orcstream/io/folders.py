@@ -79,6 +79,13 @@ async def remove_folders(
     await _with_folder(url, storage_options, lambda folder: folder.remove_folders(list(paths)))
 
 
+def check_listable(url: str) -> None:
+    """Raise `Unsupported` (``no_listing``) for a store without listings, without asking it."""
+    if kind_of(url) in ("http", "https", "chain"):
+        shown = strip_credentials(url)
+        raise Unsupported("there is no listing what is in a folder there", reason="no_listing", url=shown)
+
+
 async def check_links(url: str, paths: Iterable[str]) -> None:
     """Raise `UsageError` where a symbolic link leads one of these paths out of the folder.
 
@@ -111,10 +118,9 @@ async def _with_folder(
 
 
 async def _open_folder(url: str, options: Mapping[str, Any]) -> Folder:
+    check_listable(url)
     shown = strip_credentials(url)
     kind = kind_of(url)
-    if kind in ("http", "https", "chain"):
-        raise Unsupported("there is no listing what is in a folder there", reason="no_listing", url=shown)
     if kind in ("file", "local"):
         return LocalFolder(url, shown)
     if kind in ("s3", "s3a"):

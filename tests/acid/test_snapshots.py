@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.acid import AcidDirectory, DirectoryKind, Partition, WriteIds
+from orcstream.acid.snapshot import TableListing
+from orcstream.acid.transactions.contract import Snapshot
 from orcstream.errors import Unsupported
 from orcstream.plan.acid.names import delta_name, parse_directory
 from orcstream.plan.acid.snapshot import PartitionListing, list_partitions, plan_snapshot, uncertain_bases
@@ -470,3 +473,18 @@ def test_any_layout(names: list[str], mark: int, opened: set[int], aborted: set[
         if not one.is_base and one.visibility <= seen:
             above = range(max(one.first_write_id, reached + 1), one.last_write_id + 1)
             assert not any(map(ids.is_visible, above)), one
+
+
+def test_a_table_of_thousands_of_directories_is_checked_at_once() -> None:
+    """That all that was written is there: in a time that does not grow with the square of the directories."""
+    count = 10_000
+    names = [f"delta_{one:07}_{one:07}_0000" for one in range(1, count + 1)]
+    listing = TableListing("file:///t", "file:///t", listed(names), {}, frozenset())
+    seen = Snapshot(WriteIds(count), WriteIds(count), {"": frozenset(names)})
+    start = time.process_time()
+    (partition,) = listing.snapshot(seen).partitions
+    assert len(partition.deltas) == count
+    assert time.process_time() - start < 4
+    lost = replace(seen, directories={"": frozenset([*names, "delta_0000002_0000003_0000"])})
+    with pytest.raises(Unsupported, match="delta_0000002_0000003_0000 was removed"):
+        listing.snapshot(lost)

@@ -270,7 +270,7 @@ class LogState:
                 for name, one in _object(record["removed"]).items()
             },
         )
-        if any(replace(state, aborted=frozenset()).outcome(one) != "open" for one in aborted):
+        if any(_has(committed, one) for one in aborted):
             raise ValueError("an id is both committed and aborted")
         return state
 

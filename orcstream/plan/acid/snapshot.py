@@ -10,6 +10,7 @@ directories of events is the partition: folders as `country=DE`, at any depth.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -96,12 +97,14 @@ def list_partitions(lengths: Mapping[str, int], folders: Iterable[str] = ()) -> 
     """
     found: dict[str, PartitionListing] = {}
 
+    place_of = functools.cache(_place_of)  # of thousands of files in hundreds of folders
+
     def listing_of(path: str) -> PartitionListing:
         return found.setdefault(path, PartitionListing(path))
 
     for path in sorted(lengths):
         above, _, name = path.rpartition("/")
-        place = _place_of(above)
+        place = place_of(above)
         if place is not None:
             _add_file(listing_of(place[0]), place[1], path, name, lengths)
     for path in sorted(folders):

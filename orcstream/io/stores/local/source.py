@@ -181,7 +181,7 @@ def _told(url: str) -> Iterator[None]:
     """Errors of the system as ours, with the file they are about."""
     try:
         yield
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise no_such_file(url) from None
     except PermissionError:
         raise not_permitted(url) from None
