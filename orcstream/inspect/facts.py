@@ -18,6 +18,27 @@ from orcstream.reader.explain import Explanation
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for, in words, and what the store would be asked for it; None where that failed."""
+
+    columns: str
+    where: str
+    rows: str
+    explanation: Explanation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A read that was carried out. Times are seconds from its beginning, the opening of the file included."""
+
+    duration_s: float
+    row_count: int
+    requests: tuple[RequestSpan, ...]
+    decodes: tuple[DecodeSpan, ...]
+    statistics: ReadStatistics | None
+
+
+@dataclass(frozen=True, slots=True)
 class StripeFacts:
     """One stripe.
 
@@ -80,27 +101,6 @@ class FileFacts:
     parts: tuple[Part, ...]
     stripes: tuple[StripeFacts, ...]
     columns: tuple[ColumnFacts, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What was asked for, in words, and what the store would be asked for it; None where that failed."""
-
-    columns: str
-    where: str
-    rows: str
-    explanation: Explanation | None
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A read that was carried out. Times are seconds from its beginning, the opening of the file included."""
-
-    duration_s: float
-    row_count: int
-    requests: tuple[RequestSpan, ...]
-    decodes: tuple[DecodeSpan, ...]
-    statistics: ReadStatistics | None
 
 
 def plain(value: Any) -> Any:

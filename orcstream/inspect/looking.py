@@ -23,6 +23,7 @@ from orcstream.codec.metadata.structure import StripeFooter
 from orcstream.figures import known_statistics, writer_name
 from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, StripeFacts, plain
 from orcstream.inspect.layout import Part, file_parts, stripe_parts
+from orcstream.inspect.row_groups import encodings_of
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
@@ -39,18 +40,19 @@ _LEAST_STREAMS = 16
 _PROBLEMS = 100
 _TEXT_LENGTH = 200
 _SCHEMA_LENGTH = 20_000
+# Bytes of one value in memory.
 _WIDTHS = {
-    Kind.BOOLEAN: 1 / 8,
-    Kind.BYTE: 1,
-    Kind.SHORT: 2,
-    Kind.INT: 4,
-    Kind.LONG: 8,
-    Kind.FLOAT: 4,
-    Kind.DOUBLE: 8,
-    Kind.DATE: 4,
-    Kind.TIMESTAMP: 12,
-    Kind.TIMESTAMP_INSTANT: 12,
-    Kind.DECIMAL: 16,
+    kind: width
+    for width, kinds in (
+        (1 / 8, (Kind.BOOLEAN,)),
+        (1, (Kind.BYTE,)),
+        (2, (Kind.SHORT,)),
+        (4, (Kind.INT, Kind.FLOAT, Kind.DATE)),
+        (8, (Kind.LONG, Kind.DOUBLE)),
+        (12, (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)),
+        (16, (Kind.DECIMAL,)),
+    )
+    for kind in kinds
 }
 Span = TypeVar("Span", RequestSpan, DecodeSpan)
 _TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY)
@@ -160,14 +162,11 @@ class _Looking:
             parts=tuple(file_parts(file.tail)),
             stripes=tuple(
                 StripeFacts(
-                    index=stripe.index,
-                    range=stripe.range,
-                    first_row=stripe.first_row,
-                    row_count=stripe.row_count,
-                    index_bytes=stripe.index_length,
-                    data_bytes=stripe.data_length,
-                    footer_bytes=stripe.footer_length,
-                    parts=self._parts.get(stripe.index),
+                    stripe.index,
+                    stripe.range,
+                    *(stripe.first_row, stripe.row_count),
+                    *(stripe.index_length, stripe.data_length, stripe.footer_length),
+                    self._parts.get(stripe.index),
                 )
                 for stripe in file.stripes
             ),
@@ -203,11 +202,8 @@ class _Looking:
             if part.column is not None and part.column < len(self._columns):
                 sums = self._columns[part.column].part_bytes
                 sums[part.kind] = sums.get(part.kind, 0) + part.range.length
-        encodings = [(column, one) for column, one in enumerate(footer.encodings)]
-        for variant in footer.variants:
-            encodings += [(variant.root + at, one) for at, one in enumerate(variant.encodings)]
-        for column, encoding in encodings:
-            if column < len(self._columns):
+        for column, encodings in encodings_of(footer).items():
+            for encoding in encodings if column < len(self._columns) else ():
                 facts = self._columns[column]
                 name = encoding.kind.name
                 facts.encodings[name] = facts.encodings.get(name, 0) + 1

@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from orcstream.figures import bytes_text, counted
-from orcstream.inspect.drawing import Segment, bar, gathered, legend
 from orcstream.inspect.facts import ColumnFacts, FileFacts, StripeFacts
 from orcstream.inspect.layout import Part
-from orcstream.inspect.markup import Html, joined, tag
-from orcstream.inspect.tables import cell, number, percent, share, table
+from orcstream.inspect.markup import (
+    Html,
+    Segment,
+    bar,
+    cell,
+    gathered,
+    joined,
+    legend,
+    number,
+    percent,
+    share,
+    table,
+    tag,
+)
 from orcstream.inspect.terms import GROUPS, PARTS, group_of
 
 _STRIPES_LISTED = 100

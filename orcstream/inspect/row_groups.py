@@ -1,4 +1,4 @@
-"""The row indexes of a stripe, column by column, as values: where row groups begin, and what they hold.
+"""The row indexes of a stripe, column by column, as JSON has them: where row groups begin, what they hold.
 
 Knows what an index entry is made of, and which form of an encrypted column is read. Must not know how entries
 are shown. Specification: "Indexes".
@@ -6,13 +6,18 @@ are shown. Specification: "Indexes".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from orcstream.codec.metadata.indexes import RowIndex
-from orcstream.codec.metadata.layout import is_decimal64, positions_of
-from orcstream.codec.metadata.structure import ColumnEncoding, StreamInformation, StreamKind, StripeFooter
+from orcstream.codec.metadata.layout import StreamPositions, is_decimal64, positions_of
+from orcstream.codec.metadata.structure import (
+    ColumnEncoding,
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+)
 from orcstream.codec.streams.compression import Compression
 from orcstream.figures import known_statistics
 from orcstream.reader.file import OrcFile
@@ -21,37 +26,6 @@ from orcstream.schema.types import Type
 _BLOOMS = (StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8)
 # The version that stores short decimals as integers.
 _UNSTABLE = (1, 9999)
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """One entry of a row index; `positions` are by stream, and there by name."""
-
-    first_row: int
-    row_count: int
-    statistics: Mapping[str, Any] | None
-    positions: Mapping[str, Mapping[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnIndex:
-    """What a stripe has to find rows of one column by; `bloom_filter_bytes` are by kind of filter."""
-
-    column_id: int
-    encoding: str
-    index_bytes: int
-    bloom_filter_bytes: Mapping[str, int]
-    row_groups: tuple[RowGroup, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StripeIndex:
-    """The indexes of some columns of one stripe; rows are those of the file."""
-
-    stripe: int
-    first_row: int
-    row_count: int
-    columns: tuple[ColumnIndex, ...]
 
 
 def encodings_of(footer: StripeFooter) -> dict[int, list[ColumnEncoding]]:
@@ -63,18 +37,26 @@ def encodings_of(footer: StripeFooter) -> dict[int, list[ColumnEncoding]]:
     return found
 
 
-async def stripe_index(file: OrcFile, columns: Iterable[Type], stripe: int) -> StripeIndex:
-    """The indexes of these columns of one stripe. Raises what `OrcFile.row_index` raises."""
+async def stripe_index(file: OrcFile, columns: Iterable[tuple[str, Type]], stripe: int) -> dict[str, Any]:
+    """The indexes of these columns of one stripe; rows are those of the file.
+
+    Raises what `OrcFile.row_index` raises.
+    """
     footer = await file.stripe_footer(stripe)
     indexes = await file.row_index(stripe)
     information = file.stripes[stripe]
-    found = (_column(file, footer, type_, indexes, stripe) for type_ in columns)
-    return StripeIndex(stripe, information.first_row, information.row_count, tuple(found))
+    found = [
+        {"column": name, **_column(file, footer, type_, indexes.get(type_.column_id), information)}
+        for name, type_ in columns
+    ]
+    rows = {"first_row": information.first_row, "row_count": information.row_count}
+    return {"stripe": stripe, **rows, "columns": found}
 
 
 def _column(
-    file: OrcFile, footer: StripeFooter, type_: Type, indexes: Mapping[int, RowIndex], stripe: int
-) -> ColumnIndex:
+    file: OrcFile, footer: StripeFooter, type_: Type, index: RowIndex | None, stripe: StripeInformation
+) -> dict[str, Any]:
+    """What a stripe has to find rows of one column by; sizes of bloom filters are by their kind."""
     streams, encoding = _form(file, footer, type_.column_id)
     lengths = {one.kind: one.length for one in streams if one.column == type_.column_id}
     postscript = file.tail.postscript
@@ -85,34 +67,35 @@ def _column(
         compressed=postscript.compression is not Compression.NONE,
         decimal64=is_decimal64(type_, decimal64=postscript.version == _UNSTABLE),
     )
-    index = indexes.get(type_.column_id)
     stride = file.tail.footer.row_index_stride
-    first_row, row_count = file.stripes[stripe].first_row, file.stripes[stripe].row_count
-    groups = []
-    for at in range(0 if index is None else len(index)):
-        assert index is not None
-        numbers = index.entry(at).tolist()
-        known = index.statistics(at)
-        groups.append(
-            RowGroup(
-                first_row + at * stride,
-                max(0, min(stride, row_count - at * stride)),
-                None if known is None else known_statistics(known),
-                {
-                    place.kind.name: dict(
-                        zip(place.names, numbers[place.first : place.first + len(place)], strict=False)
-                    )
-                    for place in places
-                },
+    return {
+        "column_id": type_.column_id,
+        "encoding": encoding.kind.name,
+        "index_bytes": lengths.get(StreamKind.ROW_INDEX, 0),
+        "bloom_filter_bytes": {kind.name: lengths[kind] for kind in _BLOOMS if lengths.get(kind)},
+        "row_groups": []
+        if index is None
+        else [_row_group(index, at, stride, stripe, places) for at in range(len(index))],
+    }
+
+
+def _row_group(
+    index: RowIndex, at: int, stride: int, stripe: StripeInformation, places: Sequence[StreamPositions]
+) -> dict[str, Any]:
+    """One entry of a row index; positions are by stream, and there by name."""
+    numbers = index.entry(at).tolist()
+    known = index.statistics(at)
+    return {
+        "first_row": stripe.first_row + at * stride,
+        "row_count": max(0, min(stride, stripe.row_count - at * stride)),
+        "statistics": None if known is None else known_statistics(known),
+        "positions": {
+            place.kind.name: dict(
+                zip(place.names, numbers[place.first : place.first + len(place)], strict=False)
             )
-        )
-    return ColumnIndex(
-        type_.column_id,
-        encoding.kind.name,
-        lengths.get(StreamKind.ROW_INDEX, 0),
-        {kind.name: lengths[kind] for kind in _BLOOMS if lengths.get(kind)},
-        tuple(groups),
-    )
+            for place in places
+        },
+    }
 
 
 def _form(

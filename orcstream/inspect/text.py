@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from orcstream.figures import bytes_text, counted
 from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run
-from orcstream.inspect.tables import percent
+from orcstream.inspect.markup import percent
 from orcstream.inspect.terms import GROUPS, PARTS
 
 _WIDTH = 80

@@ -21,7 +21,6 @@ from orcstream.figures import bytes_text, counted, known_statistics, writer_name
 
 # What only one command needs is imported there: `orcstream --help` is to be quick.
 if TYPE_CHECKING:
-    from orcstream.inspect.row_groups import ColumnIndex, StripeIndex
     from orcstream.schema.types import Type
 
 T = TypeVar("T")
@@ -214,48 +213,43 @@ def _stripe_lines(stripes: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 async def _index(file: orcstream.OrcFile, options: argparse.Namespace, progress: Progress) -> Report:
-    from orcstream.inspect.facts import plain
     from orcstream.inspect.row_groups import stripe_index
     from orcstream.io.loop.tasks import side_by_side
 
-    types = _chosen(file, options.columns)
+    names = _names(file)
+    columns = [(names[type_.column_id], type_) for type_ in _chosen(file, options.columns)]
     wanted = _stripe_numbers(file, options.stripes)
     show = _counting(progress, "index", len(wanted))
-    found = await side_by_side(wanted, lambda stripe: show(stripe_index(file, types, stripe)))
-    names = _names(file)
-    stripes = [
-        {**plain(one), "columns": [{"column": names[part.column_id], **plain(part)} for part in one.columns]}
-        for one in found
-    ]
-    return {"url": file.url, "stripes": stripes}, _index_lines(found, names, positions=options.positions)
+    found = list(await side_by_side(wanted, lambda stripe: show(stripe_index(file, columns, stripe))))
+    return {"url": file.url, "stripes": found}, _index_lines(found, positions=options.positions)
 
 
-def _index_lines(stripes: Iterable[StripeIndex], names: Sequence[str], *, positions: bool) -> Iterator[str]:
+def _index_lines(stripes: Iterable[dict[str, Any]], *, positions: bool) -> Iterator[str]:
     for stripe in stripes:
-        for column in stripe.columns:
-            blooms = [f"{kind} {bytes_text(size)}" for kind, size in column.bloom_filter_bytes.items()]
+        for column in stripe["columns"]:
+            blooms = [f"{kind} {bytes_text(size)}" for kind, size in column["bloom_filter_bytes"].items()]
             facts = [
-                counted(len(column.row_groups), "row group"),
-                column.encoding,
-                f"index {bytes_text(column.index_bytes)}",
+                counted(len(column["row_groups"]), "row group"),
+                column["encoding"],
+                f"index {bytes_text(column['index_bytes'])}",
                 *(blooms or ["no bloom filter"]),
             ]
-            yield f"stripe {stripe.stripe}, {names[column.column_id] or '(the rows)'}: {', '.join(facts)}"
-            yield from _group_lines(column, positions=positions)
+            yield f"stripe {stripe['stripe']}, {column['column'] or '(the rows)'}: {', '.join(facts)}"
+            yield from _group_lines(column["row_groups"], positions=positions)
 
 
-def _group_lines(column: ColumnIndex, *, positions: bool) -> Iterator[str]:
-    if not column.row_groups:
+def _group_lines(groups: Sequence[dict[str, Any]], *, positions: bool) -> Iterator[str]:
+    if not groups:
         return
     rows = [
-        (str(at), f"{group.first_row:,}", f"{group.row_count:,}", *_statistics_cells(group.statistics))
-        for at, group in enumerate(column.row_groups)
+        (str(at), f"{one['first_row']:,}", f"{one['row_count']:,}", *_statistics_cells(one["statistics"]))
+        for at, one in enumerate(groups)
     ]
     head, *lines = aligned([("row group", "from row", "rows", *_STATISTICS_HEADS), *rows], 0)
     yield f"  {head}"
-    for line, group in zip(lines, column.row_groups, strict=True):
+    for line, group in zip(lines, groups, strict=True):
         yield f"  {line}"
-        for stream, places in group.positions.items() if positions else ():
+        for stream, places in group["positions"].items() if positions else ():
             yield f"      {stream}: " + ", ".join(f"{name} {place:,}" for name, place in places.items())
 
 
