@@ -322,7 +322,7 @@ def _parsed(block: bytes, count: int, schema: Schema, *, is_open: bool) -> Any:
     from pyarrow import compute, json
 
     fields = [
-        pa.field(name, _json_type(type_))
+        pa.field(name, _arrow_type(type_, _json_leaf))
         for name, type_ in zip(schema.names, schema.root.children, strict=True)
     ]
     parse = json.ParseOptions(
@@ -360,20 +360,6 @@ def _is_exact(values: Any, type_: Type) -> bool:
         return bool((is_small & ((numbers != 0) | ~np.signbit(numbers))).all())
     children = values.flatten() if type_.kind is Kind.STRUCT else [values.flatten()] if type_.children else []
     return all(map(_is_exact, children, type_.children))
-
-
-def _json_type(type_: Type) -> Any:
-    """As what pyarrow's JSON reads a type of ORC: numbers as doubles, times and bytes as texts."""
-    import pyarrow as pa
-
-    match type_.kind:
-        case Kind.STRUCT:
-            return pa.struct(list(zip(type_.field_names, map(_json_type, type_.children), strict=True)))
-        case Kind.LIST:
-            return pa.list_(_json_type(type_.children[0]))
-        case Kind.FLOAT:
-            return pa.float64()
-    return pa.string() if type_.kind in _FROM_TEXTS else _arrow_type(type_)
 
 
 # --- Parquet -----------------------------------------------------------------------------------------------
@@ -423,17 +409,12 @@ def parquet_rows(file: Any, schema: Schema | None, shown: str, memory_bytes: int
 # --- types -------------------------------------------------------------------------------------------------
 
 
-def _arrow_type(type_: Type) -> Any:
-    """The type of Arrow that a type of ORC is written from."""
+def _leaf(type_: Type) -> Any:
+    """The type of Arrow that values of a plain type are written from."""
     import pyarrow as pa
 
-    match type_.kind:
-        case Kind.STRUCT:
-            return pa.struct(list(zip(type_.field_names, map(_arrow_type, type_.children), strict=True)))
-        case Kind.LIST:
-            return pa.list_(_arrow_type(type_.children[0]))
-        case Kind.DECIMAL:
-            return pa.decimal128(*decimal_shape(type_))
+    if type_.kind is Kind.DECIMAL:
+        return pa.decimal128(*decimal_shape(type_))
     return {
         Kind.BOOLEAN: pa.bool_(),
         Kind.BYTE: pa.int8(),
@@ -447,3 +428,25 @@ def _arrow_type(type_: Type) -> Any:
         Kind.TIMESTAMP_INSTANT: pa.timestamp("us", "UTC"),
         Kind.BINARY: pa.binary(),
     }.get(type_.kind, pa.string())
+
+
+def _json_leaf(type_: Type) -> Any:
+    """As what pyarrow's JSON reads a plain type: numbers as doubles, times and bytes as texts."""
+    import pyarrow as pa
+
+    if type_.kind is Kind.FLOAT:
+        return pa.float64()
+    return pa.string() if type_.kind in _FROM_TEXTS else _leaf(type_)
+
+
+def _arrow_type(type_: Type, leaf: Callable[[Type], Any] = _leaf) -> Any:
+    """The type of Arrow of the same shape, with `leaf` for plain types."""
+    import pyarrow as pa
+
+    match type_.kind:
+        case Kind.STRUCT:
+            children = (_arrow_type(child, leaf) for child in type_.children)
+            return pa.struct(list(zip(type_.field_names, children, strict=True)))
+        case Kind.LIST:
+            return pa.list_(_arrow_type(type_.children[0], leaf))
+    return leaf(type_)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orcstream
 from orcstream.cli.convert.discretion import Discretion
@@ -51,8 +51,7 @@ T = TypeVar("T")
 _Sized = tuple[T, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """`schema` is anything that `create` takes; `batches` are for `OrcWriter.write`."""
 
     schema: Any
