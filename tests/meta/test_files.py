@@ -29,6 +29,15 @@ def test_files_say_what_they_are() -> None:
     assert [_label(path) for path in SOURCES if not _says_what_it_is(path)] == []
 
 
+def test_contributors_are_told_what_each_folder_of_tests_holds() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = {path.relative_to(ROOT).parts[1] for path in SOURCES if path.parts[len(ROOT.parts)] == "tests"}
+    missing = [
+        name for name in folders if (ROOT / "tests" / name).is_dir() and f"| `tests/{name}` |" not in text
+    ]
+    assert not missing
+
+
 def _says_what_it_is(path: Path) -> bool:
     text = path.read_text()
     if path.suffix == ".pyx":
