@@ -3,7 +3,7 @@
 Nothing is read: plans are computed, counted and timed by a model. All three are asked for the same streams or
 slices of streams; what differs is what they make of them:
 
-- ours: `orcstream.plan.read`, with the presets of `CostModel`;
+- ours: `orcstream.plan.selection`, with the presets of `CostModel`;
 - Trino (lib/trino-orc, `OrcReaderOptions` and its defaults): ranges are merged over gaps of up to 1 MB
   (`hive.orc.max-merge-distance`) into requests of up to 8 MB (`max-buffer-size`); a longer one is read in
   buffers of 8 MB (`stream-buffer-size`); where every stripe is at most 8 MB (`tiny-stripe-threshold`), whole
@@ -28,7 +28,13 @@ from bench import layouts
 from bench.layouts import Layout
 from bench.report import Figure, table
 from orcstream.byterange import ByteRange, CostModel, coalesce
-from orcstream.plan.read import control_count, first_window_bytes, plan_control, plan_requests, plan_windows
+from orcstream.plan.selection import (
+    control_count,
+    first_window_bytes,
+    plan_control,
+    plan_requests,
+    plan_windows,
+)
 
 __all__ = [
     "PRESETS",

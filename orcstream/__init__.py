@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from orcstream.batch import Batch, Column, ReadResult
     from orcstream.batch_values import UnionValue
     from orcstream.datasets.dataset import DatasetFile, OrcDataset
+    from orcstream.datasets.listing import Split
     from orcstream.datasets.opening import dataset
-    from orcstream.datasets.splitting import Split
     from orcstream.encryption import Encrypt, Mask
     from orcstream.errors import (
         ColumnNotFound,
@@ -51,15 +51,18 @@ if TYPE_CHECKING:
     from orcstream.reader.engine.observing import (
         DecodeSpan,
         ReadObserver,
+        ReadStatistics,
         ReadTracer,
         RequestSpan,
         TracedRead,
     )
-    from orcstream.reader.engine.read_statistics import ReadStatistics
     from orcstream.reader.explain import Explanation
     from orcstream.reader.file import OrcFile
-    from orcstream.reader.many import FileStream, open_many
-    from orcstream.reader.opening import open  # noqa: A004  # the name users expect
+    from orcstream.reader.opening import (
+        FileStream,
+        open,  # noqa: A004  # the name users expect
+        open_many,
+    )
     from orcstream.reader.stream import BatchStream
     from orcstream.reader.verifying import Fault, Verification
     from orcstream.schema.schema import Schema
@@ -145,8 +148,8 @@ _get, _names = lazy_names(
         ".batch": ("Batch", "Column", "ReadResult"),
         ".batch_values": ("UnionValue",),
         ".datasets.dataset": ("DatasetFile", "OrcDataset"),
+        ".datasets.listing": ("Split",),
         ".datasets.opening": ("dataset",),
-        ".datasets.splitting": ("Split",),
         ".encryption": ("Encrypt", "Mask"),
         ".errors": (
             *("ColumnNotFound", "CommitFailed", "CommitUnknown", "CorruptStream", "CorruptStripe"),
@@ -160,12 +163,12 @@ _get, _names = lazy_names(
         ".io.sink": ("cleanup", "commit", "discard"),
         ".plan.tail": ("Tail",),
         ".query.expr": ("Expr", "col"),
-        ".reader.engine.observing": ("DecodeSpan", "ReadObserver", "ReadTracer", "RequestSpan", "TracedRead"),
-        ".reader.engine.read_statistics": ("ReadStatistics",),
+        ".reader.engine.observing": (
+            *("DecodeSpan", "ReadObserver", "ReadStatistics", "ReadTracer", "RequestSpan", "TracedRead"),
+        ),
         ".reader.explain": ("Explanation",),
         ".reader.file": ("OrcFile",),
-        ".reader.many": ("FileStream", "open_many"),
-        ".reader.opening": ("open",),
+        ".reader.opening": ("FileStream", "open", "open_many"),
         ".reader.stream": ("BatchStream",),
         ".reader.verifying": ("Fault", "Verification"),
         ".schema.schema": ("Schema",),

@@ -1,7 +1,9 @@
 """What files, key stores and users agree on about encryption: keys by name and version, and what is theirs.
 
-Values only: how they stand in a file is known by `codec`, how keys are had by `io.keys`. Specification:
-"Column Encryption".
+Values, and the contract of key stores: what is encrypted with a local key is known by `codec`, how keys are
+had by `io.keys`. A provider never hands out a master key, only the local keys that it protects. What a store
+refuses is `KeyUnavailable`, what it cannot answer now (after retries) `SourceError`. Specification: "Column
+Encryption".
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from orcstream.errors import UsageError
 
 __all__ = [
     "NO_KEYS",
@@ -112,3 +117,39 @@ class Encrypt:
     key: str
     columns: Sequence[str | tuple[str, ...]]
     mask: str | Mask = "nullify"
+
+
+class KeyProvider(Protocol):
+    """What opens the encrypted columns of files, and closes those of new ones."""
+
+    @property
+    def kind(self) -> KeyProviderKind:
+        """What files say where their keys are."""
+
+    async def current_key(self, name: str) -> EncryptionKey:
+        """The newest version of the key `name`.
+
+        Raises `KeyUnavailable` where there is none, or it is not for us.
+        """
+
+    async def create_local_key(self, key: EncryptionKey) -> LocalKey:
+        """A new local key, drawn at random, of the length that the algorithm of `key` has."""
+
+    async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:
+        """The local key that a file has as `encrypted`, under the master key `key`.
+
+        Raises `KeyUnavailable` where the store does not have this version of the key, or refuses.
+        """
+
+    async def aclose(self) -> None:
+        """Give back connections; may be called again."""
+
+
+def check_provider(given: object, name: str) -> None:
+    """Raises `UsageError` where what is `given` as the option `name` is neither a key provider nor None."""
+    if given is not None and (isinstance(given, type) or not hasattr(given, "decrypt_local_key")):
+        found = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+        raise UsageError(
+            f"{name} must be a key provider, not {found}; orcstream.io.keys has some, and "
+            "open_keys there makes one from text"
+        )

@@ -22,7 +22,7 @@ from orcstream.errors import SourceError, UsageError, located
 from orcstream.io import small_files
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.folders import check_listable
-from orcstream.pending import Pending
+from orcstream.io.loop.tasks import Pending
 from orcstream.plan.acid.names import parse_directory
 from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.plan.acid.write_ids import WriteIds

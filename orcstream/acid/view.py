@@ -28,9 +28,8 @@ from orcstream.reader.options import LARGE_BATCHES, ReadOptions, StreamKeywords,
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Type
 from orcstream.table.columns import with_partitions
-from orcstream.table.life import TableLife
 from orcstream.table.partition_values import PartitionColumns
-from orcstream.table.stream import TableStream
+from orcstream.table.stream import TableLife, TableStream
 
 if TYPE_CHECKING:
     from orcstream.acid.read.describing import DirectoryDescription

@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 from orcstream._keywords import shared, takes
 from orcstream._lazy import lazy_names
 from orcstream.batch import Batch, BatchSchema, ReadResult
-from orcstream.blocking.facade import Facade, made, method_as, takes_as
-from orcstream.blocking.loop import the_loop
+from orcstream.blocking.loop import Facade, made, method_as, takes_as, the_loop
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
 from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression
 from orcstream.file.unlocking import EncryptedColumn
 from orcstream.plan.tail import Tail
 from orcstream.reader import file as reader_file
-from orcstream.reader import many as reader_many
+from orcstream.reader import opening as reader_many
 from orcstream.reader import opening as reader_opening
 from orcstream.reader import stream as reader_stream
-from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.file import FileStatistics
-from orcstream.reader.many import Urls
-from orcstream.reader.opening import FileKeywords, Url
+from orcstream.reader.opening import FileKeywords, Url, Urls
 from orcstream.reader.options import ReadKeywords, Where
 from orcstream.schema.schema import Schema
 

@@ -1,26 +1,34 @@
-"""An event loop on a thread of its own, for `blocking`: begun with the first call, ended with the program.
+"""An event loop on a thread of its own, for `blocking`, and objects whose methods wait for calls there.
+
+The loop begins with the first call and ends with the program.
 
 Knows threads, signals and forks. Ctrl-C cancels what is under way and waits until it has stopped. After a
 fork the child makes a loop of its own; what was opened before belongs to the parent. Must not know what it
-runs.
+runs: what has no explicit method in a class is passed on, so that new methods of the asynchronous classes are
+there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import anyio
 
+from orcstream._keywords import explain, explained
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import CLOSING, close_clients
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # How long Ctrl-C waits for what it has cancelled, and the end of the program for everything.
 STOP_TIMEOUT_S = 5.0
@@ -174,3 +182,89 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+def takes_as(other: Callable[P, object]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Marks a function that takes what `other` takes: for type checkers, editors and `help`."""
+
+    def mark(function: Callable[..., T]) -> Callable[P, T]:
+        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        explain(function, explained(other).values())
+        return function
+
+    return mark
+
+
+def method_as(
+    other: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """As `takes_as`, of two methods."""
+    return takes_as(other)
+
+
+def awaited(call: Callable[P, Awaitable[T]], note: str = "") -> Callable[P, T]:
+    """A function of the package that needs nothing but to be waited for."""
+
+    @takes_as(call)
+    def work(*arguments: P.args, **options: P.kwargs) -> T:
+        return the_loop().run(lambda: call(*arguments, **options))
+
+    work.__name__ = work.__qualname__ = call.__name__
+    work.__doc__ = f"`orcstream.{call.__name__}`{note}."
+    return work
+
+
+async def made(make: Callable[[], T]) -> T:
+    """What must be made while the loop runs, though nothing is waited for."""
+    return make()
+
+
+class Facade:
+    """Passes on what has no method here: asynchronous methods block, everything else is as it is."""
+
+    def __init__(self, inner: Any, loop: LoopThread) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    if not TYPE_CHECKING:  # or every name that is misspelt would be one
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name == "aclose":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            found = getattr(self._inner, name)
+            if not callable(found):
+                return found
+
+            @functools.wraps(found)
+            def call(*arguments: Any, **options: Any) -> Any:
+                if inspect.iscoroutinefunction(found):
+                    return self._facade_of(self._run(lambda: found(*arguments, **options)))
+                return self._facade_of(self._run(lambda: made(lambda: found(*arguments, **options))))
+
+            return call
+
+    def __dir__(self) -> list[str]:
+        names = {name for name in dir(self._inner) if not name.startswith("_") and name != "aclose"}
+        return sorted({*super().__dir__(), *names})
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def _run(self, work: Callable[[], Awaitable[T]]) -> T:
+        return self._loop.run(work)
+
+    def _facade_of(self, found: Any) -> Any:
+        """What a method answered, as who does not wait gets it."""
+        return found
+
+    def close(self) -> None:
+        """`aclose` of the asynchronous class; may be called again."""
+        self._run(self._inner.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -9,14 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orcstream.batch import Batch, BatchSchema, ReadResult
-from orcstream.blocking.facade import Facade, made, method_as, takes_as
-from orcstream.blocking.loop import the_loop
+from orcstream.blocking.loop import Facade, made, method_as, takes_as, the_loop
 from orcstream.datasets import dataset as datasets_dataset
 from orcstream.datasets import opening as datasets_opening
 from orcstream.datasets.dataset import DatasetFile
-from orcstream.datasets.listing import Places
-from orcstream.datasets.splitting import Split
-from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.datasets.listing import Places, Split
+from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.options import Where
 from orcstream.schema.schema import Schema
 from orcstream.table import stream as table_stream

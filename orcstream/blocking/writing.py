@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from orcstream._keywords import takes
-from orcstream.blocking.facade import Facade, awaited, made, takes_as
-from orcstream.blocking.loop import the_loop
+from orcstream.blocking.loop import Facade, awaited, made, takes_as, the_loop
 from orcstream.io import sink as io_sink
 from orcstream.io.contract.byte_sink import Prepared
 from orcstream.schema.schema import Schema

@@ -13,10 +13,8 @@ from orcstream._credentials import strip_credentials
 from orcstream._keywords import takes
 from orcstream.batch import BatchSchema, ReadResult
 from orcstream.codec.vectors.column import field_of
-from orcstream.datasets.listing import FoundFile
-from orcstream.datasets.open_files import OpenFiles
-from orcstream.datasets.reading import FileUnit, Reading, schema_for
-from orcstream.datasets.splitting import DEFAULT_SPLIT_BYTES, Split
+from orcstream.datasets.listing import DEFAULT_SPLIT_BYTES, FoundFile, Split
+from orcstream.datasets.reading import FileUnit, OpenFiles, Reading, schema_for
 from orcstream.errors import SourceChanged, UsageError, located
 from orcstream.io.loop.tasks import Closable
 from orcstream.plan.slices import slices
@@ -35,9 +33,8 @@ from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind, Type
 from orcstream.table.columns import AskedColumns, with_partitions
 from orcstream.table.lanes import LanesPlan
-from orcstream.table.life import TableLife
 from orcstream.table.partition_values import PartitionColumns, PartitionRow
-from orcstream.table.stream import TableStream
+from orcstream.table.stream import TableLife, TableStream
 
 # Files that are open at once where only the first rows are wanted.
 _WITH_LIMIT = 2

@@ -1,7 +1,7 @@
-"""Which files a data set is of: paths, patterns, folders.
+"""Which files a data set is of: paths, patterns, folders, or splits that share it out.
 
 Knows names: what is left out (hidden ones and files without bytes), and which folders
-name values. Must not know what is in the files.
+name values. Must not know what is in the files, nor how they are read.
 
 Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; `UsageError` for
 a transactional table, whose files are not its rows; what listing raises.
@@ -24,6 +24,7 @@ from orcstream.io.folders import list_files
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.source import kind_of
 from orcstream.plan.acid.names import is_table_file
+from orcstream.schema.schema import Schema
 
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -174,3 +175,33 @@ def _partitioned(file: FoundFile, *, hive: bool) -> FoundFile:
         raise UsageError("this is a transactional table: open it with orcstream.acid.open_table(url)")
     named = "/".join(folder for folder in folders if "=" in folder) if hive else ""
     return FoundFile(file.url, file.path, file.length, file.modified_s, named)
+
+
+DEFAULT_SPLIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Rows of one file of a data set: ``orcstream.dataset(split)`` reads them, in any process.
+
+    A plain value that may be pickled. It holds neither credentials nor keys, except for what the URL has
+    of them: whoever opens it names `storage_options=` and `keys=` again. `weight_bytes` is what its rows
+    have in the file, about; `folders`, `file_schema` and `partition_schema` are what has to be known of
+    the data set to read them, `file_length` (bytes) and `fingerprint` what the file is held to.
+    `row_count` counts them before any `where=`. A file that is another one by then is `SourceChanged`.
+    """
+
+    url: str = field(repr=False)
+    path: str
+    rows: range
+    weight_bytes: int
+    folders: str
+    file_schema: Schema = field(repr=False)
+    partition_schema: Schema = field(repr=False)
+    file_length: int = field(repr=False)
+    fingerprint: str = field(repr=False)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it has, before any `where=`."""
+        return len(self.rows)

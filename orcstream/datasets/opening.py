@@ -12,11 +12,10 @@ from typing import Unpack, cast
 from orcstream._keywords import takes
 from orcstream.codec.arrow.schema import schema_of
 from orcstream.datasets.dataset import OrcDataset, Part
-from orcstream.datasets.listing import FoundFile, Places, find_files
-from orcstream.datasets.open_files import OpenFiles
-from orcstream.datasets.splitting import Split
+from orcstream.datasets.listing import FoundFile, Places, Split, find_files
+from orcstream.datasets.reading import OpenFiles
 from orcstream.errors import SchemaMismatch, UsageError, located
-from orcstream.pending import Pending
+from orcstream.io.loop.tasks import Pending
 from orcstream.reader.file import OrcFile
 from orcstream.reader.opening import Opening, OpenKeywords, OpenOptions
 from orcstream.schema.schema import Schema

@@ -1,9 +1,11 @@
-"""Opening the encrypted columns of a file: their local keys, and the statistics that are encrypted, too.
+"""The tail of a file, asked for until it is whole, and what opens the file's encrypted columns.
 
-Knows which keys a file asks for and who has them. Must not know how key stores are reached (`io.keys`), nor
-how streams are decrypted (`codec.crypto.forms` names the cipher of each). A column is read from the first
-of its variants whose key the provider hands out; where it refuses all of them, what the mask left is
-read. What cannot be answered now is an error: masked values in place of real ones would go unnoticed.
+Knows how much of a file's end to ask for, and that it may not be enough; whoever asks reads the file's rows
+or copies its stripes. Knows which keys a file asks for and who has them. Must not know how key stores are
+reached (`io.keys`), nor how streams are decrypted (`codec.crypto.forms` names the cipher of each). A column
+is read from the first of its variants whose key the provider hands out; where it refuses all of them, what
+the mask left is read. What cannot be answered now is an error: masked values in place of real ones would go
+unnoticed.
 """
 
 from __future__ import annotations
@@ -11,22 +13,59 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.crypto.forms import FileForm
 from orcstream.codec.metadata.indexes import StatisticsList, parse_column_statistics, parse_file_statistics
 from orcstream.codec.metadata.limits import MESSAGE_CAP_BYTES, metadata_limit
 from orcstream.codec.metadata.structure import DataMask, Encryption, StreamKind, StripeInformation
 from orcstream.codec.streams.compression import decompress_metadata
-from orcstream.encryption import EncryptionKey, LocalKey
+from orcstream.encryption import EncryptionKey, KeyProvider, LocalKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
-from orcstream.io.keys.provider import KeyProvider
-from orcstream.plan.tail import METADATA_CAP_BYTES, Tail, parse_stripe_statistics
+from orcstream.io.contract.byte_source import ByteSource, Suffix
+from orcstream.io.loop.threads import run_in_thread
+from orcstream.plan.tail import METADATA_CAP_BYTES, Large, Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import FileColumn
+
+
+class TailFetcher(Protocol):
+    """A source, asked with retries."""
+
+    @property
+    def source(self) -> ByteSource: ...
+
+    async def fetch_suffix(self, length: int) -> Suffix: ...
+
+    async def fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]: ...
+
+
+async def read_tail(fetcher: TailFetcher) -> tuple[Tail, RangeBuffer]:
+    """The tail, and the bytes it was made of: one suffix read, and one more when the guess was too small."""
+    suffix = await fetcher.fetch_suffix(fetcher.source.cost.tail_bytes)
+    data = memoryview(suffix.data)
+    planned = plan_tail(data, suffix.file_length, at_once=True)
+    while not isinstance(planned, Tail):
+        if isinstance(planned, Large):  # other tasks of the loop would wait
+            planned = await run_in_thread(partial(plan_tail, data, suffix.file_length))
+            continue
+        (more,) = await fetcher.fetch([planned.range])
+        await fetcher.source.verify()
+        data = memoryview(b"".join([more.view(more.range), data]))
+        planned = plan_tail(data, suffix.file_length, at_once=True)
+    planned = replace(planned, fingerprint=fetcher.source.fingerprint)
+    return planned, RangeBuffer(ByteRange(suffix.file_length - len(data), suffix.file_length), data)
+
+
+def known_tail(fetcher: TailFetcher, tail: Tail) -> tuple[Tail, RangeBuffer]:
+    """No request: the source is held to the object that the tail is of."""
+    fetcher.source.pin(tail.file_length, tail.fingerprint)
+    return tail, RangeBuffer(ByteRange(tail.file_length - len(tail.held), tail.file_length), tail.held)
+
 
 # What a place for statistics takes in lists that are laid over each other.
 _PLACE_BYTES = 16

@@ -12,8 +12,7 @@ from typing import Any
 
 from orcstream.byterange import ByteRange
 from orcstream.inspect.layout import Part
-from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
-from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.reader.engine.observing import DecodeSpan, ReadStatistics, RequestSpan
 from orcstream.reader.explain import Explanation
 
 

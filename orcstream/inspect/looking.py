@@ -17,8 +17,7 @@ from typing import Any, TypeVar, Unpack
 import orcstream
 from orcstream._keywords import shared, takes
 from orcstream._printable import printable
-from orcstream.blocking.facade import takes_as
-from orcstream.blocking.loop import the_loop
+from orcstream.blocking.loop import takes_as, the_loop
 from orcstream.codec.metadata.structure import StripeFooter
 from orcstream.figures import known_statistics, writer_name
 from orcstream.inspect.facts import ColumnFacts, FileFacts, Question, Run, StripeFacts, plain

@@ -3,6 +3,7 @@
 Knows how postscript, footer and metadata lie at a file's end, and the habits of real files there. Must
 not fetch anything. Contract: `plan_tail` is a pure function of bytes; it asks for more at most once, for
 exactly the footer's missing bytes, and every byte of the answer is checked. Specification: "File Tail".
+The other messages of a file, stripe footers and indexes, are decompressed as its postscript says.
 
     [header "ORC"][stripes ...][encrypted stripe statistics][metadata][footer][postscript][its length]
 
@@ -28,8 +29,8 @@ from orcstream.codec.metadata.limits import (
     message_cap,
     metadata_limit,
 )
-from orcstream.codec.metadata.parse import Footer, parse_footer, parse_postscript
-from orcstream.codec.metadata.structure import Calendar, Postscript
+from orcstream.codec.metadata.parse import Footer, parse_footer, parse_postscript, parse_stripe_footer
+from orcstream.codec.metadata.structure import Calendar, Postscript, StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression, decompress_metadata
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError
 from orcstream.schema.schema import Schema
@@ -282,3 +283,45 @@ def _empty_tail() -> Tail:
         content_length=0,
     )
     return Tail(postscript, footer, 0, b"")
+
+
+def check_footer_length(stripe: StripeInformation) -> None:
+    """Before the footer of a stripe is fetched: one that claims more than any may have is `Unsupported`."""
+    if stripe.footer_length > MESSAGE_CAP_BYTES:
+        raise Unsupported(
+            f"a stripe footer of {stripe.footer_length} bytes, more than {MESSAGE_CAP_BYTES}",
+            reason="metadata_too_large",
+            stripe=stripe.index,
+        )
+
+
+def footer_of(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:
+    """The footer of a stripe from the bytes of its `footer_range`."""
+    try:
+        footer = decompress_message(tail, data)
+    except FormatError as error:
+        error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
+        raise
+    return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
+
+
+def decompress_message(tail: Tail, data: memoryview, most_bytes: int | None = None) -> bytes:
+    """A footer or an index stream; of `most_bytes` at most, where that is less than any may have."""
+    postscript = tail.postscript
+    cap_bytes = message_cap(tail.file_length)
+    if most_bytes is not None:
+        cap_bytes = min(cap_bytes, max(0, most_bytes))
+    return decompress_metadata(data, postscript.compression, postscript.compression_block_size, cap_bytes)
+
+
+def is_large(tail: Tail, data: memoryview) -> bool:
+    """Whether a message takes longer to parse than other tasks of a loop should wait."""
+    if len(data) > AT_ONCE_BYTES // 4:
+        return True
+    try:
+        decompress_message(tail, data, AT_ONCE_BYTES)
+    except Unsupported:
+        return True
+    except FormatError:  # raised by who parses it
+        return False
+    return False

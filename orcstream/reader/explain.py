@@ -1,13 +1,26 @@
 """A read's plan as a value that prints: waves, requests, bytes.
 
-Knows figures only. Made by `OrcFile.explain`, which plans the read exactly as the stream does.
+Plans a read as the stream does, without fetching its data. Knows the waves of a read, and fetches what the
+control wave fetches, since only that tells what the data wave will ask for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from orcstream.byterange import ByteRange
+from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
+from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
+from orcstream.codec.vectors.column import Vector
+from orcstream.errors import located
+from orcstream.io.loop.threads import called
+from orcstream.plan.selection import Span, control_count, fitting, plan_control, plan_requests
+from orcstream.plan.tail import Tail
+from orcstream.reader.engine.budget import Shares
+from orcstream.reader.engine.runs import Segment, StripeRun, windows_of
+from orcstream.reader.engine.stripes import StripeWork
+from orcstream.reader.stream import ReadingPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +119,165 @@ class Explanation:
 
 def _counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+Fetch = Callable[[list[ByteRange]], Awaitable[list[RangeBuffer]]]
+
+
+@dataclass(slots=True, eq=False)
+class _Tally:
+    """A wave, counted as it is planned."""
+
+    name: str
+    bytes_wanted: int = 0
+    ranges: list[ByteRange] = field(default_factory=list)
+
+    def ask(self, ranges: Sequence[ByteRange]) -> None:
+        self.ranges += ranges
+
+    def wave(self) -> Wave:
+        bytes_read = sum(range_.length for range_ in self.ranges)
+        return Wave(self.name, len(self.ranges), self.bytes_wanted, bytes_read, tuple(self.ranges))
+
+
+class _Survey:
+    """One explanation in the making."""
+
+    def __init__(self, plan: ReadingPlan, cached: RangeBuffer, fetch: Fetch) -> None:
+        self.plan = plan
+        self.cached = cached
+        self.fetch = fetch
+        self.cost: CostModel = plan.session.source.cost
+        first = plan.pipeline if plan.late is None else plan.late.pipeline
+        self.start = first.start
+        self.shares = Shares(first.memory_limit)
+        self.statistics = _Tally("statistics")
+        self.control = _Tally("control")
+        self.index = _Tally("index")
+        self.data = _Tally("data" if plan.late is None else "predicate")
+        self.rest = _Tally("rest, at most")
+        self.stripe_count = self.window_count = self.row_count = 0
+
+    async def run(self) -> None:
+        works = await self._works()
+        first = 0
+        while first < len(works):
+            group = works[first : first + control_count(first, self.cost)]
+            with located(url=self.plan.session.source.url):
+                count = fitting([work.information for work in group], self.shares.window_bytes)
+            first += count
+            await self._group(group[:count])
+
+    async def _works(self) -> Sequence[StripeWork]:
+        wanted = self.plan.stripes.statistics_range
+        if wanted is None:
+            return self.plan.stripes.works(None)
+        self.statistics.bytes_wanted = wanted.length
+        self.statistics.ask([wanted])
+        (buffer,) = await self.fetch([wanted])
+        return self.plan.stripes.works(buffer.view(wanted))
+
+    async def _group(self, works: Sequence[StripeWork]) -> None:
+        control = plan_control(
+            [work.information for work in works],
+            self.cost,
+            self.shares.window_bytes,
+            indexed=[work.indexed for work in works],
+            index_share=self.start.index_share,
+        )
+        ranges = [r.range for r in control.requests if r.range.start < self.cached.range.start]
+        self.control.ask(ranges)
+        held = [*await self.fetch(ranges), self.cached]
+        await self.start.unlock(works)
+        for work in works:
+            stripe = await self._stripe(work, held)
+            if stripe is not None:
+                await called(partial(self._count, stripe, held), is_large=len(stripe.feeds) > AT_ONCE_COLUMNS)
+
+    def _count(self, stripe: StripeRun, held: Sequence[RangeBuffer]) -> None:
+        self.stripe_count += 1
+        self.row_count += stripe.row_count
+        self._data(stripe, held, self.data)
+        if self.plan.late is not None:
+            context = self.start.context_of(stripe)
+            kept = {place: partial(_no_rows, stripe) for place in self.plan.late.kept}
+            rest = context.run(self.plan.late.root, self._rows_of(stripe), decoded=kept)
+            self._data(rest, held, self.rest)
+
+    @staticmethod
+    def _rows_of(stripe: StripeRun) -> list[tuple[int, int]]:
+        return [(span.first, span.stop) for span in stripe.spans]
+
+    async def _stripe(self, work: StripeWork, held: Sequence[RangeBuffer]) -> StripeRun | None:
+        footer = _bytes_of(work.information.footer_range, held)
+        self.control.bytes_wanted += len(footer)
+        with located(url=self.plan.session.source.url):
+            is_large = self.start.is_large(footer)
+            wanted = await called(partial(self.start.index_ranges, work, footer), is_large=is_large)
+            missing = [range_ for range_ in wanted if not _is_held(range_, held)]
+            requests = [request.range for request in plan_requests(missing, self.cost)]
+            self.index.ask(requests)
+            all_held = [*held, *await self.fetch(requests)] if requests else held
+            wave = self.index if requests else self.control
+            wave.bytes_wanted += sum(range_.length for range_ in wanted)
+            indexes = {range_: _bytes_of(range_, all_held) for range_ in wanted}
+            is_large = is_large or self.start.is_large(footer, sum(range_.length for range_ in wanted))
+            return await called(partial(self.start.start, work, footer, indexes), is_large=is_large)
+
+    def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:
+        windows = windows_of(stripe, self.shares, self.cost)
+        for window in windows:
+            self.window_count += 1
+            tally.bytes_wanted += sum(piece.range.length for piece in window)
+            missing = [piece.range for piece in window if not _is_held(piece.range, held)]
+            requests = plan_requests(missing, self.cost, one_of_many=len(windows) > 1)
+            tally.ask([request.range for request in requests])
+
+
+def _no_rows(stripe: StripeRun, _: Sequence[Span]) -> list[Segment]:
+    """Stands for rows that the predicate's columns will have left."""
+    return [Segment(0, Vector(stripe.row_count, ()), 0)]
+
+
+async def explain_plan(
+    plan: ReadingPlan, tail: Tail, cached: RangeBuffer, columns: str, fetch: Fetch, tail_requests: int
+) -> Explanation:
+    """What the stream of this plan will ask the store for, after `tail_requests` of the open."""
+    survey = _Survey(plan, cached, fetch)
+    await survey.run()
+    optional = (survey.statistics, survey.index, survey.rest)
+    tallies = (survey.statistics, survey.control, survey.index, survey.data, survey.rest)
+    pruned = plan.pruned
+    return Explanation(
+        url=plan.session.source.url,
+        columns=columns,
+        row_count=tail.footer.row_count,
+        selected_row_count=survey.row_count,
+        rows_pruned_by_file=pruned.by_file,
+        rows_pruned_by_stripe=pruned.by_stripe,
+        rows_pruned_by_row_group=pruned.by_row_group,
+        rows_pruned_by_bloom=pruned.by_bloom,
+        predicate_first=plan.late is not None,
+        stripe_count=survey.stripe_count,
+        window_count=survey.window_count,
+        waves=(
+            # A file that was opened with a known tail has read none.
+            Wave(
+                "tail",
+                tail_requests,
+                tail.postscript.tail_bytes,
+                cached.range.length if tail_requests else 0,
+                (cached.range,) if tail_requests else (),
+            ),
+            *(tally.wave() for tally in tallies if tally not in optional or tally.ranges),
+        ),
+    )
+
+
+def _is_held(wanted: ByteRange, held: Sequence[RangeBuffer]) -> bool:
+    return any(part.range.start <= wanted.start and wanted.stop <= part.range.stop for part in held)
+
+
+def _bytes_of(wanted: ByteRange, held: Sequence[RangeBuffer]) -> memoryview:
+    around = [part for part in held if part.range.start < wanted.stop and wanted.start < part.range.stop]
+    return memoryview(b"".join(gather(wanted, sorted(around, key=lambda part: part.range))))

@@ -22,16 +22,15 @@ from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import ColumnNotFound, UsageError, located
 from orcstream.file.unlocking import EncryptedColumn, KeyRing, UnlockedFile
+from orcstream.file.zones import FileTimes
 from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import called, run_in_thread
-from orcstream.plan.messages import check_footer_length, is_large, parse_footer
 from orcstream.plan.selection import Rows, rows_of_numbers
-from orcstream.plan.tail import Tail
+from orcstream.plan.tail import Tail, check_footer_length, footer_of, is_large
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.reader.engine.session import Session
 from orcstream.reader.engine.shaping import take_rows
 from orcstream.reader.engine.stripes import index_requests, parse_index
-from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.options import (
     ANY_TIME,
     LARGE_BATCHES,
@@ -240,7 +239,7 @@ class OrcFile(Closable):
 
         Raises what `batches` raises.
         """
-        from orcstream.reader.explaining import explain_plan
+        from orcstream.reader.explain import explain_plan
 
         plan = await self._plan(ReadOptions(**options))
         columns_read = str(plan.schema.schema)
@@ -306,7 +305,7 @@ class OrcFile(Closable):
             (buffer,) = await self._fetch([wanted])
         data = buffer.view(wanted)
         with located(url=self.url):
-            parse = partial(parse_footer, self._tail, information, data)
+            parse = partial(footer_of, self._tail, information, data)
             return await called(parse, is_large=is_large(self._tail, data))
 
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:

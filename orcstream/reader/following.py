@@ -10,7 +10,7 @@ import anyio
 
 from orcstream.byterange import RangeBuffer
 from orcstream.errors import SourceChanged, UsageError
-from orcstream.file.tails import read_tail
+from orcstream.file.unlocking import read_tail
 from orcstream.io.growing_source import GrowingSource
 from orcstream.plan.tail import Tail
 from orcstream.reader.engine.session import Session

@@ -8,20 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.codec.vectors.times import UNITS
 from orcstream.errors import UsageError
 from orcstream.io.stores.local.system import core_count
-from orcstream.query.expr import Expr, Matching, as_expr
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
 from orcstream.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from orcstream.query.expr import Expr, Matching
 
 DEFAULT_BATCH_ROWS: Final = 1 << 16
 
 Columns = Sequence[str | tuple[str, ...]]
-Where = Expr | Sequence[Any] | None
+Where: TypeAlias = "Expr | Sequence[Any] | None"
 
 
 class _Times(TypedDict, total=False):
@@ -186,11 +188,17 @@ class ReadOptions:
     @cached_property
     def expr(self) -> Expr | None:
         """`where` as an expression."""
-        return None if self.where is None else as_expr(self.where)
+        if self.where is None:
+            return None
+        from orcstream.query.expr import as_expr
+
+        return as_expr(self.where)
 
     @cached_property
     def matching(self) -> Matching:
         """How `where` is compared."""
+        from orcstream.query.expr import Matching
+
         return Matching(self.vectors.unit, self.case_sensitive)
 
     @cached_property

@@ -17,23 +17,22 @@ from orcstream.codec.vectors.column import field_of
 from orcstream.codec.vectors.times import UNITS, beyond_unit
 from orcstream.errors import UsageError, located
 from orcstream.file.unlocking import UnlockedFile
-from orcstream.plan.late import late_pays
+from orcstream.file.zones import FileTimes, trust_in
 from orcstream.plan.projection import Projection, Source, project
 from orcstream.plan.selection import Rows, clip_rows
 from orcstream.plan.tail import Tail
-from orcstream.query.predicate import Predicate, leaves_of
 from orcstream.reader.engine.budget import LEAST_LIMIT, ChunkRoom, Shares, chunk_limit_of
 from orcstream.reader.engine.fetching import PipelineOptions
-from orcstream.reader.engine.read_statistics import PrunedRows
+from orcstream.reader.engine.observing import PrunedRows
 from orcstream.reader.engine.session import Session
 from orcstream.reader.engine.shaping import Filter, OutputColumn, Shaper
 from orcstream.reader.engine.stripes import StripeStarter, walk_types
-from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.reader.options import Columns, ReadOptions
 from orcstream.reader.stream import ReadingPlan, StripeChoice
 from orcstream.schema.types import Kind, Type
 
 if TYPE_CHECKING:
+    from orcstream.query.predicate import Predicate
     from orcstream.reader.engine.late import LatePlan
     from orcstream.reader.engine.pruning import Pruner
 
@@ -75,7 +74,11 @@ class ReadPlanner:
     def _plan(self, options: ReadOptions, rows: Rows | None) -> ReadingPlan:
         projection = self._project(options, options.columns)
         predicate = self._predicate(options)
-        asked = self._project(options, _names_in(predicate)) if predicate is not None else None
+        asked = None
+        if predicate is not None:
+            from orcstream.reader.engine.pruning import names_in
+
+            asked = self._project(options, names_in(predicate))
         columns = self._columns(options, projection, asked)
         _check_timestamps(self._tail, columns.decoded, options.vectors.unit)
         schema = self._schema(options, projection)
@@ -247,6 +250,8 @@ class ReadPlanner:
         """Whether the predicate's columns are read first."""
         if predicate is None or asked is None or not asked.file_root.children:
             return False
+        from orcstream.plan.prune.prune import late_pays
+
         shared = {column.source for column in columns.seen}
         output = [
             type_
@@ -294,14 +299,6 @@ class ReadPlanner:
             root=_first_children(projection.file_root, len(present)),
             kept=kept,
         )
-
-
-def _names_in(predicate: Predicate) -> list[tuple[str, ...]]:
-    """The columns a predicate looks at, each once, without those within another one of them."""
-    paths = sorted({leaf.path for leaf in leaves_of(predicate)})
-    return [
-        path for path in paths if not any(path != other and path[: len(other)] == other for other in paths)
-    ]
 
 
 def _position(projection: Projection, source: Source) -> int | None:

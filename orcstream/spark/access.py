@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from orcstream.blocking.loop import the_loop
+from orcstream.encryption import KeyProvider
 from orcstream.errors import UsageError
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.spark.options import Options
 

@@ -28,7 +28,7 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.io.loop.tasks import Running, Signal
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.reader.engine.budget import LEAST_LIMIT
-from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.reader.engine.observing import ReadStatistics
 
 # Takes rows of a unit, and waits until there is room for them.
 Deliver: TypeAlias = Callable[[Batch], Awaitable[None]]

@@ -1,13 +1,18 @@
-"""Batches of a table, file by file: what the consumer holds.
+"""Batches of a table, file by file: what the consumer holds; and how long a table is open.
 
 Knows how rows of small files are put together. Must not know files, nor how they are read (`table.lanes`).
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 from orcstream.batch import Batch, BatchSchema
-from orcstream.io.loop.tasks import TaskStarter
-from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.io.loop.clients import Client, Lease, keep_clients
+from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
+from orcstream.io.loop.uncancelled import until_over
+from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.engine.shaping import Gathering
 from orcstream.reader.stream import Batches
 from orcstream.table.lanes import Lanes, LanesPlan
@@ -85,3 +90,34 @@ class TableStream(Batches[Lanes]):
 
     def __repr__(self) -> str:
         return f"<TableStream of {self._url}: {len(self.schema)} columns>"
+
+
+class TableLife:
+    """The tasks of an open table and of its views, and the connections that they keep."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.tasks = Supervisor()
+        self._clients = keep_clients()
+        self.is_ended = False
+
+    async def end(self) -> None:
+        """Stop all tasks and give the connections back, even if this is cancelled; may be called again."""
+        if not self.is_ended:
+            self.is_ended = True
+            await until_over(self._end())
+
+    async def _end(self) -> None:
+        try:
+            await self.tasks.end()
+        finally:
+            await self._clients.aclose()
+
+    def __del__(self) -> None:
+        if not self.is_ended:
+            with suppress(RuntimeError):  # the loop is closed, and its connections with it
+                self._loop.call_soon_threadsafe(_give_back, self._clients)
+
+
+def _give_back(clients: Lease[Client]) -> None:
+    keep_alive(asyncio.ensure_future(clients.aclose()))

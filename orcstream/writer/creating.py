@@ -13,12 +13,12 @@ from typing import TypeAlias, Unpack
 from orcstream._keywords import takes
 from orcstream.codec.arrow.schema import schema_of
 from orcstream.codec.crypto.annotations import without_encryption
+from orcstream.encryption import check_provider
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.contract.byte_sink import SinkOptions
-from orcstream.io.keys.provider import check_provider
+from orcstream.io.loop.tasks import Pending
 from orcstream.io.sink import open_sink
-from orcstream.pending import Pending
 from orcstream.schema.schema import Schema
 from orcstream.writer.file_keys import current_keys, draw_keys
 from orcstream.writer.options import CreateOptions, FileOptions, WriteOptions

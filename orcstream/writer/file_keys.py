@@ -15,10 +15,10 @@ from orcstream.encryption import (
     EncryptionAlgorithm,
     EncryptionKey,
     FileKeys,
+    KeyProvider,
     LocalKey,
 )
 from orcstream.errors import KeyUnavailable
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.urls import is_utf8
 

@@ -11,7 +11,7 @@ from typing import Unpack
 from orcstream._keywords import check_integer, check_seconds, unexpected
 from orcstream.codec.arrow.schema import schema_of
 from orcstream.errors import UsageError
-from orcstream.pending import Pending
+from orcstream.io.loop.tasks import Pending
 from orcstream.schema.schema import Schema
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT, LEAST_MEMORY_LIMIT
 from orcstream.writer.creating import Creating, create

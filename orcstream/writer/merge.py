@@ -20,14 +20,12 @@ import anyio.abc
 
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
-from orcstream.encryption import NO_KEYS, FileKeys
+from orcstream.encryption import NO_KEYS, FileKeys, KeyProvider
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
-from orcstream.file.tails import read_tail
-from orcstream.file.unlocking import UnlockedFile
+from orcstream.file.unlocking import UnlockedFile, read_tail
 from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
 from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.contract.retry import RetryPolicy, retry_commit
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.clients import keep_clients
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import clean_up, until_over

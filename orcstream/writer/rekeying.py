@@ -16,15 +16,12 @@ import anyio
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.codec.crypto.sealing import Rekeyed, plan_rekeying, rekey
 from orcstream.codec.metadata.structure import StripeInformation
-from orcstream.encryption import NO_KEYS, FileKeys
+from orcstream.encryption import NO_KEYS, FileKeys, KeyProvider, check_provider
 from orcstream.errors import UsageError
-from orcstream.file.tails import TailFetcher
-from orcstream.file.unlocking import KeyRing, UnlockedFile
-from orcstream.io.keys.provider import KeyProvider, check_provider
+from orcstream.file.unlocking import KeyRing, TailFetcher, UnlockedFile
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.merge.variants import VariantMerger
-from orcstream.plan.messages import check_footer_length, parse_footer
-from orcstream.plan.tail import Tail
+from orcstream.plan.tail import Tail, check_footer_length, footer_of
 from orcstream.writer.file_keys import draw_keys, draw_local_keys
 
 # Pieces that are encrypted anew at a time.
@@ -134,7 +131,7 @@ class SecretStripes:
                 (buffer,) = await fetcher.fetch([wanted])
             found = plan_rekeying(
                 stripe,
-                parse_footer(self._file.tail, stripe, buffer.view(wanted)),
+                footer_of(self._file.tail, stripe, buffer.view(wanted)),
                 self._file.local_keys(stripe, self._file.all_variants),
                 new_keys,
                 self._first + stripe.index + 1,

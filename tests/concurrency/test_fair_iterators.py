@@ -17,7 +17,7 @@ import pytest
 import orcstream
 from orcstream import acid, blocking
 from orcstream.io.loop.tasks import Stream
-from orcstream.reader.many import FileStream
+from orcstream.reader.opening import FileStream
 from orcstream.reader.stream import BatchStream
 from orcstream.table.stream import TableStream
 

@@ -19,7 +19,7 @@ from orcstream.io.contract import retry
 from orcstream.io.contract.byte_source import ByteSource, OnBytes, Transient
 from orcstream.io.growing_source import GrowingSource
 from orcstream.io.stores.memory.source import BytesSource
-from orcstream.plan import read as plan
+from orcstream.plan import selection as plan
 from orcstream.reader.engine.fetching import _Fetch, _Wave
 from orcstream.reader.engine.runs import StreamFeed, StreamPiece
 from orcstream.reader.stream import BatchStream

@@ -17,7 +17,7 @@ from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.encryption import KeyProviderKind
 from orcstream.errors import CorruptTail, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys import InMemoryKeyProvider
-from orcstream.plan.messages import parse_footer
+from orcstream.plan.tail import footer_of
 from orcstream.writer import merge as merging
 from tests.generators import encrypted_columns, strategies
 from tests.generators.encrypted_columns import PII, TOP, Root
@@ -135,7 +135,7 @@ def secrets_of(path: Path) -> dict[tuple[object, ...], bytes]:
     found: dict[tuple[object, ...], bytes] = {}
     for stripe in tail.footer.stripes:
         place = stripe.footer_range
-        footer = parse_footer(tail, stripe, memoryview(data)[place.start : place.stop])
+        footer = footer_of(tail, stripe, memoryview(data)[place.start : place.stop])
         for stream, range_ in stream_ranges(stripe, footer):
             if stream.variant is not None:
                 local = stripe.encrypted_local_keys[stream.variant]

@@ -22,9 +22,9 @@ from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList, parse_bloom_index
 from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.codec.metadata.structure import StreamKind
-from orcstream.plan.messages import decompress_message
 from orcstream.plan.prune.outcome import Outcome
 from orcstream.plan.prune.prune import Questions, group_outcomes, stripe_outcomes
+from orcstream.plan.tail import decompress_message
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema.column_statistics import Trust, trust_of
 from orcstream.schema.types import FileColumn, Kind, Type

@@ -26,8 +26,6 @@ _lazy:
 _printable:
 _proto:
 codec:
-encryption:
-pending:
 
 errors: _credentials _printable
 
@@ -35,6 +33,7 @@ _keywords: errors
 acid.temporary: errors
 byterange: errors
 codec.streams: _buffer codec errors
+encryption: errors
 io.loop: errors
 io.urls: _credentials errors
 plan.acid: errors
@@ -61,8 +60,8 @@ io.stores.memory: byterange errors io.contract
 batch: batch_values codec.arrow codec.vectors errors schema
 codec.ingest: _buffer codec codec.arrow codec.convert codec.vectors errors schema
 io.stores: errors io.contract io.loop io.request
-plan: _printable byterange codec.convert codec.metadata codec.streams errors query schema
-plan.prune: codec.metadata query schema
+plan: _printable byterange codec.convert codec.metadata codec.streams errors schema
+plan.prune: byterange codec.metadata query schema
 
 codec.crypto: _buffer _cipher byterange codec codec.convert codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
@@ -79,8 +78,8 @@ io.stores.s3: _credentials byterange errors io.contract io.loop io.options io.re
     io.stores.http io.urls
 plan.merge: byterange codec.crypto codec.metadata codec.streams encryption errors plan schema
 
-file: byterange codec.crypto codec.metadata codec.streams codec.vectors encryption errors io.contract
-    io.keys io.loop plan schema
+file: byterange codec.convert codec.crypto codec.metadata codec.streams codec.vectors encryption errors
+    io.contract io.loop plan schema
 io: _credentials _keywords _lazy byterange errors io.contract io.keys io.loop io.options io.request
     io.stores.fsspec io.stores.hdfs io.stores.http io.stores.local io.stores.memory io.stores.s3 io.urls
 
@@ -88,23 +87,23 @@ log: errors io io.contract
 
 acid.transactions: _credentials _keywords _printable codec.ingest codec.vectors errors io.contract io.loop
     io.urls log plan plan.acid schema
-reader.engine: _buffer _printable batch byterange codec.convert codec.crypto codec.decode codec.metadata
+reader.engine: _buffer _printable batch byterange codec.crypto codec.decode codec.metadata
     codec.streams codec.vectors errors file io.contract io.loop io.request plan plan.prune query schema
 testing: byterange errors io io.contract io.loop
 writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
     codec.streams encryption errors file io io.contract io.keys io.loop io.options io.stores.local io.urls
-    pending plan plan.merge schema
+    plan plan.merge schema
 
 acid.snapshot: acid.transactions errors io io.contract io.loop plan.acid
 reader: _credentials _keywords _printable batch byterange codec.arrow codec.convert codec.encode
-    codec.metadata codec.streams codec.vectors errors file io io.contract io.keys io.loop io.options
-    io.request io.stores.local pending plan query reader.engine schema
+    codec.metadata codec.streams codec.vectors encryption errors file io io.contract io.loop io.options
+    io.request io.stores.local plan plan.prune query reader.engine schema
 
 table: _buffer batch codec.ingest codec.vectors errors io.loop query reader reader.engine schema
 
 acid.read: acid.snapshot acid.temporary batch codec.hive codec.vectors errors io.loop io.stores.local plan
     plan.acid query reader reader.engine schema table
-datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.contract io.loop pending plan
+datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.contract io.loop plan
     plan.acid query reader reader.engine schema table
 
 acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors plan plan.acid reader schema
@@ -113,15 +112,15 @@ blocking: _keywords _lazy batch codec.metadata codec.streams datasets errors fil
     plan reader reader.engine schema table writer
 
 acid.write: acid.read acid.transactions acid.view batch codec.encode codec.hive codec.ingest codec.vectors
-    errors io io.contract io.loop pending plan.acid reader schema writer
-spark.access: blocking errors io.keys io.loop spark.options
+    errors io io.contract io.loop plan.acid reader schema writer
+spark.access: blocking encryption errors io.keys io.loop spark.options
 
 acid.compact: _keywords acid.read acid.snapshot acid.temporary acid.transactions acid.view acid.write batch
     codec.encode codec.hive codec.ingest codec.vectors errors io io.contract io.loop plan.acid reader
     reader.engine schema writer
 
 acid: _credentials _keywords _lazy acid.compact acid.read acid.snapshot acid.transactions acid.view
-    acid.write codec.arrow errors io io.contract io.loop pending plan plan.acid reader schema table writer
+    acid.write codec.arrow errors io io.contract io.loop plan plan.acid reader schema table writer
 
 orcstream: _lazy acid batch batch_values blocking datasets encryption errors file io io.contract io.options
     plan query reader reader.engine schema table writer
@@ -134,7 +133,7 @@ spark.read: _credentials _printable acid.read blocking errors io io.contract io.
     log orcstream plan plan.acid query reader schema spark.access spark.options spark.types table
 spark.sweeping: _credentials _printable errors orcstream
 
-spark.write: _credentials acid.transactions errors io io.contract io.keys io.loop io.stores.hdfs
+spark.write: _credentials acid.transactions encryption errors io io.contract io.loop io.stores.hdfs
     io.stores.s3 io.urls log orcstream plan.acid schema spark.access spark.options spark.read spark.sweeping
     spark.types
 
@@ -148,10 +147,10 @@ spark: _lazy spark.read spark.stream spark.write
 spark.jobs: _credentials _keywords _lazy acid errors io io.contract io.urls orcstream plan.acid
     schema spark spark.access spark.compact spark.options spark.read spark.stream spark.write
 
-cli.commands: _credentials _printable acid cli figures inspect io io.keys io.loop orcstream schema
+cli.commands: _credentials _printable acid cli encryption figures inspect io io.keys io.loop orcstream schema
     spark.jobs
 
-cli.convert: _credentials cli cli.commands figures io.keys io.stores.fsspec io.urls orcstream schema
+cli.convert: _credentials cli cli.commands encryption figures io.stores.fsspec io.urls orcstream schema
 
 cli.main: _credentials _printable cli cli.commands cli.convert figures orcstream
 

@@ -13,8 +13,7 @@ import pytest
 from pyarrow import orc
 
 import orcstream
-from orcstream.plan.lossless import keeps_values
-from orcstream.plan.placement import RowColumns
+from orcstream.plan.placement import RowColumns, keeps_values
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Type
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orcstream.byterange import CostModel
-from orcstream.plan.late import late_pays, match_chance
+from orcstream.plan.prune.prune import late_pays, match_chance
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema.types import Kind, Type
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orcstream.byterange import ByteRange, CostModel, Request
 from orcstream.codec.metadata.structure import StripeInformation
-from orcstream.plan.read import (
+from orcstream.plan.selection import (
     CONTROL_STRIPES,
     Piece,
     control_count,

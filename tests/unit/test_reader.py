@@ -23,6 +23,7 @@ from orcstream.codec.streams.compression import Compression
 from orcstream.codec.vectors.column import VectorOptions
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.file.unlocking import KeyRing, UnlockedFile
+from orcstream.file.zones import FileTimes
 from orcstream.reader import stream as reader_stream
 from orcstream.reader.engine import session
 from orcstream.reader.engine.budget import ChunkRoom, Lease, MemoryBudget, Shares
@@ -30,7 +31,6 @@ from orcstream.reader.engine.decoding import DecodeQueue
 from orcstream.reader.engine.pruning import Pruner
 from orcstream.reader.engine.runs import ColumnRun, RowSizes, StreamPiece, StripeRun, windows_of
 from orcstream.reader.engine.stripes import StripeStarter, StripeWork
-from orcstream.reader.engine.times import FileTimes
 from orcstream.reader.explain import Explanation, Wave
 from tests.reference import rle_v2
 from tests.reference.builder import FileBuilder, Options, Stream

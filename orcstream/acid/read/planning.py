@@ -25,9 +25,8 @@ from orcstream.reader.options import ReadOptions
 from orcstream.reader.stream import BatchStream
 from orcstream.schema.schema import Schema, numbered
 from orcstream.schema.types import Type
-from orcstream.table.columns import AskedColumns
+from orcstream.table.columns import AskedColumns, Place, relocated
 from orcstream.table.lanes import LaneMemory
-from orcstream.table.narrowing import Place, relocated
 from orcstream.table.partition_values import PartitionColumns, PartitionRow
 
 _FEW_CORES = 2

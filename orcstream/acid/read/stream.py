@@ -23,7 +23,7 @@ from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.query.expr import Expr
 from orcstream.reader.engine.budget import chunk_limit_of
-from orcstream.reader.engine.read_statistics import ReadStatistics
+from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.file import OrcFile
 from orcstream.reader.stream import BatchStream
 from orcstream.table.lanes import Deliver, LaneMemory, LanesPlan

@@ -30,9 +30,8 @@ from orcstream.acid.write.delta_files import DeltaFiles
 from orcstream.acid.write.placing import Placing
 from orcstream.errors import Unsupported, UsageError, located
 from orcstream.io.append_sink import check_appendable
-from orcstream.io.loop.tasks import Closable, OneTask
+from orcstream.io.loop.tasks import Closable, OneTask, Pending
 from orcstream.io.loop.uncancelled import clean_up, until_over
-from orcstream.pending import Pending
 
 _NOT_GIVEN_UP = "what was not committed could not be given up"
 

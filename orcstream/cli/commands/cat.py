@@ -26,9 +26,9 @@ import orcstream
 from orcstream.cli.arguments import WHERE_HELP, add_command, add_flag, add_options, given_to, row_count
 from orcstream.cli.commands.keys import opened, opened_keys, say_masked
 from orcstream.cli.output import Progress, report, write
+from orcstream.encryption import KeyProvider
 from orcstream.figures import counted
 from orcstream.io.globs import is_pattern_url
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.schema.types import Kind, Type
 
 if TYPE_CHECKING:

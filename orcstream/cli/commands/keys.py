@@ -15,8 +15,8 @@ import orcstream
 from orcstream._printable import printable
 from orcstream.cli.arguments import Options, add_flag, add_options, column_names
 from orcstream.cli.output import aligned
+from orcstream.encryption import KeyProvider
 from orcstream.io.keys.open import open_keys
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.schema.schema import find_column
 from orcstream.schema.types import Type

@@ -43,8 +43,8 @@ from orcstream.cli.convert.discretion import Discretion
 from orcstream.cli.convert.input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
 from orcstream.cli.convert.rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.cli.output import Progress, report
+from orcstream.encryption import KeyProvider
 from orcstream.figures import bytes_text, counted
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.urls import protocol_of
 
 _CONVERT_HELP = """SOURCE and TARGET are paths or URLs of fsspec; SOURCE - is standard input. The format is

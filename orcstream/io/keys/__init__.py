@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from orcstream._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from orcstream.encryption import KeyProvider, check_provider
     from orcstream.io.keys.aws import AwsKeyProvider
     from orcstream.io.keys.azure import AzureKeyProvider
     from orcstream.io.keys.gcp import GcpKeyProvider
     from orcstream.io.keys.hadoop import HadoopKeyProvider
     from orcstream.io.keys.memory import InMemoryKeyProvider, read_key_file
     from orcstream.io.keys.open import open_keys
-    from orcstream.io.keys.provider import KeyProvider, check_provider
 
 __all__ = [
     "AwsKeyProvider",
@@ -39,6 +39,6 @@ __getattr__, __dir__ = lazy_names(
         ".hadoop": ("HadoopKeyProvider",),
         ".memory": ("InMemoryKeyProvider", "read_key_file"),
         ".open": ("open_keys",),
-        ".provider": ("KeyProvider", "check_provider"),
+        "orcstream.encryption": ("KeyProvider", "check_provider"),
     },
 )

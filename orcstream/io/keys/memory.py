@@ -15,11 +15,11 @@ from orcstream.encryption import (
     MOST_KEY_VERSION,
     EncryptionAlgorithm,
     EncryptionKey,
+    KeyProvider,
     KeyProviderKind,
     LocalKey,
 )
 from orcstream.errors import KeyUnavailable, UsageError
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.urls import is_utf8

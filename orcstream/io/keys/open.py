@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from orcstream._credentials import SCHEME
+from orcstream.encryption import KeyProvider
 from orcstream.errors import UsageError
 from orcstream.io.keys.memory import read_key_file
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.keys.service import shown_place
 from orcstream.io.urls import local_path, protocol_of
 

@@ -19,10 +19,9 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from orcstream._credentials import strip_credentials
-from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, LocalKey
+from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProvider, LocalKey
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.contract.retry import RetryPolicy
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.threads import run_in_thread

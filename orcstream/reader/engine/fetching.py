@@ -27,7 +27,7 @@ from orcstream.io.contract.byte_source import OnBytes
 from orcstream.io.loop.tasks import Signal
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler, FetchTicket
-from orcstream.plan.read import (
+from orcstream.plan.selection import (
     CONTROL_STRIPES,
     control_count,
     fitting,

@@ -12,13 +12,13 @@ from orcstream.codec.crypto.forms import PlacedStream, StripeForm
 from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
 from orcstream.codec.metadata.structure import StreamKind, StripeFooter
+from orcstream.file.zones import FileTimes, trust_in
 from orcstream.plan.projection import Source
 from orcstream.plan.prune.outcome import Outcome
 from orcstream.plan.prune.prune import ABSENT, Questions, bloom_columns, group_outcomes, stripe_outcomes
 from orcstream.plan.selection import RowGroups
 from orcstream.plan.tail import Tail
 from orcstream.query.predicate import Leaf, Predicate, leaves_of
-from orcstream.reader.engine.times import FileTimes, trust_in
 from orcstream.schema.column_statistics import Trust
 from orcstream.schema.types import FileColumn, Kind, Type
 
@@ -121,3 +121,11 @@ def _same_values(stored: Type, read: Type) -> bool:
     """Whether a leaf's values are read as they are stored."""
     shapes = [(type_.kind, type_.max_length, type_.precision, type_.scale) for type_ in (stored, read)]
     return shapes[0] == shapes[1] and (not stored.children or stored == read)
+
+
+def names_in(predicate: Predicate) -> list[tuple[str, ...]]:
+    """The columns a predicate looks at, each once, without those within another one of them."""
+    paths = sorted({leaf.path for leaf in leaves_of(predicate)})
+    return [
+        path for path in paths if not any(path != other and path[: len(other)] == other for other in paths)
+    ]

@@ -25,8 +25,15 @@ from orcstream.codec.decode.decoder import ColumnDecoder
 from orcstream.codec.decode.stripe import ColumnStreams, StreamCursor
 from orcstream.codec.metadata.structure import StripeInformation
 from orcstream.codec.vectors.column import Vector
-from orcstream.plan.read import first_window_bytes, plan_windows, streamed
-from orcstream.plan.selection import Rows, Span, StreamSlice, clip_rows
+from orcstream.plan.selection import (
+    Rows,
+    Span,
+    StreamSlice,
+    clip_rows,
+    first_window_bytes,
+    plan_windows,
+    streamed,
+)
 from orcstream.reader.engine.budget import Shares
 
 # What a value of unknown size is taken for before any was decoded.

@@ -21,11 +21,10 @@ from orcstream._buffer import release_retained, trim
 from orcstream.byterange import ByteRange, RangeBuffer
 from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.contract.retry import RetryPolicy
-from orcstream.io.loop.tasks import TaskStarter
+from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
 from orcstream.io.loop.uncancelled import until_done, until_over
 from orcstream.io.request.scheduler import FetchReport, FetchScheduler
 from orcstream.reader.engine.observing import Observer, RequestSpan, Watch, watched
-from orcstream.reader.engine.supervisor import Supervisor, keep_alive
 
 # Memory that a read leaves for the next one goes back to the system when no file was open for so long.
 IDLE_S = 10.0

@@ -27,7 +27,7 @@ from orcstream.codec.vectors.column import VectorOptions
 from orcstream.codec.vectors.times import UTC, Clock
 from orcstream.errors import located
 from orcstream.file.unlocking import UnlockedFile
-from orcstream.plan.messages import decompress_message, is_large, parse_footer
+from orcstream.file.zones import FileTimes
 from orcstream.plan.selection import (
     ColumnIndex,
     RowGroups,
@@ -39,10 +39,10 @@ from orcstream.plan.selection import (
     plan_spans,
     slop_bytes,
 )
+from orcstream.plan.tail import decompress_message, footer_of, is_large
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
-from orcstream.reader.engine.read_statistics import PrunedRows
+from orcstream.reader.engine.observing import PrunedRows
 from orcstream.reader.engine.runs import ChosenRows, RowChoice, Segment, StripeRun
-from orcstream.reader.engine.times import FileTimes
 from orcstream.schema.types import FileColumn, Kind, Type
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class StripeStarter:
 
     def _parse(self, work: StripeWork, data: memoryview) -> tuple[StripeFooter, StripeForm]:
         stripe = work.information
-        footer = parse_footer(self._tail, stripe, data)
+        footer = footer_of(self._tail, stripe, data)
         keys = self._file.local_keys(stripe, self._variants)
         return footer, self._file.form.of_stripe(stripe, footer, keys)
 

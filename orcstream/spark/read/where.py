@@ -25,7 +25,7 @@ from orcstream.schema.schema import find_column
 from orcstream.schema.types import Kind, Type
 from orcstream.spark.read.partitions import zone_named
 from orcstream.spark.types import orc_schema
-from orcstream.table.narrowing import mapped, narrowed
+from orcstream.table.columns import mapped, narrowed
 
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

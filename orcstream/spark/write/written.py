@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orcstream
 from orcstream import IngestedFile, Prepared
+from orcstream.encryption import KeyProvider
 from orcstream.errors import UsageError
 from orcstream.io import globs, small_files
 from orcstream.io.contract.folder import ListedFile
 from orcstream.io.folders import list_files, list_names, make_folder_of, remove_files
-from orcstream.io.keys.provider import KeyProvider
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import clean_up
 from orcstream.plan.acid.names import is_table_file, parse_directory
