@@ -238,7 +238,7 @@ def test_unions() -> None:
 @pytest.mark.parametrize("name", ["map<string,int>", "array<map<string,int>>"])
 def test_maps_are_left_to_hive(name: str) -> None:
     rows = rows_of(f"struct<v:{name}>", [])
-    with pytest.raises(Unsupported, match="maps") as caught:
+    with pytest.raises(Unsupported) as caught:
         buckets_of_rows(rows, [0], 2)
     assert caught.value.reason == "bucketed_map"
 

@@ -54,7 +54,7 @@ async def test_the_url_and_the_table_are_of_one_place(hive: Hive, url: str, tmp_
         await open_table(one, metastore=url, table="default.two")
     assert str(one) in caught.value.message
     assert f"{two}, not at" in caught.value.message
-    with pytest.raises(UsageError, match=r"the metastore has default\.one"):
+    with pytest.raises(UsageError, match=r"\bdefault\.one\b"):
         await open_table(one / "sub", metastore=url, table="default.one")
     link = tmp_path / "link"
     link.symlink_to(one)
@@ -94,7 +94,7 @@ MISSING = (
 async def test_a_column_that_is_not_null(hive: Hive, url: str, data: Any) -> None:
     with pytest.raises(HiveError, match="MapRedTask"):  # its job fails
         hive.sql("insert into full_names partition (day='mon') values (null, 'a', 'n')")
-    refused = pytest.raises(SchemaMismatch, match="'id' is null in row 1; Hive's constraint id_is_there")
+    refused = pytest.raises(SchemaMismatch, match=r"'id'.*\b1\b.*\bid_is_there\b")
     day = {"day": "mon"}
     async with shared(hive, url, "full_names") as table:
         for name in ("insert", "overwrite"):
@@ -118,7 +118,7 @@ async def test_the_row_is_counted_over_batches(hive: Hive, url: str) -> None:
     whole = pa.table({"id": ids, "name": ["x"] * 2501, "note": ["x"] * 2501, "day": ["tue"] * 2501})
     data = pa.Table.from_batches(whole.to_batches(max_chunksize=1000))
     async with shared(hive, url, "full_names") as table:
-        with pytest.raises(SchemaMismatch, match="null in row 2500"):
+        with pytest.raises(SchemaMismatch, match=r"\b2500\b"):
             async with await table.transaction() as change:
                 await change.insert(data)
 
@@ -151,7 +151,7 @@ async def test_a_check_is_hives_to_make(hive: Hive, url: str) -> None:
     async with shared(hive, url, "checked") as table:
         async with await table.transaction() as change:
             for statement in (change.insert([(3,)]), change.update({"id": 4}, col("id") == 1)):
-                with pytest.raises(Unsupported, match="id_is_small is CHECK") as caught:
+                with pytest.raises(Unsupported, match=r"\bid_is_small\b") as caught:
                     await statement
                 assert caught.value.reason == "check_constraint"
             assert await change.delete(col("id") == 2) == 1

@@ -608,5 +608,5 @@ async def test_the_next_metastore_is_asked_where_one_is_away(hive: Hive, url: st
     async with opened(f"thrift://127.0.0.1:1, {url}") as metastore:
         await metastore.snapshot()
     async with opened("thrift://127.0.0.1:1") as metastore:
-        with pytest.raises(SourceError, match=r"cannot be reached \(127\.0\.0\.1:1"):
+        with pytest.raises(SourceError, match=r"127\.0\.0\.1:1"):
             await metastore.snapshot()

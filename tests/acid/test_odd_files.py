@@ -31,6 +31,7 @@ from tests.generators.acid import (
     put_flushed,
     put_rows,
 )
+from tests.support.errors import because
 
 KINDS = ("int", "bigint", "int", "bigint", "bigint", "struct<k:int,v:string>")
 
@@ -238,7 +239,7 @@ async def test_rows_that_do_not_say_whose_they_are(tmp_path: Path) -> None:
     assert len(await read(tmp_path, WriteIds(4, (), (2,)))) == 3  # left out when the others were compacted
     assert len(await read(tmp_path, 3)) == 2
     for ids in (WriteIds(2), WriteIds(4, (2,)), WriteIds(1)):
-        with pytest.raises(Unsupported, match="as of write id 3") as caught:
+        with pytest.raises(Unsupported, match=r"\b3\b") as caught:
             await read(tmp_path, ids)
         assert caught.value.reason == "history_is_gone"
 
@@ -339,11 +340,11 @@ async def test_a_log_compacts_no_column_away(tmp_path: Path) -> None:
         async with await table.transaction() as transaction:
             await transaction.insert([{"k": 2, "v": "y"}])
         await table.compact("minor")  # which leaves the file alone
-        with pytest.raises(Unsupported, match="would lose the column 'other' of 000000_0") as caught:
+        with pytest.raises(Unsupported, match="'other' of 000000_0") as caught:
             await table.compact("major")
         assert caught.value.reason == "columns_would_be_lost"
         compaction = await table.begin_compaction("major")
-        with pytest.raises(Unsupported, match="'other'"):
+        with pytest.raises(Unsupported, match="'other'", check=because("columns_would_be_lost")):
             await acid.write_piece(pickle.loads(pickle.dumps(compaction.pieces[0])))
         await compaction.give_up(caught.value)
     assert await read(tmp_path) == [(1, None), (2, "y")]

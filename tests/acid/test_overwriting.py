@@ -59,7 +59,7 @@ async def test_a_snapshot_whose_files_are_cleaned_while_it_is_open(url: str, is_
         assert (await table.compact("major")).partitions
         assert (await table.clean(older_than_s=0)).directories
         for ask in (earlier.read, earlier.describe):
-            with pytest.raises(Unsupported, match="open the table again") as caught:
+            with pytest.raises(Unsupported) as caught:
                 await ask()
             assert caught.value.reason == "history_is_gone"
     assert len(await rows_of(url)) == (5 if is_deleted else 10)
@@ -98,7 +98,7 @@ async def test_more_files_than_there_is_memory_for(tmp_path: Path) -> None:
     rows = [{"id": one, "name": "new", "part": one} for one in range(40)]
     async with acid.open_table(url) as table:
         change = await table.transaction(memory_limit=1 << 20)
-        with pytest.raises(Unsupported, match="raise memory_limit") as caught:
+        with pytest.raises(Unsupported, match=r"\bmemory_limit\b") as caught:
             await change.overwrite(rows)
         assert caught.value.reason == "too_many_files"
         await change.abort()
@@ -200,7 +200,7 @@ async def test_snapshots_between_are_read_until_what_they_need_is_gone(url: str)
         log = table._transactions
         assert log is not None
         await log.removing([f"delta_{between:07d}_{between:07d}_0000"])
-        with pytest.raises(Unsupported, match="was removed") as caught:
+        with pytest.raises(Unsupported) as caught:
             await rows_of(url, between)
         assert caught.value.reason == "history_is_gone"
         await table.clean(older_than_s=0)

@@ -121,7 +121,7 @@ async def test_histories(kind: str, seed: int) -> None:
             partition_schema = "struct<p:int,q:string>" if len(history.options.partitions) > 1 else None
             opening = open_table(folder, write_ids=ids, schema=SCHEMA, partition_schema=partition_schema)
             if history.is_gone(ids):
-                with pytest.raises(Unsupported, match="swallowed") as caught:
+                with pytest.raises(Unsupported) as caught:
                     await opening
                 assert caught.value.reason == "history_is_gone"
                 continue

@@ -316,7 +316,7 @@ def test_as_hive_reads_them(layout: Layout) -> None:
 )
 def test_history_that_is_gone(names: list[str], ids: str) -> None:
     bases = [name for name in names if name.startswith("base")]
-    with pytest.raises(Unsupported, match="has swallowed; read the table as of write id") as caught:
+    with pytest.raises(Unsupported) as caught:
         plan(names, ids, compacted=bases)
     assert caught.value.reason == "history_is_gone"
     (listing,) = listed(names).values()

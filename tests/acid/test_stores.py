@@ -74,7 +74,7 @@ async def test_the_same_rows(kind: str, table: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/t", "simplecache::memory://t"])
 async def test_where_nothing_can_be_listed(url: str) -> None:
-    with pytest.raises(Unsupported, match="no listing") as caught:
+    with pytest.raises(Unsupported) as caught:
         await open_table(url)
     assert caught.value.reason == "no_listing"
 

@@ -378,7 +378,7 @@ async def test_stores_whose_files_do_not_grow(kind: str, tmp_path: Path) -> None
     options: dict[str, Any] = {"storage_options": store.options}
     await acid.create_table(url, SCHEMA, **options)
     async with acid.open_table(url, **options) as table:
-        with pytest.raises(Unsupported, match="no files that grow") as caught:
+        with pytest.raises(Unsupported) as caught:
             await table.stream()
         assert caught.value.reason == "no_append"
         async with table.stream(transactions=1) as stream:
@@ -391,7 +391,7 @@ async def test_stores_whose_files_do_not_grow(kind: str, tmp_path: Path) -> None
 async def test_tables_that_only_take_inserts(url: str) -> None:
     await acid.create_table(url, SCHEMA, insert_only=True)
     async with acid.open_table(url) as table:
-        with pytest.raises(Unsupported, match="transactions=1") as caught:
+        with pytest.raises(Unsupported, match=r"\btransactions=1\b") as caught:
             await table.stream()
         assert caught.value.reason == "insert_only"
         async with table.stream(transactions=1) as stream:

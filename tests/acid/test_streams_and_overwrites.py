@@ -49,7 +49,7 @@ async def test_a_partition_is_overwritten_while_a_batch_is_open(url: str) -> Non
         # A lower id comes too late, and so do those that follow it in the batch.
         await stream.write([*of_part(0, 3), *of_part(1, 4)])
         for _ in range(2):
-            with pytest.raises(CommitFailed, match="part=0 were overwritten meanwhile"):
+            with pytest.raises(CommitFailed, match=r"part=0\b"):
                 await stream.commit()
         await stream.abort()
         assert await ids_of(url) == {1, 2, 10}
@@ -140,7 +140,7 @@ async def test_part_of_a_batch_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path
     # A program that cleans was killed after it had removed one of two.
     await TransactionLog(url).removing([first, second])
     shutil.rmtree(tmp_path / "table" / first)
-    with pytest.raises(Unsupported, match="was removed") as caught:
+    with pytest.raises(Unsupported) as caught:
         await rows_of(url, 1)
     assert caught.value.reason == "history_is_gone"
     assert await ids_of(url) == {10}

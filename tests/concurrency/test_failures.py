@@ -205,7 +205,7 @@ async def test_a_worker_that_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch)
     source = probe(DATA)
     left = Leftovers(source)
     async with opened(source) as file:
-        with pytest.raises(Unsupported, match="lower memory_limit=") as caught:
+        with pytest.raises(Unsupported, match=r"\bmemory_limit=") as caught:
             await file.read()
         assert caught.value.reason == "out_of_memory"
         assert caught.value.url == file.url

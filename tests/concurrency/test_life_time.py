@@ -291,6 +291,6 @@ def stop(loop: asyncio.AbstractEventLoop) -> None:
 def test_without_asyncio_opening_says_so() -> None:
     """As it would run on trio: no loop of asyncio is running."""
     opening = orcstream.open(sample()).__await__()
-    with pytest.raises(Unsupported, match="asyncio") as caught:
+    with pytest.raises(Unsupported) as caught:
         next(opening)
     assert caught.value.reason == "trio"

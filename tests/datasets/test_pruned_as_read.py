@@ -109,7 +109,7 @@ async def test_times_of_folders_are_cut_as_they_are_delivered(tmp_path: Path) ->
 async def test_times_that_do_not_fit(tmp_path: Path) -> None:
     folder = await far(tmp_path, "ts=9999-12-31 00%3A00%3A00")
     async with orcstream.dataset(folder, partition_schema="struct<ts:timestamp>") as files:
-        with pytest.raises(Unsupported, match="a coarser timestamp_unit") as caught:
+        with pytest.raises(Unsupported, match=r"\btimestamp_unit\b") as caught:
             await files.read()
         assert caught.value.reason == "timestamp_out_of_range"
         assert (await files.read(columns=["a"])).num_rows == 1

@@ -259,7 +259,7 @@ async def test_what_is_not_there(tmp_path: Path, folder: Path) -> None:
     for place in (tmp_path / "nothing", tmp_path, tmp_path / "*.orc", folder / "nothing.orc"):
         with pytest.raises(FileNotFoundError):
             await orcstream.dataset(place)
-    with pytest.raises(FileNotFoundError, match=r"like \*\.csv"):
+    with pytest.raises(FileNotFoundError, match=r"\*\.csv"):
         await orcstream.dataset(folder, pattern="*.csv")
     with pytest.raises(UsageError, match="which files"):
         await orcstream.dataset([])

@@ -175,7 +175,7 @@ def test_versions_of_keys_come_together(tmp_path: Path) -> None:
     new.mkdir()
     files = [*written(old, ROWS[:1]), *written(new, ROWS[1:2], keys=ALL)]
     target = tmp_path / "merged.orc"
-    with pytest.raises(UsageError, match=r"encryption is .*version 1 of 'pii'.*version 0 of 'pii'"):
+    with pytest.raises(UsageError, match=r"\b1\b.*'pii'.*\b0\b.*'pii'"):
         merged(target, files, provider(ALL))
     assert not target.exists()
     merged(target, files, provider(ALL), rekey=True)
@@ -228,7 +228,7 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
     plain, target = tmp_path / "plain.orc", tmp_path / "merged.orc"
     java_orc.write(plain, TYPE, ROWS[0], options={**STRIPES, "orc.compress": "ZSTD"})
     store = provider(ALL)
-    with pytest.raises(Unsupported, match="keys=") as caught:
+    with pytest.raises(Unsupported, match=r"\bkeys=") as caught:
         merged(target, [file, file], None)
     assert caught.value.reason == "encrypted"
     for second in (fewer, plain):
@@ -240,7 +240,7 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
             merged(target, [file], provider(missing))
     with pytest.raises(CorruptTail, match="not the key"):
         merged(target, [file], provider([PII, Key("top", bytes(32))]))
-    with pytest.raises(KeyUnavailable, match="no key 'nobody'"):
+    with pytest.raises(KeyUnavailable, match="'nobody'"):
         merged(target, [file], store, rekey={"pii": "nobody"})
     for options in ({"rekey": True, "keys": None}, {"rekey": "pii"}, {"target_keys": store}):
         with pytest.raises(UsageError, match="rekey"):

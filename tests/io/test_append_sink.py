@@ -183,7 +183,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/a.orc", "http://host/a.orc", "sftp://host/a.orc"])
 async def test_stores_without_growing_files(url: str) -> None:
-    with pytest.raises(Unsupported, match="local paths, WebHDFS and memory://") as caught:
+    with pytest.raises(Unsupported) as caught:
         await open_append_sink(url)
     assert caught.value.reason == "no_append"
 

@@ -99,7 +99,7 @@ async def test_where_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 async def test_a_service_without_addresses(tmp_path: Path) -> None:
     write_configuration(tmp_path, {"dfs.nameservices": "lake", "dfs.ha.namenodes.lake": "nn1"})
-    with pytest.raises(UsageError, match=r"no dfs\.namenode\.http-address for the name service lake"):
+    with pytest.raises(UsageError, match=r"dfs\.namenode\.http-address\b.*\blake\b"):
         await asked("webhdfs://lake/t", hadoop_conf_dir=tmp_path)
 
 
@@ -154,7 +154,7 @@ def test_document_types_are_refused(data: bytes) -> None:
     "data", [b"", b"<a/>", b"<configuration>", b"<configuration>&x;</configuration>", b"\xff\xfe<"]
 )
 def test_what_is_no_configuration(data: bytes) -> None:
-    with pytest.raises(UsageError, match=r"core-site.xml is no configuration"):
+    with pytest.raises(UsageError, match=r"core-site\.xml"):
         properties_of(data, "core-site.xml")
 
 

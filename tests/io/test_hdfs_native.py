@@ -274,7 +274,7 @@ async def test_nothing_is_appended(native_hdfs: HdfsServer, folder: str) -> None
         with pytest.raises(Unsupported, match="webhdfs://"):
             await call
     await lease.aclose()
-    with pytest.raises(Unsupported, match="grow the file over webhdfs://") as caught:
+    with pytest.raises(Unsupported, match="webhdfs://") as caught:
         await orcstream.create(native_hdfs.native_url(f"{folder}/b.orc"), SCHEMA, growing=True)
     assert caught.value.reason == "no_append"
     assert native_hdfs.names(folder) == ["a"]
@@ -474,7 +474,7 @@ async def test_a_part_that_is_not_taken_in_time(
         native_hdfs.native_url(f"{folder}/a"), sink_options={"part_bytes": 10, "timeout_s": 0.5}
     )
     await sink.write(b"x" * 10)
-    with pytest.raises(SinkError, match=r"a part was not taken within 0\.5 s"):
+    with pytest.raises(SinkError, match=r"\b0\.5 s\b"):
         await sink.prepare()
     await sink.abort()
     hanging.go_on.set()

@@ -460,6 +460,6 @@ async def test_what_cannot_be_a_bucket_is_said_so(range_server: RangeServer, url
 
 async def test_a_file_of_certificates_that_is_not_there_is_not_taken_for_the_object(tmp_path: Path) -> None:
     options = {"key": "k", "secret": "s", "client_kwargs": {"verify": str(tmp_path / "none.pem")}}
-    with pytest.raises(UsageError, match=r"verify: no certificates in .*none.pem"):
+    with pytest.raises(UsageError, match=r"\bverify\b.*none\.pem"):
         await orcstream.open("s3://bucket/a", storage_options=options)
     assert leased_clients() == 0

@@ -192,7 +192,7 @@ async def test_limits_of_long_parts_are_told_in_seconds() -> None:
         raise TimeoutError
 
     policy = RetryPolicy(retries=0, timeout_s=60.0)
-    with pytest.raises(RetriesExhausted, match=r"no answer within 2,108 s"):
+    with pytest.raises(RetriesExhausted, match=r"\b2,108 s"):
         await policy.run(late, url="s3://b/a", byte_count=128 << 20)
 
 

@@ -257,7 +257,7 @@ async def test_bytes_that_are_not_what_was_asked_for(
 
 async def test_a_data_node_may_send_no_more_than_was_asked_for() -> None:
     async with serving(NAMED, (200, {}, b"x" * 1_000_000)) as fake, calling(fake) as hdfs:
-        with pytest.raises(ShortRead, match="more than the 5 bytes"):
+        with pytest.raises(ShortRead, match=r"\b5\b"):
             await hdfs.read("/d/a.orc", 0, 5)
 
 

@@ -168,9 +168,9 @@ def test_partitions(tmp_path: Path) -> None:
     url = make(tmp_path / "table")
     done = compact_table_with(here, TableToCompact(url, "major", ["country=FR"]))
     assert [one.path for one in done.partitions] == ["country=FR"]
-    with pytest.raises(UsageError, match="no partition 'country=US'"):
+    with pytest.raises(UsageError, match="'country=US'"):
         compact_table_with(here, TableToCompact(url, "major", ["country=US"]))
-    with pytest.raises(UsageError, match="minor or major"):
+    with pytest.raises(UsageError, match=r"\bminor\b.*\bmajor\b"):
         compact_table_with(here, TableToCompact(url, "all"))  # type: ignore[arg-type]
 
 

@@ -213,9 +213,9 @@ DAMAGED: list[Any] = [
 @pytest.mark.parametrize("record", DAMAGED)
 def test_damaged_groups(scene: Scene, record: Any) -> None:
     scene.put_stream("compact-00000000/plan", record)
-    with pytest.raises(FormatError, match=r"plan\.json: the record is damaged"):
+    with pytest.raises(FormatError, match=r"plan\.json"):
         the_loop().run(partial(claimed_paths, scene.plan.files, [PLAN]))
-    with pytest.raises(FormatError, match=r"plan\.json: the record is damaged"):
+    with pytest.raises(FormatError, match=r"plan\.json"):
         the_loop().run(scene.log().journal(0).groups)
     scene.put(f"{JOBS_FOLDER}/compact-00000001", "plan", record)
     with pytest.raises(FormatError):

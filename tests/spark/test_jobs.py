@@ -127,11 +127,11 @@ def test_what_cannot_be_ingested(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(3).toDF("id")
     with pytest.raises(orcstream.UsageError, match="one order"):
         jobs.ingest(spark, df, str(tmp_path), sort_by=["id"], z_order_by=["id"])
-    with pytest.raises(orcstream.UsageError, match="no column 'x' to order rows by; there are id"):
+    with pytest.raises(orcstream.UsageError, match=r"'x'.*\bid\b"):
         jobs.ingest(spark, df, str(tmp_path), sort_by=["x"])
     with pytest.raises(orcstream.UsageError, match="give a format: csv"):
         jobs.ingest(spark, "folder", str(tmp_path))
     with pytest.raises(orcstream.UsageError, match="give a checkpoint"):
         jobs.ingest(spark, "rows.csv", "s3://bucket/table", schema="id int")
-    with pytest.raises(orcstream.UsageError, match="no option bloom;"):
+    with pytest.raises(orcstream.UsageError, match=r"\bbloom\b"):
         jobs.ingest(spark, df, str(tmp_path), options={"bloom": "id"})

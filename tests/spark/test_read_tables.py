@@ -140,7 +140,7 @@ async def test_what_is_not_there(tmp_path: Path) -> None:
 
 async def test_folders_of_two_tables(one_file: Path, tmp_path: Path) -> None:
     put(one_file, tmp_path / "a=1" / "x.orc", tmp_path / "b=1" / "x.orc")
-    with pytest.raises(SchemaMismatch, match=r"a=1' and '.*b=1' are partitions of different tables"):
+    with pytest.raises(SchemaMismatch, match=r"a=1'.*b=1'"):
         await found(tmp_path)
     put(one_file, tmp_path / "t" / "c=1" / "x.orc", tmp_path / "u" / "c=2" / "x.orc")
     with pytest.raises(SchemaMismatch, match=r"t/c=1' and '.*u/c=2'"):

@@ -78,5 +78,5 @@ async def test_texts_of_fixed_length_and_unions(spark: SparkSession, tmp_path: P
     assert ours(spark, texts).dtypes == spark.read.orc(texts).dtypes
     # Spark itself cannot even say what is in such a file.
     assert [row.a.rstrip() for row in ours(spark, unions, columns="a").collect()] == ["ab"]
-    with pytest.raises(Exception, match="Spark has no unions; choose the columns without u, by option"):
+    with pytest.raises(Exception, match=r"\bu\b.*\boption"):
         ours(spark, unions).collect()

@@ -129,5 +129,5 @@ def test_complete_output_replaces_itself(spark: SparkSession, tmp_path: Path) ->
 
 def test_options_that_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
     add(tmp_path, 0)
-    with pytest.raises(PySparkException, match="there is no option compact_evry"):
+    with pytest.raises(PySparkException, match=r"\bcompact_evry\b"):
         stream(spark, tmp_path, compact_evry="2")

@@ -29,6 +29,7 @@ from orcstream.schema.schema import Schema
 from orcstream.schema.types import MAX_DEPTH, Kind, Type
 from tests.generators.strategies import EVERYTHING, schemas
 from tests.support.arrow_structs import CSchema, opened
+from tests.support.errors import because
 
 EVERY_TYPE = (
     "struct<b:boolean,t:tinyint,s:smallint,i:int,l:bigint,f:float,d:double,str:string,bin:binary,"
@@ -65,7 +66,7 @@ def test_a_schema_and_its_text() -> None:
     assert schema_of(schema) is schema
     assert schema_of("struct<a:int,b:string>") == schema
     assert schema_of("array<int>") == Schema.parse("array<int>")
-    with pytest.raises(SchemaMismatch, match="unknown type 'nonsense'"):
+    with pytest.raises(SchemaMismatch, match="'nonsense'"):
         schema_of("struct<a:nonsense>")
 
 
@@ -272,7 +273,7 @@ def test_polars() -> None:
     )
     # The categories of polars are no attributes of a string.
     assert all(node.attributes == () for node in parsed.types)
-    with pytest.raises(SchemaMismatch, match="column 'x' has the Arrow format '_pli128'"):
+    with pytest.raises(SchemaMismatch, match=r"'x'.*'_pli128'"):
         schema_of(pl.Schema({"x": pl.Int128()}))
     with pytest.raises(SchemaMismatch, match="column 'x' is a time of day"):
         schema_of(pl.Schema({"x": pl.Time()}))
@@ -424,7 +425,7 @@ def test_depth(open_: str) -> None:
         deep = pa.string()
         for _ in range(MAX_DEPTH - 1):
             deep = wrap(deep)
-        with pytest.raises(Unsupported, match="deep") as caught:
+        with pytest.raises(Unsupported) as caught:
             schema_of(pa.schema([("x", deep)]))
         assert caught.value.reason == "schema_too_deep"
 
@@ -508,7 +509,7 @@ def test_errors_of_the_object_pass_through() -> None:
 def test_a_consumed_capsule() -> None:
     given_once = exported(Schema.parse("struct<a:int>"))
     pa.schema(given_once)
-    with pytest.raises(SchemaMismatch, match="the Arrow schema was released"):
+    with pytest.raises(SchemaMismatch, match=r"\breleased\b"):
         schema_of(given_once)
 
 
@@ -569,11 +570,11 @@ def test_malformed_schemas(root: CSchema, problem: str) -> None:
 def test_a_schema_that_holds_itself() -> None:
     root = made(b"+l", INT)
     root.children[0] = ctypes.pointer(root)
-    with pytest.raises(Unsupported, match="too deep"):
+    with pytest.raises(Unsupported, check=because("schema_too_deep")):
         schema_of(HandMade(root))
     values = made(b"i")
     values.dictionary = ctypes.pointer(values)
-    with pytest.raises(Unsupported, match="too deep"):
+    with pytest.raises(Unsupported, check=because("schema_too_deep")):
         schema_of(HandMade(made(b"+s", values)))
 
 
@@ -581,7 +582,7 @@ def test_a_tree_that_doubles_at_each_level() -> None:
     node = INT
     for _ in range(100):
         node = made(b"+s", node, node)
-    with pytest.raises(SchemaMismatch, match="more than 250000 fields"):
+    with pytest.raises(SchemaMismatch, match=r"\b250000\b"):
         schema_of(HandMade(node))
 
 

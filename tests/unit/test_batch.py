@@ -29,6 +29,7 @@ from tests.generators.arrow_vectors import (
     patient,
     sliced_arrays,
 )
+from tests.support.errors import because
 
 MAP = pa.map_(pa.string(), pa.int64())
 UNION = pa.UnionArray.from_dense(
@@ -170,7 +171,7 @@ def test_instants_know_that_they_are_utc_and_wall_clocks_know_no_zone() -> None:
 
 def test_duplicate_names_are_not_swallowed() -> None:
     array = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
-    with pytest.raises(Unsupported, match="several fields") as caught:
+    with pytest.raises(Unsupported) as caught:
         batch_from({"x": array}).to_pylist()
     assert caught.value.reason == "duplicate_names"
 
@@ -269,10 +270,10 @@ def test_shape_and_columns() -> None:
 
 def test_unknown_columns() -> None:
     batch = batch_from({"a": pa.array([1]), "b": pa.array([1])})
-    with pytest.raises(ColumnNotFound, match="no column 'c' was read; there are a, b"):
+    with pytest.raises(ColumnNotFound, match=r"'c'.*\ba, b\b"):
         batch.column("c")
     for index in (2, -3):
-        with pytest.raises(ColumnNotFound, match="2 columns were read"):
+        with pytest.raises(ColumnNotFound, match=r"\b2\b"):
             batch.column(index)
 
 
@@ -286,11 +287,11 @@ def test_duplicate_columns_are_taken_by_index() -> None:
     assert [column.to_pylist() for column in pa.record_batch(batch).columns] == [[1], [2]]
     with pytest.raises(UsageError, match="several columns"):
         batch.column("a")
-    with pytest.raises(Unsupported, match="by index"):
+    with pytest.raises(Unsupported, check=because("duplicate_names")):
         batch.to_numpy()
-    with pytest.raises(Unsupported, match="by index"):
+    with pytest.raises(Unsupported, check=because("duplicate_names")):
         ReadResult(schema, [batch]).to_numpy()
-    with pytest.raises(Unsupported, match="several fields"):
+    with pytest.raises(Unsupported, check=because("duplicate_names")):
         batch.to_pylist()
 
 
@@ -363,7 +364,7 @@ EXPORTS: list[Callable[[Batch], object]] = [
 @pytest.mark.parametrize("export", EXPORTS)
 @pytest.mark.parametrize("nested", [False, True])
 def test_null_keys_stop_the_export(export: Callable[[Batch], object], nested: bool) -> None:
-    with pytest.raises(Unsupported, match=r"column 'a' holds a map with a null key.*to_pylist") as caught:
+    with pytest.raises(Unsupported, match=r"'a'.*\bto_pylist\b") as caught:
         export(map_batch(null_key=True, nested=nested))
     assert caught.value.reason == "null_map_key"
     export(map_batch(null_key=False, nested=nested))
@@ -385,7 +386,7 @@ def test_null_keys_in_a_stream() -> None:
 
     reader = pa.RecordBatchReader.from_stream(Source())
     assert reader.read_next_batch().num_rows == 2
-    with pytest.raises(OSError, match="Unsupported: column 'a' holds a map with a null key"):
+    with pytest.raises(OSError, match=r"Unsupported: .*'a'"):
         reader.read_next_batch()
 
 

@@ -130,7 +130,7 @@ def alternating(levels: int) -> Expr:
 @pytest.mark.parametrize("levels", [101, 3000])
 def test_too_deep_an_expression_is_refused_when_it_is_made(levels: int) -> None:
     """Afterwards its text, its hash and a comparison would end with a RecursionError."""
-    with pytest.raises(UsageError, match="deeper than 100 levels"):
+    with pytest.raises(UsageError, match=r"\b100\b"):
         alternating(levels)
 
 
@@ -231,7 +231,7 @@ def test_columns_are_found_by_name() -> None:
 
 
 def test_unknown_columns_are_named() -> None:
-    with pytest.raises(ColumnNotFound, match="did you mean 'Case'"):
+    with pytest.raises(ColumnNotFound, match="'Case'"):
         bound(col("case") > 1)
     with pytest.raises(ColumnNotFound, match="'s' has 'x', 'deep'"):
         bound(col("s.z") > 1)

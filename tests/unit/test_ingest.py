@@ -641,7 +641,7 @@ def test_values_that_nest_without_end() -> None:
     for _ in range(5000):
         deep = {"a": deep}
     for data in ([{"x": around}], {"x": [around]}, [{"x": deep}], {"x": [deep]}):
-        with pytest.raises(Unsupported, match="'x' holds values that are nested deeper") as caught:
+        with pytest.raises(Unsupported, match="'x'") as caught:
             UserData(data).schema()
         assert caught.value.reason == "schema_too_deep"
     almost: Any = 1

@@ -62,7 +62,7 @@ def test_names_that_no_file_holds(name: Any) -> None:
 def test_versions_that_no_file_holds() -> None:
     provider = InMemoryKeyProvider()
     provider.add_key("pii", bytes(16), (1 << 32) - 1)
-    with pytest.raises(UsageError, match="4294967295 at most"):
+    with pytest.raises(UsageError, match=r"\b4294967295\b"):
         provider.add_key("other", bytes(16), 1 << 32)
 
 
@@ -98,16 +98,16 @@ class Odd(InMemoryKeyProvider):
     ids=repr,
 )
 async def test_a_provider_that_returns_what_is_no_key(current: object) -> None:
-    with pytest.raises(KeyUnavailable, match="no valid EncryptionKey for 'pii'"):
+    with pytest.raises(KeyUnavailable, match=r"\bEncryptionKey\b.*'pii'"):
         await write_encrypted(Odd(current=current))
 
 
 async def test_a_provider_that_returns_what_is_no_local_key() -> None:
     odd = Odd(local=b"x" * 16)
-    with pytest.raises(KeyUnavailable, match="no LocalKey for 'pii'"):
+    with pytest.raises(KeyUnavailable, match=r"\bLocalKey\b.*'pii'"):
         await write_encrypted(odd)
     data = await write_encrypted(Odd())
-    with pytest.raises(UsageError, match="no LocalKey for version 0 of key 'pii'"):
+    with pytest.raises(UsageError, match=r"\bLocalKey\b.*\b0\b.*'pii'"):
         await orcstream.open(data, keys=odd)
 
 
@@ -250,7 +250,7 @@ async def test_names_of_no_store(place: str, options: dict[str, Any]) -> None:
 
 
 async def test_a_file_has_no_options(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no option user"):
+    with pytest.raises(UsageError, match=r"\buser\b"):
         await open_keys(key_file(tmp_path, "{}"), user="me")
 
 
@@ -299,7 +299,7 @@ def test_all_keep_the_protocol() -> None:
 
 
 def test_errors_name_the_option() -> None:
-    with pytest.raises(UsageError, match="kms: timeout_s must"):
+    with pytest.raises(UsageError, match=r"kms: timeout_s\b"):
         HadoopKeyProvider("kms://http@host/kms", timeout_s=-1)
 
 

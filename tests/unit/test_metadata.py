@@ -189,7 +189,7 @@ def test_later_formats_keep_their_place() -> None:
     assert (
         parse(stripe_footer(columns=[pb.ColumnEncoding(kind=9)] * 4)).encodings[0].kind is EncodingKind.DIRECT
     )
-    with pytest.raises(CorruptStripe, match="streams of 101 bytes"):
+    with pytest.raises(CorruptStripe, match=r"\b101\b"):
         parse(stripe_footer(streams=[stream(77, 0, 101)]))
 
 
@@ -291,7 +291,7 @@ def test_row_index_positions_may_be_unpacked() -> None:
 
 
 def test_hostile_row_index() -> None:
-    with pytest.raises(CorruptStripe, match="3 entries, for at most 2"):
+    with pytest.raises(CorruptStripe, match=r"\b3\b.*\b2\b"):
         parse_row_index(row_index([], [], []), max_entries=2)
     with pytest.raises(CorruptStripe, match="row index cannot be parsed"):
         parse_row_index(b"\x0a\x7f")
@@ -427,7 +427,7 @@ def test_statistics_of_more_columns_and_stripes_than_anybody_has() -> None:
     stripe = pb.StripeStatistics(col_stats=[pb.ColumnStatistics()] * 3)
     four, five = (pb.Metadata(stripe_stats=[stripe] * count).SerializeToString() for count in (4, 5))
     assert len(parse_metadata(four, 5, 3, Room(4 * 3 * 46, "statistics"))) == 4
-    with pytest.raises(Unsupported, match="the statistics would take 690 bytes") as caught:
+    with pytest.raises(Unsupported, match=r"\bstatistics\b.*\b690\b") as caught:
         parse_metadata(five, 5, 3, Room(4 * 3 * 46, "statistics"))
     assert caught.value.reason == "metadata_too_large"
 

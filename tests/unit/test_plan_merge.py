@@ -232,7 +232,7 @@ def test_the_file_metadata_stay_short_enough_to_be_read(monkeypatch: pytest.Monk
 
 def test_a_footer_that_nobody_would_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "MESSAGE_CAP_BYTES", 500)
-    with pytest.raises(Unsupported, match="merge fewer files") as caught:
+    with pytest.raises(Unsupported) as caught:
         merged(*[made(1)] * 50)
     assert caught.value.reason == "metadata_too_large"
 
@@ -278,7 +278,7 @@ def test_user_metadata() -> None:
     ]
     assert tail_of(merged(*files)).footer.user_metadata == {"a": b"1", "b": b"\xff", "c": b""}
     files.append(made(footer_extra=user_metadata(a=b"2")))
-    with pytest.raises(UsageError, match="user metadata 'a'"):
+    with pytest.raises(UsageError, match="'a'"):
         merged(*files)
     ours = tail_of(merged(*files, user_metadata={"a": "3", "d": b"4"})).footer.user_metadata
     assert ours == {"a": b"3", "b": b"\xff", "c": b"", "d": b"4"}

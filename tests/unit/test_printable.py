@@ -62,6 +62,6 @@ def test_lists_of_names_end() -> None:
 def test_an_ambiguous_name_lists_a_few() -> None:
     fields = ",".join(["a:int", "A:int"] * 2000)
     schema = Schema.parse(f"struct<{fields}>")
-    with pytest.raises(UsageError, match="2000 fields match") as caught:
+    with pytest.raises(UsageError, match=r"\b2000\b") as caught:
         schema.select(["a"])
     assert len(str(caught.value)) < 300

@@ -74,7 +74,7 @@ def test_columns_choose_from_the_schema_asked_for() -> None:
     found = projected(FILE, "struct<b:string,s:struct<new:int,x:bigint>,a:int>", ["s.x", "a"])
     assert str(found.root) == "struct<s:struct<x:bigint>,a:int>"
     assert str(found.file_root) == "struct<s:struct<x:int>,a:int>"
-    with pytest.raises(ColumnNotFound, match="no column 'l'"):
+    with pytest.raises(ColumnNotFound, match="'l'"):
         projected(FILE, "struct<a:int>", ["l"])
 
 
@@ -176,7 +176,7 @@ def test_names_in_another_case() -> None:
 def test_an_exact_name_wins_over_another_case() -> None:
     found = projected("struct<A:int,a:string>", "struct<a:string,new:int>", case=False)
     assert [s.file_type and int(s.file_type.column_id) for s in found.sources] == [2, None]
-    with pytest.raises(SchemaMismatch, match=r"'AB' is ambiguous: the file has 'Ab', 'aB'"):
+    with pytest.raises(SchemaMismatch, match=r"'AB'.*'Ab', 'aB'"):
         projected("struct<Ab:int,aB:string>", "struct<AB:string>", case=False)
 
 
@@ -219,5 +219,5 @@ class TestFilesWithoutNames:
         assert [source.file_type is None for source in found.sources] == [True, False]
 
     def test_types_must_fit_there_too(self) -> None:
-        with pytest.raises(SchemaMismatch, match="'y' is struct"):
+        with pytest.raises(SchemaMismatch, match=r"'y'.*\bstruct\b"):
             projected(self.FILE, "struct<x:int,y:int>")

@@ -75,7 +75,7 @@ async def test_a_new_key_of_a_wrong_length_is_refused(rekey: bool) -> None:
             return LocalKey(key.name.encode(), bytes(15))
 
     target = io.BytesIO()
-    with pytest.raises(KeyUnavailable, match="the local key for 'pii' has 15 bytes"):
+    with pytest.raises(KeyUnavailable, match=r"'pii'.*\b15\b"):
         await orcstream.merge([PII], target, keys=Short(), rekey=rekey)
     assert target.getvalue() == b""
 
@@ -87,7 +87,7 @@ async def test_statistics_that_nobody_would_read_are_refused_before_anything_is_
     monkeypatch.setattr(merge_variants, name, cap)
     await orcstream.merge([PII], io.BytesIO(), keys=CountedKeys())
     target = io.BytesIO()
-    with pytest.raises(Unsupported, match="merge fewer files") as caught:
+    with pytest.raises(Unsupported) as caught:
         await orcstream.merge([PII] * 9, target, keys=CountedKeys())
     assert caught.value.reason == "metadata_too_large"
     assert target.getvalue() == b""

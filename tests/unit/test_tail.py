@@ -19,6 +19,7 @@ from orcstream.plan.tail import Need, Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import MAX_DEPTH
 from tests.reference.corpus import manifest
+from tests.support.errors import because
 
 
 def read(data: bytes, suffix: int | None = None) -> Tail:
@@ -206,7 +207,7 @@ def test_magic_may_stand_at_the_start_only() -> None:
         read(build(body=b"XYZ", magic=None))
     with pytest.raises(NotOrcFile, match="no magic in the postscript, and the footer has no types"):
         read(build(pb.Footer(), magic=None))
-    with pytest.raises(NotOrcFile, match="magic is 'ORX'"):
+    with pytest.raises(NotOrcFile, match="'ORX'"):
         read(build(magic="ORX"))
 
 
@@ -437,7 +438,7 @@ def test_hostile_encryption_of_stripes(stripe: dict[str, Any]) -> None:
 
 def test_hostile_masks() -> None:
     encryption = pb.Encryption(mask=[pb.DataMask(name="nullify", columns=[2])])
-    with pytest.raises(CorruptTail, match="the mask 'nullify'"):
+    with pytest.raises(CorruptTail, match="'nullify'"):
         read(build(pb.Footer(types=struct(3), encryption=encryption)))
 
 
@@ -448,7 +449,7 @@ def test_more_bytes_than_the_file_has() -> None:
 
 
 def test_unknown_calendar() -> None:
-    with pytest.raises(Unsupported, match="unknown calendar 3"):
+    with pytest.raises(Unsupported, match=r"\b3\b", check=because("unknown_calendar")):
         read(build(pb.Footer(types=[pb.Type(kind=12)], calendar=3)))
 
 

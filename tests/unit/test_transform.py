@@ -213,7 +213,7 @@ class TestTexts:
 
     def test_more_than_a_vector_holds(self) -> None:
         array = pa.array(["a", "b"])
-        with pytest.raises(Unsupported, match="2 GiB") as caught:
+        with pytest.raises(Unsupported) as caught:
             converted(array, "string", "char(2147483647)")
         assert caught.value.reason == "converted_text_too_long"
 
@@ -294,7 +294,7 @@ class TestTimes:
         ],
     )
     def test_times_beyond_the_unit(self, array: pa.Array, source: str) -> None:
-        with pytest.raises(Unsupported, match="does not fit 64 bits of ns; read with a coarser") as caught:
+        with pytest.raises(Unsupported) as caught:
             converted(array, source, "timestamp")
         assert caught.value.reason == "timestamp_out_of_range"
         assert len(converted(array, source, "timestamp", ConvertOptions(VectorOptions("s")))) == 1

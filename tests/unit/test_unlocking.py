@@ -39,6 +39,7 @@ from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema.column_statistics import ColumnStatistics
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import FileColumn
+from tests.support.errors import because
 
 SCHEMA = Schema.parse("struct<a:int,b:struct<c:int,d:int>>")
 PII = EncryptionKey("pii", 2, EncryptionAlgorithm.AES_CTR_128)
@@ -163,7 +164,7 @@ async def test_no_keys() -> None:
     async with orcstream.open(FILE) as file:
         assert [column.is_open for column in file.encrypted_columns] == [False, False]
         assert file.batches().masked_columns == ("a", "b")
-    with pytest.raises(KeyUnavailable, match=r"no keys were given.*version 2 of key 'pii'"):
+    with pytest.raises(KeyUnavailable, match=r"\b2\b.*'pii'"):
         await orcstream.open(FILE, require_keys=["pii"])
     for required in (True, ["other"]):
         async with orcstream.open(file_of([]), require_keys=required) as file:
@@ -176,7 +177,7 @@ async def test_required_keys_that_the_file_does_not_name(
     required: list[str], provider: Provider | None
 ) -> None:
     """A name that is misspelt must not pass: masks would be read in place of values."""
-    with pytest.raises(UsageError, match="encrypted with a key 'pi'; the file's are 'pii', 'top'"):
+    with pytest.raises(UsageError, match=r"'pi'.*'pii', 'top'"):
         await orcstream.open(FILE, keys=provider, require_keys=required)
     assert provider is None or not provider.asked
 
@@ -235,12 +236,12 @@ async def test_variants_without_statistics() -> None:
 
 @pytest.mark.parametrize("given", ["pii", 3, ["pii", 3]])
 async def test_what_is_no_list_of_keys(given: object) -> None:
-    with pytest.raises(UsageError, match="require_keys are"):
+    with pytest.raises(UsageError, match=r"\brequire_keys\b"):
         orcstream.open(FILE, require_keys=given)  # type: ignore[arg-type]
 
 
 async def test_what_is_no_provider() -> None:
-    with pytest.raises(UsageError, match="keys must be a key provider, not dict"):
+    with pytest.raises(UsageError, match=r"\bkeys\b.*\bdict\b"):
         orcstream.open(FILE, keys={"pii": bytes(16)})  # type: ignore[arg-type]
 
 
@@ -264,7 +265,7 @@ async def test_stripes_without_statistics_take_no_memory_for_their_columns(
     data = tail_only(schema, encryption, stripes, clear)
     async with orcstream.open(data, keys=Provider(), require_keys=True) as file:
         if is_too_much:
-            with pytest.raises(Unsupported, match="2001 columns in 2000 stripes"):
+            with pytest.raises(Unsupported, match=r"\b2001\b.*\b2000\b", check=because("metadata_too_large")):
                 await file.stripe_statistics()
             return
         found = await file.stripe_statistics()

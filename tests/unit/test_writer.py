@@ -266,7 +266,7 @@ async def test_tags_end_with_those_of_arrow(tmp_path: Path) -> None:
     last = orcstream.UnionValue(127, 5)
     async with orcstream.create(str(path), schema) as out:
         await out.write([{"u": last}])
-        with pytest.raises(UsageError, match="tags up to 127"):
+        with pytest.raises(UsageError, match=r"\b127\b"):
             await out.write([{"u": orcstream.UnionValue(128, 5)}])
     async with orcstream.open(str(path)) as file:
         assert (await file.read()).to_pylist() == [{"u": last}]
