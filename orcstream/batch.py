@@ -123,15 +123,13 @@ class Column:
         return f"<Column {self.name!r}: {len(self)} x {_shortened(str(self.type))}>"
 
 
-class Batch:
-    """Consecutive rows of a file. `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)` copy nothing."""
+class _Rows:
+    """Rows in memory, and what their schema says of them."""
 
-    __slots__ = ("_num_rows", "_schema", "_vectors")
+    __slots__ = ("_schema",)
 
-    def __init__(self, schema: BatchSchema, vectors: tuple[Vector, ...], num_rows: int) -> None:
+    def __init__(self, schema: BatchSchema) -> None:
         self._schema = schema
-        self._vectors = vectors
-        self._num_rows = num_rows
 
     @property
     def schema(self) -> Schema:
@@ -144,6 +142,29 @@ class Batch:
         return self._schema
 
     @property
+    def num_columns(self) -> int:
+        """How many columns there are."""
+        return len(self._schema.fields)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`; through pyarrow where it is installed, which keeps more types."""
+        return _to_pandas(self, self._schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return export_schema(self._schema.root)
+
+
+class Batch(_Rows):
+    """Consecutive rows of a file. `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)` copy nothing."""
+
+    __slots__ = ("_num_rows", "_vectors")
+
+    def __init__(self, schema: BatchSchema, vectors: tuple[Vector, ...], num_rows: int) -> None:
+        self._schema = schema  # each batch is made here: what the base would do costs a call
+        self._vectors = vectors
+        self._num_rows = num_rows
+
+    @property
     def num_rows(self) -> int:
         """How many rows there are, also where no column was asked for."""
         return self._num_rows
@@ -152,11 +173,6 @@ class Batch:
     def masked_columns(self) -> tuple[str, ...]:
         """Dotted names of the encrypted columns whose key was not had: they hold what their masks left."""
         return self._schema.masked
-
-    @property
-    def num_columns(self) -> int:
-        """How many columns there are."""
-        return len(self._vectors)
 
     @property
     def vectors(self) -> tuple[Vector, ...]:
@@ -174,9 +190,6 @@ class Batch:
         stop = max(start, stop)
         vectors = tuple(vector.slice(start, stop) for vector in self._vectors)
         return Batch(self._schema, vectors, stop - start)
-
-    def __arrow_c_schema__(self) -> object:
-        return export_schema(self._schema.root)
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """A struct of the columns in their own types, whatever is requested: consumers cast."""
@@ -211,10 +224,6 @@ class Batch:
             return self.column(0).to_pylist()
         return to_pylist(self._schema.root, Vector(self._num_rows, (None,), 0, 0, self._vectors))
 
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; through pyarrow where it is installed, which keeps more types."""
-        return _to_pandas(self, self._schema)
-
     def __len__(self) -> int:
         return self._num_rows
 
@@ -225,28 +234,18 @@ class Batch:
         return f"<Batch of {self._num_rows} rows: {_shortened(str(self.schema))}>"
 
 
-class ReadResult:
+class ReadResult(_Rows):
     """All rows of a read, as its batches. `pyarrow.table(result)`, `polars.DataFrame(result)` copy nothing.
 
     The Arrow stream may be asked for any number of times. Without rows there may be no batches, and all
     ways out still give the columns.
     """
 
-    __slots__ = ("_batches", "_schema")
+    __slots__ = ("_batches",)
 
     def __init__(self, schema: BatchSchema, batches: Iterable[Batch]) -> None:
-        self._schema = schema
+        super().__init__(schema)
         self._batches = tuple(batches)
-
-    @property
-    def schema(self) -> Schema:
-        """The ORC types of the columns that were read."""
-        return self._schema.schema
-
-    @property
-    def batch_schema(self) -> BatchSchema:
-        """The Arrow fields of the columns that were read."""
-        return self._schema
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -257,14 +256,6 @@ class ReadResult:
     def num_rows(self) -> int:
         """How many rows there are."""
         return sum(batch.num_rows for batch in self._batches)
-
-    @property
-    def num_columns(self) -> int:
-        """How many columns there are."""
-        return len(self._schema.fields)
-
-    def __arrow_c_schema__(self) -> object:
-        return export_schema(self._schema.root)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Structs of the columns in their own types, whatever is requested: consumers cast."""
@@ -299,10 +290,6 @@ class ReadResult:
     def to_pylist(self) -> list[Any]:
         """As `Batch.to_pylist`, over all batches."""
         return [row for batch in self._batches for row in batch.to_pylist()]
-
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; through pyarrow where it is installed, which keeps more types."""
-        return _to_pandas(self, self._schema)
 
     def __len__(self) -> int:
         return self.num_rows
@@ -359,7 +346,7 @@ def _refuse_duplicates(schema: BatchSchema) -> None:
         )
 
 
-def _to_pandas(data: Batch | ReadResult, schema: BatchSchema) -> Any:
+def _to_pandas(data: Any, schema: BatchSchema) -> Any:
     try:
         pandas: Any = importlib.import_module("pandas")
     except ImportError as error:

@@ -11,13 +11,13 @@ running already, as in a notebook, and from any thread. Must not know how anythi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from orcstream._keywords import shared, takes
 from orcstream._lazy import lazy_names
-from orcstream.batch import Batch, BatchSchema, ReadResult
-from orcstream.blocking.loop import Facade, made, method_as, takes_as, the_loop
+from orcstream.batch import ReadResult
+from orcstream.blocking.loop import Batches, Facade, FacadeStream, made, method_as, takes_as, the_loop
 from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
 from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression
@@ -27,7 +27,6 @@ from orcstream.reader import file as reader_file
 from orcstream.reader import opening as reader_many
 from orcstream.reader import opening as reader_opening
 from orcstream.reader import stream as reader_stream
-from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.file import FileStatistics
 from orcstream.reader.opening import FileKeywords, Url, Urls
 from orcstream.reader.options import ReadKeywords, Where
@@ -186,25 +185,10 @@ class OrcFile(Facade):
         return BatchStream(found, self._loop) if isinstance(found, reader_stream.BatchStream) else found
 
 
-class BatchStream(Facade, Iterator[Batch]):
+class BatchStream(Batches):
     """`orcstream.BatchStream` without `await`: ``for batch in stream``."""
 
     _inner: reader_stream.BatchStream
-
-    @property
-    def schema(self) -> Schema:
-        """`BatchStream.schema`."""
-        return self._inner.schema
-
-    @property
-    def batch_schema(self) -> BatchSchema:
-        """`BatchStream.batch_schema`."""
-        return self._inner.batch_schema
-
-    @property
-    def stats(self) -> ReadStatistics:
-        """`BatchStream.stats`."""
-        return self._inner.stats
 
     @property
     def masked_columns(self) -> tuple[str, ...]:
@@ -215,26 +199,12 @@ class BatchStream(Facade, Iterator[Batch]):
         """`BatchStream.seek`."""
         self._run(lambda: self._inner.seek(row))
 
-    def __next__(self) -> Batch:
-        batch = self._run(lambda: anext(self._inner, None))
-        if batch is None:
-            raise StopIteration
-        return batch
 
-    def __arrow_c_schema__(self) -> object:
-        return self._inner.__arrow_c_schema__()
-
-
-class FileStream(Facade, Iterator[OrcFile]):
+class FileStream(FacadeStream[OrcFile]):
     """`orcstream.FileStream` without `await`: ``for file in files``."""
 
-    _inner: reader_many.FileStream
-
-    def __next__(self) -> OrcFile:
-        file = self._run(lambda: anext(self._inner, None))
-        if file is None:
-            raise StopIteration
-        return OrcFile(file, self._loop)
+    def _facade_of(self, found: Any) -> Any:
+        return OrcFile(found, self._loop) if isinstance(found, reader_file.OrcFile) else found
 
 
 @takes_as(reader_opening.open)

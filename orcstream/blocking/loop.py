@@ -15,7 +15,7 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -24,8 +24,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 import anyio
 
 from orcstream._keywords import explain, explained
+from orcstream.batch import Batch, BatchSchema
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import CLOSING, close_clients
+
+if TYPE_CHECKING:
+    from orcstream.reader.engine.observing import ReadStatistics
+    from orcstream.schema.schema import Schema
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -268,3 +273,39 @@ class Facade:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class FacadeStream(Facade, Iterator[T]):
+    """A stream to iterate with `for`."""
+
+    def __next__(self) -> T:
+        found = self._run(lambda: anext(self._inner, None))
+        if found is None:
+            raise StopIteration
+        one: T = self._facade_of(found)
+        return one
+
+
+class Batches(FacadeStream[Batch]):
+    """Batches of one schema."""
+
+    @property
+    def schema(self) -> Schema:
+        """`schema` of the asynchronous class."""
+        found: Schema = self._inner.schema
+        return found
+
+    @property
+    def batch_schema(self) -> BatchSchema:
+        """`batch_schema` of the asynchronous class."""
+        found: BatchSchema = self._inner.batch_schema
+        return found
+
+    @property
+    def stats(self) -> ReadStatistics:
+        """`stats` of the asynchronous class."""
+        found: ReadStatistics = self._inner.stats
+        return found
+
+    def __arrow_c_schema__(self) -> object:
+        return self._inner.__arrow_c_schema__()

@@ -5,49 +5,21 @@ Must not know how anything is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from orcstream.batch import Batch, BatchSchema, ReadResult
-from orcstream.blocking.loop import Facade, made, method_as, takes_as, the_loop
+from orcstream.batch import ReadResult
+from orcstream.blocking.loop import Batches, Facade, made, method_as, takes_as, the_loop
 from orcstream.datasets import dataset as datasets_dataset
 from orcstream.datasets import opening as datasets_opening
 from orcstream.datasets.dataset import DatasetFile
 from orcstream.datasets.listing import Places, Split
-from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.options import Where
 from orcstream.schema.schema import Schema
-from orcstream.table import stream as table_stream
 
 
-class TableStream(Facade, Iterator[Batch]):
+class TableStream(Batches):
     """`orcstream.TableStream` without `await`: ``for batch in stream``."""
-
-    _inner: table_stream.TableStream
-
-    @property
-    def schema(self) -> Schema:
-        """`TableStream.schema`."""
-        return self._inner.schema
-
-    @property
-    def batch_schema(self) -> BatchSchema:
-        """`TableStream.batch_schema`."""
-        return self._inner.batch_schema
-
-    @property
-    def stats(self) -> ReadStatistics:
-        """`TableStream.stats`."""
-        return self._inner.stats
-
-    def __next__(self) -> Batch:
-        batch = self._run(lambda: anext(self._inner, None))
-        if batch is None:
-            raise StopIteration
-        return batch
-
-    def __arrow_c_schema__(self) -> object:
-        return self._inner.__arrow_c_schema__()
 
 
 class OrcDataset(Facade):

@@ -108,8 +108,8 @@ datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.co
 
 acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors plan plan.acid reader schema
     table
-blocking: _keywords _lazy batch codec.metadata codec.streams datasets errors file io io.contract io.loop
-    plan reader reader.engine schema table writer
+blocking: _keywords _lazy batch codec.metadata codec.streams datasets errors file io io.contract io.loop plan
+    reader reader.engine schema writer
 
 acid.write: acid.read acid.transactions acid.view batch codec.encode codec.hive codec.ingest codec.vectors
     errors io io.contract io.loop plan.acid reader schema writer
