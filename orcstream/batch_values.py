@@ -221,11 +221,7 @@ def _structs(field: Field, vector: Vector) -> list[Any]:
 
 
 def _columns(field: Field, vector: Vector) -> list[list[Any]]:
-    start, stop = vector.offset, vector.offset + vector.length
-    return [
-        to_pylist(child, column.slice(start, stop))
-        for child, column in zip(field.children, vector.children, strict=True)
-    ]
+    return list(map(to_pylist, field.children, vector.struct_children()))
 
 
 def _unions(field: Field, vector: Vector) -> list[Any]:

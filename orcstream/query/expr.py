@@ -97,24 +97,16 @@ class Expr:
         return hash((type(self), self._key()))
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ColumnRef(Expr):
     """A column by its name; comparing it makes a predicate. A boolean column is a predicate itself."""
 
-    __slots__ = ("path",)
-
     path: Path
 
-    def __init__(self, path: Path) -> None:
-        known = path if isinstance(path, tuple) else (path,)
+    def __post_init__(self) -> None:
+        known = self.path if isinstance(self.path, tuple) else (self.path,)
         if not known or not all(isinstance(name, str) for name in known):
-            raise _BadOperand(f"a column is a name, or a tuple of names from the top down, not {path!r}")
-        object.__setattr__(self, "path", path)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a column cannot be changed: {name}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a column cannot be changed: {name}")
+            raise _BadOperand(f"a column is a name, or a tuple of names from the top down, not {self.path!r}")
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # answers an expression, as meant
         return self._compared("==", other)
@@ -164,9 +156,6 @@ class ColumnRef(Expr):
 
     def __hash__(self) -> int:
         return hash((ColumnRef, self.path))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (ColumnRef, (self.path,))
 
     def __repr__(self) -> str:
         return f"col({self.path!r})"

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any, Literal
 
+from orcstream.schema.types import INT64
+
 # Longer texts are recorded as bounds that are cut (ORC-203).
 MAX_TEXT_BYTES = 1024
 
@@ -86,7 +88,6 @@ ALL_NULL = ColumnStatistics(value_count=0, has_null=True)
 
 # --- merging ---------------------------------------------------------------------------------------
 
-_INT64 = range(-(1 << 63), 1 << 63)
 _EXACT = Context(prec=200)
 _MAX_DIGITS = 38
 
@@ -167,7 +168,7 @@ def _largest(one: float, other: float) -> float:
 
 
 def _add_integers(one: int, other: int) -> int | None:
-    return one + other if one + other in _INT64 else None
+    return one + other if one + other in INT64 else None
 
 
 def _add_decimals(one: Decimal, other: Decimal) -> Decimal | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import NoReturn, cast
 
@@ -25,6 +25,7 @@ from orcstream.schema.types import (
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schema:
     """The type tree of a file or of a table to be written. Immutable, hashable and pickle-able.
 
@@ -32,18 +33,14 @@ class Schema:
     `schema["a.b"]` is the `Type` at a path (dotted, or a tuple where names hold dots).
     """
 
-    __slots__ = ("_places", "root", "types")
-
     root: Type
-    types: tuple[Type, ...]
+    types: tuple[Type, ...] = field(init=False)
     # Where the names of each type stand, once one of them was looked up: wide files are asked for every name.
-    _places: _Places
+    _places: _Places = field(init=False, default_factory=dict)
 
-    def __init__(self, root: Type) -> None:
-        object.__setattr__(self, "root", root)
-        object.__setattr__(self, "_places", {})
+    def __post_init__(self) -> None:
         # By column id. (A projected tree has gaps; a schema is never projected.)
-        types = tuple(nodes_of(root))
+        types = tuple(nodes_of(self.root))
         if [node.column_id for node in types] != list(range(len(types))):
             raise UsageError("the column ids of a schema must count its types in pre-order, from 0")
         try:  # files and Arrow have UTF-8
@@ -51,12 +48,6 @@ class Schema:
         except UnicodeEncodeError:
             raise SchemaMismatch("a name holds half of a surrogate pair") from None
         object.__setattr__(self, "types", types)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Schema cannot be changed: {name}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Schema cannot be changed: {name}")
 
     @classmethod
     def parse(cls, text: str) -> Schema:
@@ -68,14 +59,14 @@ class Schema:
         """Names of the top-level fields; empty where the root is no struct."""
         return self.root.field_names
 
+    def walk(self) -> Iterator[tuple[tuple[str, ...], Type]]:
+        """Every type with its path, in the order of column ids; the root's path is empty."""
+        return self.root.walk()
+
     @property
     def column_count(self) -> int:
         """How many column ids there are: one for each type of the tree, the root's included."""
         return len(self.types)
-
-    def walk(self) -> Iterator[tuple[tuple[str, ...], Type]]:
-        """Every type with its path, in the order of column ids; the root's path is empty."""
-        return self.root.walk()
 
     def select(self, columns: Sequence[str | tuple[str, ...]] | None, case_sensitive: bool = True) -> Type:
         """The root with only the `columns` asked for, in the order asked; None asks for everything.

@@ -59,28 +59,15 @@ FLOATS = frozenset((Kind.FLOAT, Kind.DOUBLE))
 TEXTS = frozenset((Kind.STRING, Kind.CHAR, Kind.VARCHAR))
 TIMES = frozenset((Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT))
 KIND_WORDS = {
-    Kind.BOOLEAN: "boolean",
+    **{kind: kind.name.lower() for kind in Kind},
     Kind.BYTE: "tinyint",
     Kind.SHORT: "smallint",
-    Kind.INT: "int",
     Kind.LONG: "bigint",
-    Kind.FLOAT: "float",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BINARY: "binary",
-    Kind.TIMESTAMP: "timestamp",
     Kind.LIST: "array",
-    Kind.MAP: "map",
-    Kind.STRUCT: "struct",
     Kind.UNION: "uniontype",
-    Kind.DECIMAL: "decimal",
-    Kind.DATE: "date",
-    Kind.VARCHAR: "varchar",
-    Kind.CHAR: "char",
     Kind.TIMESTAMP_INSTANT: "timestamp with local time zone",
-    Kind.GEOMETRY: "geometry",
-    Kind.GEOGRAPHY: "geography",
 }
+INT64 = range(-(1 << 63), 1 << 63)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 CHILD_COUNTS = {Kind.LIST: (1, 1), Kind.MAP: (2, 2), Kind.UNION: (1, _MAX_UNION_CHILDREN)}
 # What a file means that does not say: longitude and latitude on WGS 84, edges on the sphere.

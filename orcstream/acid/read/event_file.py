@@ -186,7 +186,7 @@ class EventFile:
             return Events(vectors[:-1], count, self._placed(items_of(vectors[-1], "i8")))
         id_count = len(self.id_columns) if with_ids else 0
         held = batch.vectors[id_count:]
-        vectors = _children(held[0]) if held else ()
+        vectors = held[0].struct_children() if held else ()
         if not with_ids:
             return Events(vectors, count)
         write_ids, buckets, row_ids, versions, *operations = map(
@@ -214,10 +214,6 @@ class EventFile:
     def _statements(self, count: int) -> Ints:
         directory = self.file.directory
         return np.full(count, -1 if directory is None else directory.statement, np.int32)
-
-
-def _children(row: Vector) -> tuple[Vector, ...]:
-    return tuple(child.slice(row.offset, row.offset + row.length) for child in row.children)
 
 
 def visible_events(file: EventFile, write_ids: WriteIds, ids: RowIds) -> Mask | None:

@@ -45,8 +45,7 @@ def ids_of(batch: Batch) -> RowIds:
 
 def ids_in(vector: Vector) -> RowIds:
     """The ids in a column `row__id`, in memory of their own."""
-    start, stop = vector.offset, vector.offset + vector.length
-    parts = [child.slice(start, stop) for child in vector.children]
+    parts = vector.struct_children()
     if any(validity_bits(one) is not None for one in (vector, *parts)):
         raise SchemaMismatch("a row without an id cannot be deleted")
     write_ids, buckets, row_ids = (items_of(part, dtype) for part, dtype in zip(parts, _DTYPES, strict=True))

@@ -21,7 +21,7 @@ from orcstream.acid.read.row_ids import Ints
 from orcstream.codec.hive._bucket_hash import hash_decimals, hash_items, hash_texts, hash_timestamps
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.vectors.arrays import Array, bits_of, items_of, window, words_of
-from orcstream.codec.vectors.cells import items_of_lists, lengths_of, texts_of, union_children, validity
+from orcstream.codec.vectors.cells import items_of_lists, lengths_of, stored_texts, union_children, validity
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import Unsupported
 from orcstream.plan.acid.names import MOST_BUCKET
@@ -91,7 +91,7 @@ def _hashes_of_values(field: Field, vector: Vector) -> Hashes:
                 vector, lambda out: hash_decimals(words_of(vector), decimal_shape(field.type)[1], out)
             )
         case kind if kind in TEXTS or kind in _BINARIES:
-            texts, stripped, filled = texts_of(field.type, vector), kind is Kind.CHAR, kind in _BINARIES
+            texts, stripped, filled = stored_texts(field.type, vector), kind is Kind.CHAR, kind in _BINARIES
             return _filled(vector, lambda out: hash_texts(texts, out, stripped, filled))
         case kind:
             raise Unsupported(
@@ -132,9 +132,7 @@ def _of_times(field: Field, vector: Vector) -> Hashes:
 
 
 def _of_structs(field: Field, vector: Vector) -> Hashes:
-    start, stop = vector.offset, vector.offset + vector.length
-    children = zip(field.children, vector.children, strict=True)
-    return _joined(vector.length, [_hashes(child, part.slice(start, stop)) for child, part in children])
+    return _joined(vector.length, list(map(_hashes, field.children, vector.struct_children())))
 
 
 def _of_lists(field: Field, vector: Vector) -> Hashes:

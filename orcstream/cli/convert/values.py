@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import orcstream
-from orcstream.schema.types import MAX_DEPTH, Kind, Type
+from orcstream.schema.types import INT64, MAX_DEPTH, Kind, Type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,6 @@ _TIME = re.compile(
     r"(?:[ T]([0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?)?)(\.[0-9]{1,9})?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT64 = range(-(1 << 63), 1 << 63)
 # Nanoseconds since 1970 have 64 bits within these years.
 _NANO_YEARS = range(1678, 2262)
 FLAT_TEXTS = frozenset(Kind) - {
@@ -149,7 +148,7 @@ def _time(text: str, *, zoned: bool) -> datetime.datetime | np.datetime64:
 
 # In the order in which they are tried; a type is that of a column if it takes all of its texts.
 _GUESSES: tuple[tuple[Kind, Convert], ...] = (
-    (Kind.LONG, lambda text: _INT64.index(_whole(text))),
+    (Kind.LONG, lambda text: INT64.index(_whole(text))),
     (Kind.BOOLEAN, lambda text: _BOOLEANS[text.strip()]),
     (Kind.DATE, _date),
     (Kind.TIMESTAMP, lambda text: _time(text, zoned=False)),

@@ -178,11 +178,7 @@ class Masking:
         return leaf(field, vector)
 
     def _struct(self, field: Field, vector: Vector) -> Vector:
-        start, stop = vector.offset, vector.offset + vector.length
-        children = tuple(
-            self.apply(child, part.slice(start, stop))
-            for child, part in zip(field.children, vector.children, strict=True)
-        )
+        children = tuple(map(self.apply, field.children, vector.struct_children()))
         bitmap, nulls = nulls_where(validity_bits(vector))
         return Vector(vector.length, (bitmap,), nulls, children=children)
 

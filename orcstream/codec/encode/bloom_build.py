@@ -24,7 +24,7 @@ from orcstream.codec.metadata._bloom import add_hashes, hash_longs, hash_texts
 from orcstream.codec.metadata.bloom import MAX_HASHES, BloomFilter
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors.arrays import DTYPES, Array, items_of, words_of
-from orcstream.codec.vectors.cells import Cells, texts_of
+from orcstream.codec.vectors.cells import Cells, stored_texts
 from orcstream.codec.vectors.column import Vector
 from orcstream.schema.types import FLOATS, TEXTS, TIMES, Kind, Type, decimal_shape
 
@@ -124,9 +124,9 @@ def _of_decimals(cells: Cells) -> NDArray[np.uint64]:
 def _of_texts(type_: Type, vector: Vector) -> NDArray[np.uint64]:
     entries = vector.dictionary
     if entries is None or entries.length > vector.length or not entries.length:
-        return _hashed(texts_of(type_, vector))
+        return _hashed(stored_texts(type_, vector))
     # Each entry is hashed once; a null's index may be anything.
-    return _hashed(texts_of(type_, entries)).take(items_of(vector, "i4"), mode="clip")
+    return _hashed(stored_texts(type_, entries)).take(items_of(vector, "i4"), mode="clip")
 
 
 def _hashed(texts: Texts) -> NDArray[np.uint64]:

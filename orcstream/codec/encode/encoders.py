@@ -36,7 +36,7 @@ from orcstream.codec.streams._encode_values import (
 )
 from orcstream.codec.streams.compression import Compressor
 from orcstream.codec.vectors.arrays import DTYPES, as_buffer, items_of, window, words_of
-from orcstream.codec.vectors.cells import Cells, padded, texts_of, union_children
+from orcstream.codec.vectors.cells import Cells, padded, stored_texts, union_children
 from orcstream.codec.vectors.column import EMPTY, Field, Vector
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
 from orcstream.encryption import Mask
@@ -366,7 +366,7 @@ class _Texts(_Binaries):
         if self._dictionary is None:
             return super()._statistics_of(cells)
         count = cells.value_count
-        self._found = self._dictionary.add(texts_of(self.type, cells.vector))
+        self._found = self._dictionary.add(stored_texts(self.type, cells.vector))
         least, largest, total = self._dictionary.bounds(self._found, count, MOST_BOUND_BYTES)
         return ColumnStatistics(
             value_count=count, has_null=cells.has_null, **text_statistics(least, largest, total)
@@ -392,7 +392,7 @@ class _Texts(_Binaries):
             super()._put(field, padded(self.type, values))
             return
         gathered = DictionaryBuilder()
-        numbers = gathered.add(texts_of(self.type, values))
+        numbers = gathered.add(stored_texts(self.type, values))
         self._put_entries(gathered, numbers, values.length)
 
     def _put_entries(self, dictionary: DictionaryBuilder, numbers: object, count: int) -> None:
@@ -479,9 +479,8 @@ class _Structs(ColumnEncoder):
         self.children = tuple(encoder_of(child, options) for child in type_.children)
 
     def _put(self, field: Field, values: Vector) -> None:
-        start, stop = values.offset, values.offset + values.length
-        for encoder, child, part in zip(self.children, field.children, values.children, strict=True):
-            encoder.add(child, part.slice(start, stop))
+        for encoder, child, part in zip(self.children, field.children, values.struct_children(), strict=True):
+            encoder.add(child, part)
 
 
 class RootStruct(ColumnEncoder):

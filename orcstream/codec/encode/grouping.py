@@ -19,7 +19,7 @@ from orcstream.codec.encode._encode_texts import DictionaryBuilder
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.vectors._selection import select_mask, select_positions, select_span
 from orcstream.codec.vectors.arrays import DTYPES, Array, bits_of, items_of, validity_bits, window
-from orcstream.codec.vectors.cells import texts_of
+from orcstream.codec.vectors.cells import stored_texts
 from orcstream.codec.vectors.column import Field, Vector, vector_bytes
 from orcstream.codec.vectors.gather import compact, copied
 from orcstream.schema.schema import Schema
@@ -85,7 +85,7 @@ def _distinct(field: Field, vector: Vector) -> tuple[_Numbers, list[Any]]:
 
 def _distinct_texts(type_: Type, vector: Vector) -> tuple[_Numbers, list[Any]]:
     dictionary = DictionaryBuilder()
-    numbers = window(dictionary.add(texts_of(type_, vector)), "i8", 0, vector.length)
+    numbers = window(dictionary.add(stored_texts(type_, vector)), "i8", 0, vector.length)
     lengths, data = dictionary.take(np.arange(dictionary.count), dictionary.count)
     ends = np.cumsum(window(lengths, "i8", 0, dictionary.count)).tolist()
     view = memoryview(data)

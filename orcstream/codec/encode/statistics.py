@@ -25,10 +25,10 @@ import numpy as np
 
 from orcstream.codec.encode._statistics import decimal_bounds, float_bounds, integer_bounds, text_bounds
 from orcstream.codec.vectors.arrays import bits_of
-from orcstream.codec.vectors.cells import Cells, cells_of, lengths_of, texts_of
+from orcstream.codec.vectors.cells import Cells, cells_of, lengths_of, stored_texts
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.schema.column_statistics import MAX_TEXT_BYTES, ColumnStatistics
-from orcstream.schema.types import TEXTS, TIMES, FileColumn, Kind, Type, decimal_shape
+from orcstream.schema.types import INT64, TEXTS, TIMES, FileColumn, Kind, Type, decimal_shape
 
 # One byte more than a bound may have tells whether a text is longer, and whether it may be cut there.
 MOST_BOUND_BYTES = MAX_TEXT_BYTES + 1
@@ -36,7 +36,6 @@ MOST_BOUND_BYTES = MAX_TEXT_BYTES + 1
 _INTEGERS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 4, Kind.LONG: 8}
 _FLOATS = {Kind.FLOAT: 4, Kind.DOUBLE: 8}
 _UNIT_NS = {"s": 10**9, "m": 10**6, "u": 10**3, "n": 1}
-_INT64 = range(-(1 << 63), 1 << 63)
 _EXACT = Context(prec=100)
 _MAX_DIGITS = 38
 _LAST_CHARACTER = 0x10FFFF
@@ -78,7 +77,7 @@ def _typed(cells: Cells) -> dict[str, Any]:
     if kind is Kind.BINARY:
         if not cells.value_count:
             return {"kind": "binary", "sum": 0}
-        *_, total = text_bounds(texts_of(cells.field.type, vector), 0, mask)
+        *_, total = text_bounds(stored_texts(cells.field.type, vector), 0, mask)
         return {"kind": "binary", "sum": total}
     if kind is Kind.BOOLEAN:
         if not cells.value_count:
@@ -110,7 +109,7 @@ def _integers(cells: Cells, place: _Place, mask: Any) -> dict[str, Any]:
         "kind": "integer",
         "minimum": least,
         "maximum": largest,
-        "sum": total if total in _INT64 else None,
+        "sum": total if total in INT64 else None,
     }
 
 
@@ -173,7 +172,9 @@ def _collections(cells: Cells) -> dict[str, Any]:
 
 
 def _texts(cells: Cells, mask: Any) -> dict[str, Any]:
-    _, least, largest, total = text_bounds(texts_of(cells.field.type, cells.vector), MOST_BOUND_BYTES, mask)
+    _, least, largest, total = text_bounds(
+        stored_texts(cells.field.type, cells.vector), MOST_BOUND_BYTES, mask
+    )
     return text_statistics(least, largest, total)
 
 

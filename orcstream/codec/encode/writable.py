@@ -112,14 +112,11 @@ class _Walk:
 def _children(field: Field, vector: Vector) -> Iterator[tuple[Field, Vector]]:
     match field.type.kind:
         case Kind.STRUCT:
-            start, stop = vector.offset, vector.offset + vector.length
-            for child, part in zip(field.children, vector.children, strict=True):
-                yield child, part.slice(start, stop)
+            yield from zip(field.children, vector.struct_children(), strict=True)
         case Kind.LIST:
             yield field.children[0], vector.children[0]
         case Kind.MAP:
             (entries,) = vector.children
-            for child, part in zip(field.children[0].children, entries.children, strict=True):
-                yield child, part.slice(entries.offset, entries.offset + entries.length)
+            yield from zip(field.children[0].children, entries.struct_children(), strict=True)
         case Kind.UNION:
             yield from zip(field.children, union_children(field, vector), strict=True)

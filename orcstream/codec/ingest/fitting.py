@@ -22,8 +22,6 @@ What encoders may count on, besides what `Vector` says:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -39,10 +37,10 @@ from orcstream.codec.ingest.fitting_values import (
     stored,
     wrong_format,
 )
-from orcstream.codec.ingest.refusals import Path, refuse, too_large
+from orcstream.codec.ingest.refusals import Path, refuse, row_of, too_large
 from orcstream.codec.vectors._selection import select_positions
 from orcstream.codec.vectors.arrays import Array, Mask, as_buffer, unpack, window
-from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector, nulls_of
+from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector, nested, nulls_of
 from orcstream.codec.vectors.gather import compact
 from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.schema.types import TEXTS, Kind
@@ -74,17 +72,6 @@ def _cut(column: ArrowColumn, start: int, count: int) -> ArrowColumn:
     return column._replace(offset=column.offset + start, length=count)
 
 
-@contextmanager
-def _row_of(row_of: Callable[[int], int]) -> Iterator[None]:
-    """Errors about values below speak of the row that they belong to."""
-    try:
-        yield
-    except SchemaMismatch as error:
-        if error.row is not None:
-            error.row = row_of(error.row)
-        raise
-
-
 # --- columns with children -------------------------------------------------------------------------
 
 
@@ -93,17 +80,15 @@ def _structs(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -
         wrong_format(column, field, path)
     nulls = nulls_in(column, live)
     found = _by_name(column, field, path)
-    fields, vectors = [], []
+    fitted = []
     for child_field, child in zip(field.children, found, strict=True):
         if child is None:
-            child_vector = nulls_of(child_field, column.length)
+            fitted.append((child_field, nulls_of(child_field, column.length)))
         else:
             part = _cut(child, column.offset, column.length)
-            child_field, child_vector = fit(part, child_field, (*path, child_field.name), nulls.mask)
-        fields.append(child_field)
-        vectors.append(child_vector)
-    vector = Vector(column.length, (nulls.bitmap,), nulls.nulls, children=tuple(vectors))
-    return replace(field, children=tuple(fields)), vector
+            fitted.append(fit(part, child_field, (*path, child_field.name), nulls.mask))
+    field, vectors = nested(field, fitted)
+    return field, Vector(column.length, (nulls.bitmap,), nulls.nulls, children=vectors)
 
 
 def _by_name(column: ArrowColumn, field: Field, path: Path) -> list[ArrowColumn | None]:
@@ -137,7 +122,7 @@ def _lists(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> 
     if total > MAX_VECTOR_BYTES:
         raise too_large(f"{total} items of lists")
     shifts = starts - offsets[:-1]
-    with _row_of(lambda item: int(np.searchsorted(offsets, item, "right")) - 1):
+    with row_of(lambda item: int(np.searchsorted(offsets, item, "right")) - 1):
         below = (*path, step) if step else path
         filled = shifts[lengths > 0]
         if not len(filled) or (filled == filled[0]).all():
@@ -183,21 +168,19 @@ def _entries(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -
     for child, child_field in zip(column.children, field.children, strict=True):
         part = _cut(child, column.offset, column.length)
         fitted.append(fit(part, child_field, (*path, f"_{child_field.name}"), nulls.mask))
-    fields, vectors = zip(*fitted, strict=True)
+    field, vectors = nested(field, fitted)
     bitmap = vectors[0].buffers[0]
     if vectors[0].null_count and bitmap is not None:
         row = first_bad(~unpack(bitmap, vectors[0].offset, column.length), live)
         if row is not None:
             refuse(path, field.type, "holds a map with a null key", row)
-    return replace(field, children=fields), Vector(
-        column.length, (nulls.bitmap,), nulls.nulls, children=vectors
-    )
+    return field, Vector(column.length, (nulls.bitmap,), nulls.nulls, children=vectors)
 
 
 def _unions(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
     tags, places = _union_rows(column, field, path, live)
     at = np.zeros(column.length, "i4")
-    fields, children = [], []
+    fitted = []
     for tag, (child_field, child) in enumerate(zip(field.children, column.children, strict=True)):
         here = tags == tag
         rows = np.flatnonzero(here if live is None else here & live)
@@ -205,15 +188,14 @@ def _unions(column: ArrowColumn, field: Field, path: Path, live: Mask | None) ->
         row = first_bad((positions < 0) | (positions >= child.length), None)
         if row is not None:
             refuse(path, field.type, "has a value out of its union's child", int(rows[row]))
-        with _row_of(lambda index, rows=rows: int(rows[index])):  # type: ignore[misc]
-            fitted, vector = _selected(child, positions, child_field, (*path, f"_union_{tag}"))
+        with row_of(lambda index, rows=rows: int(rows[index])):  # type: ignore[misc]
+            own, vector = _selected(child, positions, child_field, (*path, f"_union_{tag}"))
         if tag == 0 and live is not None:
-            rows, vector = _with_null_rows(here, live, fitted, vector)
+            rows, vector = _with_null_rows(here, live, own, vector)
         at[rows] = np.arange(len(rows), dtype="i4")
-        fields.append(fitted)
-        children.append(vector)
-    buffers = (as_buffer(tags.astype("i1")), as_buffer(at))
-    return replace(field, children=tuple(fields)), Vector(column.length, buffers, 0, children=tuple(children))
+        fitted.append((own, vector))
+    field, children = nested(field, fitted)
+    return field, Vector(column.length, (as_buffer(tags.astype("i1")), as_buffer(at)), 0, children=children)
 
 
 def _union_rows(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> tuple[Array, Array]:
@@ -316,10 +298,10 @@ def _gathered(
     used = np.zeros(stop - first, np.bool_)
     used[named - first] = True
 
-    def row_of(entry: int) -> int:
+    def row(entry: int) -> int:
         return int(np.flatnonzero((positions - first == entry) & (True if mask is None else mask))[0])
 
-    with _row_of(row_of):
+    with row_of(row):
         field, vector = how(_cut(entries, first, stop - first), field, path, used)
     return field, _taken(field, vector, positions - first, mask)
 

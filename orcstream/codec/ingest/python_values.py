@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import numpy as np
 
-from orcstream.codec.ingest.refusals import Path, refuse, too_large
+from orcstream.codec.ingest.refusals import Path, refuse, row_of, too_large
 from orcstream.codec.vectors.arrays import DTYPES, as_buffer, nulls_where, pack
-from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector
+from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector, nested
 from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.schema.types import (
     FLOATS,
+    INT64,
     INTEGERS,
     MAX_DEPTH,
     MAX_PRECISION,
@@ -59,7 +60,6 @@ _UNIT_NANOS = {
 _TICKS = (("u", 1000), ("n", 1), ("m", 10**6), ("s", 10**9))
 _EXACT = Context(prec=100)
 _LAST_TAG = 127  # of Arrow's unions, whose tags are bytes with a sign
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 def vector_of(values: _Values, field: Field, path: Path) -> _Fitted:
@@ -76,7 +76,7 @@ def vector_of(values: _Values, field: Field, path: Path) -> _Fitted:
     if kind in TIMES:
         return _timestamps(values, field, path)
     if kind in DTYPES:
-        return _fixed(np.array(_each(values, field, path, 0), DTYPES[kind]), values, field)
+        return field, _leaf(values, (np.array(_each(values, field, path, 0), DTYPES[kind]),))
     if kind is Kind.BOOLEAN:
         return field, _leaf(values, (pack(np.array(_each(values, field, path, False), np.bool_)),))
     if kind is Kind.DECIMAL:
@@ -126,10 +126,6 @@ def converter(type_: Type) -> Callable[[Any], Any]:
     if kind in TEXTS:
         return lambda value: _text(value, type_)
     return {Kind.BOOLEAN: _boolean, Kind.DATE: _day}[kind]
-
-
-def _fixed(numbers: Any, values: _Values, field: Field) -> _Fitted:
-    return field, _leaf(values, (numbers,))
 
 
 def _leaf(values: _Values, buffers: tuple[Any, ...], children: tuple[Vector, ...] = ()) -> Vector:
@@ -258,11 +254,11 @@ def _timestamps(values: _Values, field: Field, path: Path) -> _Fitted:
     if not unit:
         refuse(path, field.type, "holds times too far apart for one unit of 64 bits")
     ticks = np.array([number // size for number in nanos], "i8")
-    return _fixed(ticks, values, replace(field, format=f"ts{unit}:{'UTC' if instant else ''}"))
+    return replace(field, format=f"ts{unit}:{'UTC' if instant else ''}"), _leaf(values, (ticks,))
 
 
 def _fits(nanos: list[int], size: int) -> bool:
-    return all(number % size == 0 and number // size in _INT64 for number in nanos)
+    return all(number % size == 0 and number // size in INT64 for number in nanos)
 
 
 # --- columns with children -------------------------------------------------------------------------
@@ -316,12 +312,9 @@ def _structs(values: _Values, field: Field, path: Path) -> _Fitted:
     if len(set(names)) < len(names) and any(isinstance(value, Mapping) for value in values):
         refuse(path, field.type, "has names twice, so its rows have to be tuples")
     columns = _rows_as_columns(values, names, field.type, path)
-    fitted = [
-        vector_of(column, child, (*path, child.name))
-        for column, child in zip(columns, field.children, strict=True)
-    ]
-    children = tuple(vector for _, vector in fitted)
-    return replace(field, children=tuple(child for child, _ in fitted)), _leaf(values, (), children)
+    pairs = zip(columns, field.children, strict=True)
+    field, children = nested(field, (vector_of(held, one, (*path, one.name)) for held, one in pairs))
+    return field, _leaf(values, (), children)
 
 
 def _lists(values: _Values, field: Field, path: Path) -> _Fitted:
@@ -339,16 +332,10 @@ def _lists(values: _Values, field: Field, path: Path) -> _Fitted:
     owners = [row for row, items in enumerate(lists) for _ in range(len(items))]
     items = [item for part in lists for item in part]
     offsets = _offsets(map(len, lists), "items of lists")
-    try:
-        if is_map:
-            child_field, child = _entries(items, field.children[0], path)
-        else:
-            child_field, child = vector_of(items, field.children[0], (*path, "_elem"))
-    except SchemaMismatch as error:
-        if error.row is not None:
-            error.row = owners[error.row]
-        raise
-    return replace(field, children=(child_field,)), _leaf(values, (offsets,), (child,))
+    fit, below = (_entries, path) if is_map else (vector_of, (*path, "_elem"))
+    with row_of(owners.__getitem__):
+        field, children = nested(field, [fit(items, field.children[0], below)])
+    return field, _leaf(values, (offsets,), children)
 
 
 def _entries(pairs: _Values, field: Field, path: Path) -> _Fitted:
@@ -357,9 +344,12 @@ def _entries(pairs: _Values, field: Field, path: Path) -> _Fitted:
             refuse(path, field.type, f"holds a map with {_kind(pair)}, which is no pair", index)
         if pair[0] is None:
             refuse(path, field.type, "holds a map with a null key", index)
-    key_field, keys = vector_of([pair[0] for pair in pairs], field.children[0], (*path, "_key"))
-    value_field, values = vector_of([pair[1] for pair in pairs], field.children[1], (*path, "_value"))
-    return replace(field, children=(key_field, value_field)), _leaf(pairs, (), (keys, values))
+    sides = zip(field.children, ("_key", "_value"), strict=True)
+    held = (
+        vector_of([pair[at] for pair in pairs], one, (*path, step)) for at, (one, step) in enumerate(sides)
+    )
+    field, children = nested(field, held)
+    return field, _leaf(pairs, (), children)
 
 
 def _unions(values: _Values, field: Field, path: Path) -> _Fitted:
@@ -390,17 +380,10 @@ def _unions(values: _Values, field: Field, path: Path) -> _Fitted:
         owners[tag].append(row)
     fitted = []
     for tag, child in enumerate(field.children):
-        try:
+        with row_of(owners[tag].__getitem__):
             fitted.append(vector_of(held[tag], child, (*path, f"_union_{tag}")))
-        except SchemaMismatch as error:
-            if error.row is not None:
-                error.row = owners[tag][error.row]
-            raise
-    buffers = (as_buffer(tags), as_buffer(places))
-    children = tuple(vector for _, vector in fitted)
-    return replace(field, children=tuple(child for child, _ in fitted)), Vector(
-        len(values), buffers, 0, children=children
-    )
+    field, children = nested(field, fitted)
+    return field, Vector(len(values), (as_buffer(tags), as_buffer(places)), 0, children=children)
 
 
 # --- the type of values ----------------------------------------------------------------------------

@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec.metadata._bloom import contains_any, hash_bytes, hash_longs
-from orcstream.schema.types import Kind, Type
+from orcstream.schema.types import FLOATS, INT64, INTEGERS, TIMES, Kind, Type
 
 # ORC Java takes 1 to some 30 hashes; a filter that asks for thousands only costs time.
 MAX_HASHES = 256
 _NANOS_PER_MS = 1_000_000
-_INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
-_INT64 = range(-(1 << 63), 1 << 63)
 # 1582-10-16: days before it depend on the calendar of the file.
 _FIRST_SURE_DAY = -141_426
 _FIRST_SURE_TIME = 1_000_000_000
@@ -66,18 +64,18 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes]) -> Hashes | 
     wall clock of UTC are hashed: the caller sees to it that values are read by the same clock.
     """
     kind = type_.kind
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         return _of_integers(literal for literal in literals if isinstance(literal, int))
     if kind is Kind.DATE:
         days = [literal for literal in literals if isinstance(literal, int)]
         return _of_integers(days) if all(day >= _FIRST_SURE_DAY for day in days) else None
-    if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+    if kind in TIMES:
         times = [literal for literal in literals if isinstance(literal, int)]
         # Times of the second before 1970 were hashed as such, but are read back a second late (ORC-763).
         if any(time < _FIRST_SURE_TIME for time in times):
             return None
         return _of_integers(time // _NANOS_PER_MS for time in times)
-    if kind in (Kind.FLOAT, Kind.DOUBLE):
+    if kind in FLOATS:
         return _of_floats([float(literal) for literal in literals if not isinstance(literal, bytes)])
     if kind is Kind.DECIMAL:
         if type_.precision is None:  # Hive 0.11: values have scales of their own
@@ -93,7 +91,7 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes]) -> Hashes | 
 
 
 def _of_integers(values: Iterable[int]) -> Hashes:
-    numbers = np.array([value for value in values if value in _INT64], np.int64)
+    numbers = np.array([value for value in values if value in INT64], np.int64)
     out = np.empty(len(numbers), np.uint64)
     hash_longs(numbers, out)
     return out

@@ -20,7 +20,7 @@ from orcstream.codec.metadata.structure import (
     StripeFooter,
     StripeInformation,
 )
-from orcstream.schema.types import Kind, Type
+from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type
 
 
 def stream_ranges(
@@ -68,29 +68,15 @@ _BITS = ("values_to_skip", "bits_to_skip")
 
 _INTEGERS = ((StreamKind.DATA, _RUNS),)
 _TEXT = ((StreamKind.DATA, _PLAIN), (StreamKind.LENGTH, _RUNS))
-_LENGTHS = ((StreamKind.LENGTH, _RUNS),)
 _STREAMS: dict[Kind, tuple[tuple[StreamKind, tuple[str, ...]], ...]] = {
     Kind.BOOLEAN: ((StreamKind.DATA, _BITS),),
-    Kind.BYTE: _INTEGERS,
-    Kind.SHORT: _INTEGERS,
-    Kind.INT: _INTEGERS,
-    Kind.LONG: _INTEGERS,
-    Kind.DATE: _INTEGERS,
-    Kind.FLOAT: ((StreamKind.DATA, _PLAIN),),
-    Kind.DOUBLE: ((StreamKind.DATA, _PLAIN),),
-    Kind.STRING: _TEXT,
-    Kind.VARCHAR: _TEXT,
-    Kind.CHAR: _TEXT,
-    Kind.BINARY: _TEXT,
-    Kind.GEOMETRY: _TEXT,
-    Kind.GEOGRAPHY: _TEXT,
+    **dict.fromkeys((*INTEGERS, Kind.DATE, Kind.UNION), _INTEGERS),
+    **dict.fromkeys(FLOATS, ((StreamKind.DATA, _PLAIN),)),
+    **dict.fromkeys((*TEXTS, Kind.BINARY, Kind.GEOMETRY, Kind.GEOGRAPHY), _TEXT),
     Kind.DECIMAL: ((StreamKind.DATA, _PLAIN), (StreamKind.SECONDARY, _RUNS)),
-    Kind.TIMESTAMP: ((StreamKind.DATA, _RUNS), (StreamKind.SECONDARY, _RUNS)),
-    Kind.TIMESTAMP_INSTANT: ((StreamKind.DATA, _RUNS), (StreamKind.SECONDARY, _RUNS)),
-    Kind.LIST: _LENGTHS,
-    Kind.MAP: _LENGTHS,
+    **dict.fromkeys(TIMES, ((StreamKind.DATA, _RUNS), (StreamKind.SECONDARY, _RUNS))),
+    **dict.fromkeys((Kind.LIST, Kind.MAP), ((StreamKind.LENGTH, _RUNS),)),
     Kind.STRUCT: (),
-    Kind.UNION: _INTEGERS,
 }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.streams.compression import Compression
-from orcstream.encryption import EncryptionKey, KeyProviderKind
+from orcstream.encryption import EncryptionKey, KeyProviderKind, Mask
 from orcstream.schema.types import FileColumn
 
 
@@ -173,15 +173,6 @@ class StripeFooter:
 
 
 @dataclass(frozen=True, slots=True)
-class DataMask:
-    """How the clear form of some columns was made."""
-
-    name: str
-    parameters: tuple[str, ...]
-    columns: tuple[FileColumn, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class EncryptionVariant:
     """An encrypted subtree: `key` indexes `Encryption.keys`; the statistics are still encrypted."""
 
@@ -190,6 +181,13 @@ class EncryptionVariant:
     encrypted_key: bytes
     stripe_statistics: tuple[StreamInformation, ...]
     file_statistics: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DataMask(Mask):
+    """How the clear form of some columns was made."""
+
+    columns: tuple[FileColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

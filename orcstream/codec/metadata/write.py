@@ -45,12 +45,11 @@ from orcstream.codec.metadata.wire import join_field
 from orcstream.codec.streams._out_stream import OutStream
 from orcstream.codec.streams.compression import Compression, Compressor
 from orcstream.schema.column_statistics import BoundingBox, ColumnStatistics, StatisticsKind
-from orcstream.schema.types import EDGE_ALGORITHMS, Kind, Type
+from orcstream.schema.types import EDGE_ALGORITHMS, INT64, Kind, Type
 
 WRITER = 0
 WRITER_VERSION = 9
 FILE_VERSION = (0, 12)
-_INT64 = range(-(1 << 63), 1 << 63)
 _MS = 1_000_000  # nanoseconds of a millisecond
 _MAX_POSTSCRIPT_BYTES = 255
 
@@ -125,7 +124,7 @@ def _times(part: Any, s: ColumnStatistics) -> None:
     # Without nanoseconds a bound is as wide as its millisecond, so those at its ends are left out.
     for name, absent in (("minimum", 0), ("maximum", _MS - 1)):
         bound = getattr(s, name)
-        if bound is None or bound // _MS not in _INT64:
+        if bound is None or bound // _MS not in INT64:
             continue
         milliseconds, below = divmod(bound, _MS)
         _put(part, **{f"{name}_utc": milliseconds, f"{name}_nanos": None if below == absent else below + 1})

@@ -37,15 +37,12 @@ class Cells:
     has_null: bool
 
 
-def cells_of(field: Field, vector: Vector) -> Iterator[Cells]:
+def cells_of(field: Field, vector: Vector, there: Mask | None = None) -> Iterator[Cells]:
     """The cells of a column and of each column below it, in the order of column ids.
 
     A null of child 0 of a union counts as a null union, since Arrow's unions have no nulls of their own.
+    Only rows where `there` is true count (None: all).
     """
-    yield from _walk(field, vector, None)
-
-
-def _walk(field: Field, vector: Vector, there: Mask | None) -> Iterator[Cells]:
     rows = vector.length if there is None else int(np.count_nonzero(there))
     mask = both(there, validity(field.type, vector))
     values = vector.length if mask is None else int(np.count_nonzero(mask))
@@ -54,16 +51,17 @@ def _walk(field: Field, vector: Vector, there: Mask | None) -> Iterator[Cells]:
     yield Cells(field, vector, mask, values, values < rows)
     match field.type.kind:
         case Kind.STRUCT:
-            for child, part in zip(field.children, vector.children, strict=True):
-                yield from _walk(child, part.slice(vector.offset, vector.offset + vector.length), mask)
+            for child, part in zip(field.children, vector.struct_children(), strict=True):
+                yield from cells_of(child, part, mask)
         case Kind.LIST:
-            yield from _walk(field.children[0], *items_of_lists(vector, mask))
+            yield from cells_of(field.children[0], *items_of_lists(vector, mask))
         case Kind.MAP:
             entries, within = items_of_lists(vector, mask)
-            for child, part in zip(field.children[0].children, entries.children, strict=True):
-                yield from _walk(child, part.slice(entries.offset, entries.offset + entries.length), within)
+            for child, part in zip(field.children[0].children, entries.struct_children(), strict=True):
+                yield from cells_of(child, part, within)
         case Kind.UNION:
-            yield from _union(field, vector, mask)
+            for child, own in zip(field.children, union_children(field, vector, mask), strict=True):
+                yield from cells_of(child, own)
 
 
 def lengths_of(vector: Vector) -> NDArray[np.int32]:
@@ -83,11 +81,6 @@ def items_of_lists(vector: Vector, mask: Mask | None = None) -> tuple[Vector, Ma
     if mask is not None and lengths[~mask].any():
         within = np.repeat(mask, lengths)
     return child.slice(start, stop), within
-
-
-def _union(field: Field, vector: Vector, mask: Mask | None) -> Iterator[Cells]:
-    for child, own in zip(field.children, union_children(field, vector, mask), strict=True):
-        yield from _walk(child, own, None)
 
 
 def union_children(field: Field, vector: Vector, mask: Mask | None = None) -> Iterator[Vector]:
@@ -134,9 +127,13 @@ def validity(type_: Type, vector: Vector) -> Mask | None:
 # --- texts -----------------------------------------------------------------------------------------
 
 
-def texts_of(type_: Type, vector: Vector) -> Texts:
+def stored_texts(type_: Type, vector: Vector) -> Texts:
     """The texts or binaries of a vector as kernels read them; CHAR as files hold it, padded with blanks."""
-    vector = padded(type_, vector)
+    return texts_of(padded(type_, vector))
+
+
+def texts_of(vector: Vector) -> Texts:
+    """The texts or binaries of a vector as they are."""
     entries = vector.dictionary
     if not vector.length:
         return Texts(b"", b"", 0, 0)

@@ -9,7 +9,8 @@ interface, buffer for buffer, so that export is a matter of taking addresses.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,11 @@ class Vector:
         nulls = 0 if self.null_count == 0 else -1
         return Vector(stop - start, self.buffers, nulls, self.offset + start, self.children, self.dictionary)
 
+    def struct_children(self) -> tuple[Vector, ...]:
+        """The children of a struct, for the rows of this vector alone."""
+        start, stop = self.offset, self.offset + self.length
+        return tuple(child.slice(start, stop) for child in self.children)
+
 
 def vector_bytes(vector: Vector) -> int:
     """Bytes of a vector's buffers and children; a dictionary belongs to its stripe and is not counted."""
@@ -66,8 +72,8 @@ class Field:
     name: str
     format: str
     type: Type
-    nullable: bool = True
     metadata: tuple[tuple[str, str], ...] = ()
+    nullable: bool = True
     children: tuple[Field, ...] = ()
     dictionary: Field | None = None
 
@@ -125,8 +131,7 @@ def rows_bytes(field: Field, vector: Vector) -> int:
             items = vector.children[0].slice(_offset(vector, start), _offset(vector, stop))
             return 4 * vector.length + rows_bytes(field.children[0], items)
         case "+s":
-            parts = (child.slice(start, stop) for child in vector.children)
-            return sum(map(rows_bytes, field.children, parts))
+            return sum(map(rows_bytes, field.children, vector.struct_children()))
         case format_ if format_.startswith("+ud:"):
             return 5 * vector.length + sum(map(rows_bytes, field.children, vector.children))
         case format_:
@@ -176,20 +181,24 @@ def nulls_of(field: Field, count: int) -> Vector:
             return Vector(count, (validity, zeroed(item_bytes(format_) * count)), count)
 
 
+def nested(field: Field, found: Iterable[tuple[Field, Vector]]) -> tuple[Field, tuple[Vector, ...]]:
+    """The field with the fields of its children, and their vectors."""
+    pairs = tuple(found)
+    return replace(field, children=tuple(child for child, _ in pairs)), tuple(vector for _, vector in pairs)
+
+
 def field_of(name: str, type_: Type, options: VectorOptions) -> Field:
     """The field of a (projected) column; the root struct of a read gives the whole tree."""
-    metadata = _metadata(type_)
+    format_, values = _format(type_, options), None
+    if type_.kind in TEXTS and options.dictionaries:
+        format_, values = "i", Field(name, format_, type_)
     children = _children(type_, options)
-    if type_.kind in TEXTS:
-        text = "z" if options.invalid_utf8 == "binary" else "u"
-        if options.dictionaries:
-            values = Field(name, text, type_)
-            return Field(name, "i", type_, metadata=metadata, dictionary=values)
-        return Field(name, text, type_, metadata=metadata)
-    return Field(name, _format(type_, options), type_, metadata=metadata, children=children)
+    return Field(name, format_, type_, _metadata(type_), children=children, dictionary=values)
 
 
 def _format(type_: Type, options: VectorOptions) -> str:
+    if type_.kind in TEXTS:
+        return "z" if options.invalid_utf8 == "binary" else "u"
     if type_.kind is Kind.TIMESTAMP:
         return f"ts{options.unit[0]}:"
     if type_.kind is Kind.TIMESTAMP_INSTANT:
@@ -211,9 +220,8 @@ def _children(type_: Type, options: VectorOptions) -> tuple[Field, ...]:
         return (field_of("item", type_.children[0], options),)
     if type_.kind is Kind.MAP:
         key, value = (field_of(n, t, options) for n, t in zip(("key", "value"), type_.children, strict=True))
-        key = Field(key.name, key.format, key.type, False, key.metadata, key.children, key.dictionary)
-        entries = Field("entries", "+s", type_, nullable=False, children=(key, value))
-        return (entries,)
+        children = (replace(key, nullable=False), value)
+        return (Field("entries", "+s", type_, nullable=False, children=children),)
     if type_.kind is Kind.UNION:
         return tuple(field_of(f"_union_{tag}", t, options) for tag, t in enumerate(type_.children))
     return ()

@@ -28,7 +28,7 @@ from orcstream.codec.vectors._filter import (
     match_texts,
 )
 from orcstream.codec.vectors.arrays import DTYPES, Array, Mask, bits_of, items_of, validity_bits, window
-from orcstream.codec.vectors.cells import both, validity
+from orcstream.codec.vectors.cells import both, texts_of, validity
 from orcstream.codec.vectors.column import Vector
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema.types import FLOATS, TEXTS, Kind, Type
@@ -272,28 +272,16 @@ def _text_test(leaf: Leaf) -> _Test:
         if not vector.length:
             return np.empty(0, np.bool_)
         entries = vector.dictionary
-        if entries is None:
-            texts = Texts(vector.buffers[1], vector.buffers[2], vector.offset, vector.length)
-            return _as_mask(ask(texts), vector)
-        return _of_dictionary(ask, vector, entries)
+        # Of a large dictionary few entries are asked for, so each row is compared by itself.
+        if entries is None or entries.offset or entries.length > vector.length:
+            return _as_mask(ask(texts_of(vector)), vector)
+        if not entries.length:
+            return np.zeros(vector.length, np.bool_)
+        holds = _as_mask(ask(texts_of(entries)), entries)
+        # A null's index may be anything.
+        return holds.take(items_of(vector, "i4"), mode="clip")
 
     return test
-
-
-def _of_dictionary(ask: Callable[[Texts], Buffer], vector: Vector, entries: Vector) -> Mask:
-    indexes, offsets, data = vector.buffers[1], entries.buffers[1], entries.buffers[2]
-    if entries.offset or entries.length > vector.length:
-        # Of a large dictionary few entries are asked for, so each row is compared by itself.
-        size = entries.offset + entries.length
-        if entries.offset:
-            moved = items_of(vector, "i4") + np.int32(entries.offset)
-            return _as_mask(ask(Texts(offsets, data, 0, vector.length, moved, size)), vector)
-        return _as_mask(ask(Texts(offsets, data, vector.offset, vector.length, indexes, size)), vector)
-    if not entries.length:
-        return np.zeros(vector.length, np.bool_)
-    holds = _as_mask(ask(Texts(offsets, data, 0, entries.length)), entries)
-    # A null's index may be anything.
-    return holds.take(items_of(vector, "i4"), mode="clip")
 
 
 def _as_mask(buffer: Buffer, vector: Vector) -> Mask:

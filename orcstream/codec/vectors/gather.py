@@ -7,7 +7,7 @@ vectors themselves are never changed, and are handed on as they are where all of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from orcstream._buffer import Buffer
@@ -82,6 +82,14 @@ def _gathered(parts: _Parts, field: Field, total: int) -> Vector:
 # --- buffers ---------------------------------------------------------------------------------------
 
 
+def _placed(parts: _Parts) -> Iterator[tuple[int, Vector, Selection]]:
+    """The parts, and the row of the result at which each begins."""
+    at = 0
+    for vector, selection in parts:
+        yield at, vector, selection
+        at += selection.count
+
+
 def _validity(parts: _Parts, total: int) -> tuple[Buffer | None, Buffer | None, int]:
     """The bitmap, the mask it is made of (both None where nothing is null) and how many nulls there are."""
     if all(vector.buffers[0] is None or vector.null_count == 0 for vector, _ in parts):
@@ -94,23 +102,19 @@ def _validity(parts: _Parts, total: int) -> tuple[Buffer | None, Buffer | None, 
 def _bits(parts: _Parts, index: int, total: int) -> Buffer:
     """A byte for each row from bitmaps; where there is none, all are ones."""
     out = Buffer(total)
-    at = 0
-    for vector, selection in parts:
+    for at, vector, selection in _placed(parts):
         bits = vector.buffers[index]
         if bits is None:
             fill(out, at, selection.count)
         else:
             gather_bits(out, at, bits, vector.offset, selection)
-        at += selection.count
     return out
 
 
 def _fixed(parts: _Parts, item_bytes: int, total: int) -> Buffer:
     out = Buffer(total * item_bytes)
-    at = 0
-    for vector, selection in parts:
+    for at, vector, selection in _placed(parts):
         gather_fixed(out, at, vector.buffers[1], vector.offset, selection, item_bytes)
-        at += selection.count
     return out
 
 
@@ -129,10 +133,8 @@ def _texts(parts: _Parts, total: int) -> tuple[Buffer, Buffer]:
     if size > MAX_VECTOR_BYTES:
         raise _too_large(f"{size} bytes of text")
     offsets, data = _offsets(total), Buffer(size)
-    at = 0
-    for vector, selection in parts:
+    for at, vector, selection in _placed(parts):
         gather_texts(offsets, at, data, vector.buffers[1], vector.offset, vector.buffers[2], selection)
-        at += selection.count
     return offsets, data
 
 
@@ -147,14 +149,9 @@ def _too_large(what: str) -> Unsupported:
 
 
 def _struct_children(parts: _Parts, field: Field) -> tuple[Vector, ...]:
+    rows = [(vector.struct_children(), selection) for vector, selection in parts]
     return tuple(
-        compact(
-            [
-                (vector.children[index].slice(vector.offset, vector.offset + vector.length), selection)
-                for vector, selection in parts
-            ],
-            child,
-        )
+        compact([(children[index], selection) for children, selection in rows], child)
         for index, child in enumerate(field.children)
     )
 
@@ -162,15 +159,13 @@ def _struct_children(parts: _Parts, field: Field) -> tuple[Vector, ...]:
 def _lists(parts: _Parts, field: Field, total: int) -> tuple[Buffer, Vector]:
     offsets = _offsets(total)
     items: list[tuple[Vector, Selection | None]] = []
-    at = 0
-    for vector, selection in parts:
+    for at, vector, selection in _placed(parts):
         child = vector.children[0]
         try:
             chosen = gather_lists(offsets, at, vector.buffers[1], vector.offset, selection, child.length)
         except OverflowError:
             raise _too_large("too many items of lists") from None
         items.append((child, chosen))
-        at += selection.count
     return offsets, compact(items, field.children[0])
 
 
@@ -178,8 +173,7 @@ def _unions(parts: _Parts, field: Field, total: int) -> Vector:
     types, offsets = Buffer(total), Buffer(total * 4)
     used = [0] * len(field.children)
     chosen: list[list[tuple[Vector, Selection | None]]] = [[] for _ in field.children]
-    at = 0
-    for vector, selection in parts:
+    for at, vector, selection in _placed(parts):
         rows = [child.length for child in vector.children]
         found = gather_union(
             types, offsets, at, vector.buffers[0], vector.buffers[1], vector.offset, selection, rows, used
@@ -187,7 +181,6 @@ def _unions(parts: _Parts, field: Field, total: int) -> Vector:
         for tag, (child, of_child) in enumerate(zip(vector.children, found, strict=True)):
             chosen[tag].append((child, of_child))
             used[tag] += of_child.count
-        at += selection.count
     children = tuple(compact(chosen[tag], child) for tag, child in enumerate(field.children))
     return Vector(total, (types, offsets), 0, children=children)
 
@@ -208,11 +201,9 @@ def _dictionaries(parts: _Parts, entries: Field, total: int) -> Vector:
         return Vector(total, (validity, count_up(mask, total)), nulls, dictionary=values)
     shifts, dictionary = _one_dictionary(list(kept.values()), entries)
     indexes = _fixed(parts, 4, total)
-    at = 0
-    for vector, selection in parts:
+    for at, vector, selection in _placed(parts):
         if shift := shifts[id(vector.dictionary)]:
             add_to(indexes, at, selection.count, shift)
-        at += selection.count
     return Vector(total, (validity, indexes), nulls, dictionary=dictionary)
 
 

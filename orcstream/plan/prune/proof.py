@@ -18,24 +18,17 @@ from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex, Hashes, hash
 from orcstream.plan.prune.outcome import Outcome
 from orcstream.query.predicate import Leaf, Op
 from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
-from orcstream.schema.types import Kind, decimal_shape
+from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, decimal_shape
 
 _STATISTICS: dict[Kind, StatisticsKind] = {
     Kind.BOOLEAN: "boolean",
-    Kind.BYTE: "integer",
-    Kind.SHORT: "integer",
-    Kind.INT: "integer",
-    Kind.LONG: "integer",
-    Kind.FLOAT: "double",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.VARCHAR: "string",
-    Kind.CHAR: "string",
+    **dict.fromkeys(INTEGERS, "integer"),
+    **dict.fromkeys(FLOATS, "double"),
+    **dict.fromkeys(TEXTS, "string"),
     Kind.BINARY: "binary",
     Kind.DECIMAL: "decimal",
     Kind.DATE: "date",
-    Kind.TIMESTAMP: "timestamp",
-    Kind.TIMESTAMP_INSTANT: "timestamp",
+    **dict.fromkeys(TIMES, "timestamp"),
 }
 # 1582-10-16: what comes before it depends on the calendar of file and reader.
 _FIRST_SURE_DAY = -141_426

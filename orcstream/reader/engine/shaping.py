@@ -186,8 +186,7 @@ def columns_of(delivery: Delivery) -> tuple[Vector, ...]:
     """The vectors of the columns, where the root itself was decoded too."""
     if not delivery.stripe.whole_root:
         return delivery.vectors
-    root = delivery.vectors[0]
-    return tuple(child.slice(root.offset, root.offset + root.length) for child in root.children)
+    return delivery.vectors[0].struct_children()
 
 
 def take_rows(result: ReadResult, places: Sequence[int]) -> ReadResult:
