@@ -75,11 +75,11 @@ class ColumnStatistics:
     upper_bound: str | None = None
     local_minimum_ms: int | None = None
     local_maximum_ms: int | None = None
+    bounding_box: BoundingBox | None = None
+    geospatial_types: tuple[int, ...] = ()
     min_children: int | None = None
     max_children: int | None = None
     total_children: int | None = None
-    bounding_box: BoundingBox | None = None
-    geospatial_types: tuple[int, ...] = ()
 
 
 ALL_NULL = ColumnStatistics(value_count=0, has_null=True)

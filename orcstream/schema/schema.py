@@ -49,10 +49,10 @@ class Schema:
             raise SchemaMismatch("a name holds half of a surrogate pair") from None
         object.__setattr__(self, "types", types)
 
-    @classmethod
-    def parse(cls, text: str) -> Schema:
+    @staticmethod
+    def parse(text: str) -> Schema:
         """The schema that a text such as ``struct<a:int,`odd name`:array<string>>`` describes."""
-        return cls(parse_type(text))
+        return numbered(parse_type(text))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NewType, NoReturn, cast
 
@@ -246,7 +246,7 @@ _FOREIGN_WORDS = {
 
 
 def parse_type(text: str) -> Type:
-    """The root of the tree that a text describes."""
+    """The root of the tree that a text describes, its columns without numbers."""
     return _Parser(text).root()
 
 
@@ -258,7 +258,6 @@ class _Parser:
             raise UsageError(f"a schema text must be str, not {type(text).__name__}")
         self._text = text
         self._at = 0
-        self._next_id = 0
         self._depth = 0
 
     def root(self) -> Type:
@@ -269,28 +268,27 @@ class _Parser:
         return root
 
     def _type(self) -> Type:
-        column_id = FileColumn(self._next_id)
-        self._next_id += 1
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
         kind = self._kind()
-        node = Type(kind, column_id=column_id, last_column_id=column_id)
         match kind:
             case Kind.STRUCT:
-                node = self._struct(node)
+                node = self._struct()
             case Kind.LIST | Kind.MAP | Kind.UNION:
-                node = replace(node, children=self._children(kind))
+                node = Type(kind, self._children(kind))
             case Kind.DECIMAL:
-                node = self._decimal(node)
+                node = self._decimal()
             case Kind.CHAR | Kind.VARCHAR:
                 self._expect("(")
-                node = replace(node, max_length=self._number(1, 2**31 - 1, "length"))
+                node = Type(kind, max_length=self._number(1, 2**31 - 1, "length"))
                 self._expect(")")
             case Kind.GEOMETRY | Kind.GEOGRAPHY:
-                node = self._geospatial(node)
+                node = self._geospatial(kind)
+            case _:
+                node = Type(kind)
         self._depth -= 1
-        return replace(node, last_column_id=FileColumn(self._next_id - 1))
+        return node
 
     def _kind(self) -> Kind:
         self._space()
@@ -324,7 +322,7 @@ class _Parser:
             self._fail(f"{KIND_WORDS[kind]} has {count} type{'s' if most > 1 else ''}, not {len(children)}")
         return tuple(children)
 
-    def _struct(self, node: Type) -> Type:
+    def _struct(self) -> Type:
         names: list[str] = []
         children: list[Type] = []
         self._expect("<")
@@ -336,24 +334,24 @@ class _Parser:
                 if not self._take(","):
                     break
             self._expect(">")
-        return replace(node, children=tuple(children), field_names=tuple(names))
+        return Type(Kind.STRUCT, tuple(children), tuple(names))
 
-    def _decimal(self, node: Type) -> Type:
+    def _decimal(self) -> Type:
         if not self._take("("):
-            return node
+            return Type(Kind.DECIMAL)
         precision = self._number(1, MAX_PRECISION, "precision")
         scale = self._number(0, precision, "scale") if self._take(",") else 0
         self._expect(")")
-        return replace(node, precision=precision, scale=scale)
+        return Type(Kind.DECIMAL, precision=precision, scale=scale)
 
-    def _geospatial(self, node: Type) -> Type:
-        algorithm = EDGE_ALGORITHMS[0] if node.kind is Kind.GEOGRAPHY else None
+    def _geospatial(self, kind: Kind) -> Type:
+        algorithm = EDGE_ALGORITHMS[0] if kind is Kind.GEOGRAPHY else None
         if not self._take("("):
-            return replace(node, crs=DEFAULT_CRS, algorithm=algorithm)
+            return Type(kind, crs=DEFAULT_CRS, algorithm=algorithm)
         crs = self._match(r"[^,()]+").strip()
         if not crs:
             self._fail("expected a coordinate reference system")
-        if node.kind is Kind.GEOGRAPHY and self._take(","):
+        if kind is Kind.GEOGRAPHY and self._take(","):
             self._space()
             start = self._at
             algorithm = self._match(r"\w+").upper()
@@ -361,7 +359,7 @@ class _Parser:
                 self._at = start
                 self._fail(f"expected an algorithm ({', '.join(EDGE_ALGORITHMS)})")
         self._expect(")")
-        return replace(node, crs=crs, algorithm=algorithm)
+        return Type(kind, crs=crs, algorithm=algorithm)
 
     def _name(self) -> str:
         self._space()

@@ -51,7 +51,7 @@ def possible(
     predicate: Predicate, statistics_of: Callable[[Leaf], ColumnStatistics | None], rows: int, trust: Trust
 ) -> Outcome:
     def ask(one: Leaf) -> Outcome:
-        return Question(one, trust).answer(statistics_of(one), lambda: None, rows)
+        return Question(one, trust).answer(statistics_of(one), None, rows)
 
     return combined(predicate, ask)
 

@@ -16,8 +16,8 @@ from typing import NoReturn
 
 from orcstream.codec.arrow._arrow_import import ArrowField, import_schema
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
-from orcstream.schema.schema import Schema
-from orcstream.schema.types import EDGE_ALGORITHMS, MAX_DEPTH, MAX_PRECISION, FileColumn, Kind, Type
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import EDGE_ALGORITHMS, MAX_DEPTH, MAX_PRECISION, Kind, Type
 
 _Path = tuple[str, ...]
 
@@ -111,10 +111,10 @@ def schema_of(value: object) -> Schema:
 
 def arrow_schema_of(field: ArrowField) -> Schema:
     """The schema of an Arrow struct of columns; raises as `schema_of`."""
-    root = _Numbering().type_of(field, ())
+    root = _type_of(field, ())
     if root.kind is not Kind.STRUCT:
         raise SchemaMismatch(f"the Arrow type of a schema is a struct of columns, not one of {root}")
-    return Schema(replace(root, attributes=()))
+    return numbered(replace(root, attributes=()))
 
 
 def _refuse(value: object) -> NoReturn:
@@ -129,31 +129,18 @@ def _refuse(value: object) -> NoReturn:
     )
 
 
-class _Numbering:
-    """Makes types in pre-order, so that each takes the next column id."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def type_of(self, field: ArrowField, path: _Path) -> Type:
-        # One frame for each level: Python's stack has to hold MAX_DEPTH of them, above the caller's.
-        if len(path) >= MAX_DEPTH:
-            raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
-        column_id = FileColumn(self._next)
-        self._next += 1
-        stored = _stored(field, path)
-        plain = _with_metadata(_plain(stored.format, path), field.metadata, path)
-        names, below = _below(stored, plain.kind, path)
-        children = []
-        for step, child in zip(names, below, strict=True):
-            children.append(self.type_of(child, (*path, step)))
-        return replace(
-            plain,
-            children=tuple(children),
-            field_names=names if plain.kind is Kind.STRUCT else (),
-            column_id=column_id,
-            last_column_id=FileColumn(self._next - 1),
-        )
+def _type_of(field: ArrowField, path: _Path) -> Type:
+    # One frame for each level: Python's stack has to hold MAX_DEPTH of them, above the caller's.
+    if len(path) >= MAX_DEPTH:
+        raise Unsupported(f"the schema nests deeper than {MAX_DEPTH} levels", reason="schema_too_deep")
+    stored = _stored(field, path)
+    plain = _with_metadata(_plain(stored.format, path), field.metadata, path)
+    names, below = _below(stored, plain.kind, path)
+    children = []
+    for step, child in zip(names, below, strict=True):
+        children.append(_type_of(child, (*path, step)))
+    field_names = names if plain.kind is Kind.STRUCT else ()
+    return replace(plain, children=tuple(children), field_names=field_names)
 
 
 def _stored(field: ArrowField, path: _Path) -> ArrowField:

@@ -9,7 +9,6 @@ ORC-135.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -102,7 +101,7 @@ def _of_floats(values: Sequence[float]) -> Hashes | None:
     if any(value != value for value in values):  # noqa: PLR0124  # a NaN: equal to what, and with which bits
         return None
     both = [form for value in values for form in ((0.0, -0.0) if value == 0 else (value,))]
-    return _of_integers(struct.unpack("<q", struct.pack("<d", value))[0] for value in both)
+    return _of_integers(np.array(both, "f8").view("i8").tolist())
 
 
 def _of_bytes(values: Iterable[bytes]) -> Hashes:

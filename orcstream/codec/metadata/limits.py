@@ -43,41 +43,35 @@ def _table(*messages: dict[int, int]) -> npt.NDArray[np.int8]:
     return table
 
 
-# Numbers of fields as in proto/orc_proto.proto; kinds are places in these lists.
-_FOOTER = _table(
-    {3: 1, 4: 2, 5: 4, 10: 5},  # Footer
-    {},  # StripeInformation
-    {2: _PACKED, 7: 3},  # Type
-    {},  # StringPair
-    {},  # UserMetadataItem
-    {1: 6, 2: 7, 3: 8},  # Encryption
-    {3: _PACKED},  # DataMask
-    {},  # EncryptionKey
-    {4: 9},  # EncryptionVariant
-    {},  # Stream
+_Costs = tuple[int, int]
+
+
+def _measured(*messages: tuple[dict[int, int], _Costs]) -> tuple[npt.NDArray[np.int8], list[_Costs]]:
+    return _table(*(fields for fields, _ in messages)), [costs for _, costs in messages]
+
+
+# Numbers of fields as in proto/orc_proto.proto, and the places of their kinds in these lists; bytes for each
+# message, and for each field or packed number in it.
+_FOOTER, _FOOTER_COSTS = _measured(
+    ({3: 1, 4: 2, 5: 4, 10: 5}, (0, 80)),  # Footer
+    ({}, (400, 0)),  # StripeInformation
+    ({2: _PACKED, 7: 3}, (450, 120)),  # Type
+    ({}, (200, 0)),  # StringPair
+    ({}, (400, 0)),  # UserMetadataItem
+    ({1: 6, 2: 7, 3: 8}, (0, 0)),  # Encryption
+    ({3: _PACKED}, (400, 120)),  # DataMask
+    ({}, (400, 0)),  # EncryptionKey
+    ({4: 9}, (500, 0)),  # EncryptionVariant
+    ({}, (250, 0)),  # Stream
 )
-_STRIPE_FOOTER = _table(
-    {1: 1, 2: 2, 4: 3},  # StripeFooter
-    {},  # Stream
-    {},  # ColumnEncoding
-    {1: 1, 2: 2},  # StripeEncryptionVariant
+_STRIPE_FOOTER, _STRIPE_FOOTER_COSTS = _measured(
+    ({1: 1, 2: 2, 4: 3}, (0, 0)),  # StripeFooter
+    ({}, (400, 0)),  # Stream
+    ({}, (250, 0)),  # ColumnEncoding
+    ({1: 1, 2: 2}, (500, 0)),  # StripeEncryptionVariant
 )
 # Bloom filters: the index, and the filters with their words.
 BLOOM_INDEX = _table({1: 1}, {2: _PACKED})
-# Bytes for each message, and for each field or packed number in it, by kind.
-_FOOTER_COSTS = (
-    (0, 80),
-    (400, 0),
-    (450, 120),
-    (200, 0),
-    (400, 0),
-    (0, 0),
-    (400, 120),
-    (400, 0),
-    (500, 0),
-    (250, 0),
-)
-_STRIPE_FOOTER_COSTS = ((0, 0), (400, 0), (250, 0), (500, 0))
 # A stripe names its local keys beside five numbers and the id of its keys.
 _STRIPE, _STRIPE_FIELDS, _KEY_BYTES = 1, 6, 120
 # Each column has at most one stream of each kind that is known; those of later formats are few.
@@ -150,7 +144,7 @@ def check_stripe_footer_parts(data: bytes, column_count: int) -> None:
     _check_room(_size(counts, _STRIPE_FOOTER_COSTS), _MOST_LIMIT, "stripe footer")
 
 
-def _size(counts: list[tuple[int, int]], costs: tuple[tuple[int, int], ...]) -> int:
+def _size(counts: list[tuple[int, int]], costs: list[_Costs]) -> int:
     return sum(
         messages * whole + fields * part
         for (messages, fields), (whole, part) in zip(counts, costs, strict=True)

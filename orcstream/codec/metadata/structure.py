@@ -45,11 +45,11 @@ class StreamKind(enum.IntEnum):
 class EncodingKind(enum.IntEnum):
     """ColumnEncoding.Kind; UNKNOWN matters only to who reads the column."""
 
-    UNKNOWN = -1
     DIRECT = 0
     DICTIONARY = 1
     DIRECT_V2 = 2
     DICTIONARY_V2 = 3
+    UNKNOWN = -1
 
 
 class Calendar(enum.IntEnum):

@@ -89,7 +89,7 @@ class Question:
         )
 
     def answer(
-        self, statistics: ColumnStatistics | None, bloom_of: Callable[[], BloomFilter | None], row_count: int
+        self, statistics: ColumnStatistics | None, bloom: BloomFilter | None, row_count: int
     ) -> Outcome:
         """What the leaf may be for `row_count` rows."""
         if row_count == 0:
@@ -107,7 +107,7 @@ class Question:
         outcome = _NONE
         if values_occur:
             outcome = self._compared(bounds)
-            if _TRUE in outcome and self.can_hash and self._ruled_out(bounds, bloom_of()):
+            if _TRUE in outcome and self.can_hash and self._ruled_out(bounds, bloom):
                 # Where statistics say that all values match, one of the two is wrong.
                 outcome = _FALSE if _FALSE in outcome else _EITHER
         return outcome | _NULL if nulls_occur else outcome
@@ -182,9 +182,9 @@ class Question:
             return _UNKNOWN
         lower: Any = statistics.minimum
         upper: Any = statistics.maximum
-        if any(x is not None and not math.isfinite(x) for x in (total,)) or any(
-            x is not None and math.isnan(x) for x in (lower, upper)
-        ):
+        if total is not None and not math.isfinite(total):
+            return _UNKNOWN
+        if any(x is not None and math.isnan(x) for x in (lower, upper)):
             return _UNKNOWN
         return lower, upper
 
@@ -197,10 +197,8 @@ class Question:
 
     def _decimal_bounds(self, statistics: ColumnStatistics) -> _Bounds:
         _, scale = decimal_shape(self.leaf.type)
-        return (
-            _unscaled(statistics.minimum, scale, math.floor),
-            _unscaled(statistics.maximum, scale, math.ceil),
-        )
+        lower = _unscaled(statistics.minimum, scale, math.floor)
+        return lower, _unscaled(statistics.maximum, scale, math.ceil)
 
     def _date_bounds(self, statistics: ColumnStatistics) -> _Bounds:
         lower: Any = statistics.minimum

@@ -134,16 +134,12 @@ def stripe_outcomes(
         def ask(leaf: Leaf, known: StatisticsList | None = known, rows: int = rows) -> Outcome:
             question, column = questions[id(leaf)]
             if column == ABSENT:
-                return question.answer(ALL_NULL, _no_bloom, rows)
+                return question.answer(ALL_NULL, None, rows)
             found = known.get(column) if known is not None and column is not None else None
-            return question.answer(found, _no_bloom, rows)
+            return question.answer(found, None, rows)
 
         outcomes.append(combined(predicate, ask))
     return outcomes
-
-
-def _no_bloom() -> None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +159,7 @@ class _Source:
                 parsed[id(self.index)] = self.index.statistics(group)
             statistics = parsed[id(self.index)]
         bloom = self.bloom.filters[group] if self.bloom is not None else None
-        return self.question.answer(statistics, lambda: bloom, row_count)
+        return self.question.answer(statistics, bloom, row_count)
 
 
 # How likely a row group that statistics could not drop has a match. Values of one kind tend to stand
