@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any, Literal
 
-from orcstream.schema.types import INT64
+from orcstream.schema.types import INT64, MAX_PRECISION
 
 # Longer texts are recorded as bounds that are cut (ORC-203).
 MAX_TEXT_BYTES = 1024
@@ -89,7 +89,6 @@ ALL_NULL = ColumnStatistics(value_count=0, has_null=True)
 # --- merging ---------------------------------------------------------------------------------------
 
 _EXACT = Context(prec=200)
-_MAX_DIGITS = 38
 
 
 def merge(a: ColumnStatistics, b: ColumnStatistics) -> ColumnStatistics:
@@ -173,7 +172,7 @@ def _add_integers(one: int, other: int) -> int | None:
 
 def _add_decimals(one: Decimal, other: Decimal) -> Decimal | None:
     total = _EXACT.add(one, other)
-    return total if len(total.as_tuple().digits) <= _MAX_DIGITS else None
+    return total if len(total.as_tuple().digits) <= MAX_PRECISION else None
 
 
 def _text_bound(

@@ -239,9 +239,9 @@ def _not_found(root: Type, text: str, case_sensitive: bool) -> NoReturn:
     """Says which part of a dotted path is unknown: walks as far down as names match."""
     node, start = root, 0
     while True:
-        for end in (*_dots_backwards(text, start), start):
-            index = _child(node, text[start:end], case_sensitive) if end > start else None
-            if index is not None and end < len(text):
+        for end in (at for at in range(len(text) - 1, start, -1) if text[at] == "."):
+            index = _child(node, text[start:end], case_sensitive)
+            if index is not None:
                 node, start = node.children[index], end + 1
                 break
         else:
@@ -249,10 +249,6 @@ def _not_found(root: Type, text: str, case_sensitive: bool) -> NoReturn:
             raise ColumnNotFound(
                 f"no column {text!r}: {_about(node, above)}{_suggestion(text[start:], steps_of(node))}"
             )
-
-
-def _dots_backwards(text: str, start: int) -> list[int]:
-    return [at for at in range(len(text) - 1, start, -1) if text[at] == "."]
 
 
 def _about(node: Type, above: tuple[str, ...]) -> str:

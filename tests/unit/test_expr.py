@@ -98,7 +98,7 @@ def test_columns_are_told_apart_by_path() -> None:
     assert hash(col("a")) == hash(col("a"))
     assert pickle.loads(pickle.dumps(col(("a", "b")))).path == ("a", "b")
     with pytest.raises(AttributeError):
-        col("a").path = "b"
+        col("a").path = "b"  # type: ignore[misc]
     with pytest.raises(AttributeError):
         del col("a").path
 

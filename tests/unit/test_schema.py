@@ -82,7 +82,7 @@ def test_values() -> None:
     with pytest.raises(UsageError, match="pre-order"):
         Schema(projected)
     with pytest.raises(AttributeError):
-        schema.root = projected
+        schema.root = projected  # type: ignore[misc]
     with pytest.raises(AttributeError):
         del schema.root
 

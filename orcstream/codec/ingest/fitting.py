@@ -88,7 +88,7 @@ def _structs(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -
             part = _cut(child, column.offset, column.length)
             fitted.append(fit(part, child_field, (*path, child_field.name), nulls.mask))
     field, vectors = nested(field, fitted)
-    return field, Vector(column.length, (nulls.bitmap,), nulls.nulls, children=vectors)
+    return field, nulls.vector(children=vectors)
 
 
 def _by_name(column: ArrowColumn, field: Field, path: Path) -> list[ArrowColumn | None]:
@@ -131,8 +131,7 @@ def _lists(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> 
         else:
             positions = np.repeat(shifts, lengths) + np.arange(total)
             child_field, child = _gathered(column.children[0], positions, None, field.children[0], below, how)
-    vector = Vector(count, (nulls.bitmap, as_buffer(offsets.astype("i4"))), nulls.nulls, children=(child,))
-    return replace(field, children=(child_field,)), vector
+    return replace(field, children=(child_field,)), nulls.vector(offsets.astype("i4"), children=(child,))
 
 
 def _spans(column: ArrowColumn, field: Field, path: Path) -> tuple[Array, Array]:
@@ -174,7 +173,7 @@ def _entries(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -
         row = first_bad(~unpack(bitmap, vectors[0].offset, column.length), live)
         if row is not None:
             refuse(path, field.type, "holds a map with a null key", row)
-    return field, Vector(column.length, (nulls.bitmap,), nulls.nulls, children=vectors)
+    return field, nulls.vector(children=vectors)
 
 
 def _unions(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
@@ -254,12 +253,9 @@ def _dictionary(
     if field.type.kind in TEXTS and entries.length <= column.length:
         kept = _kept_entries(entries, field, path)
         if kept is not None:
-            narrow = (
-                indexes.astype("i4") if nulls.mask is None else np.where(nulls.mask, indexes, 0).astype("i4")
-            )
-            buffers = (nulls.bitmap, as_buffer(narrow))
+            known = indexes if nulls.mask is None else np.where(nulls.mask, indexes, 0)
             field = replace(field, format="i", dictionary=Field(field.name, field.format, field.type))
-            return field, Vector(column.length, buffers, nulls.nulls, dictionary=kept)
+            return field, replace(nulls.vector(known.astype("i4")), dictionary=kept)
     return _gathered(entries, indexes.astype("i8"), nulls.mask, field, path)
 
 

@@ -37,11 +37,19 @@ _DECIMAL = re.compile(r"d:([0-9]{1,9}),(-?[0-9]{1,9})(?:,([0-9]{1,9}))?")
 
 
 class Nulls(NamedTuple):
-    """Which rows are null: a bitmap from bit 0 on, how many, and which are not; None where none is null."""
+    """Which of `rows` rows are null: a bitmap from bit 0 on, how many, and which are not.
 
+    Bitmap and mask are None where none is null.
+    """
+
+    rows: int
     bitmap: Buffer | None = None
     nulls: int = 0
     mask: Mask | None = None
+
+    def vector(self, *buffers: Any, children: tuple[Vector, ...] = ()) -> Vector:
+        """The vector of the rows with these buffers besides the bitmap."""
+        return Vector(self.rows, (self.bitmap, *buffers), self.nulls, children=children)
 
 
 # --- parts of columns ------------------------------------------------------------------------------
@@ -64,12 +72,16 @@ def nulls_in(column: ArrowColumn, live: Mask | None) -> Nulls:
     if live is not None and live.all():
         live = None
     if bits is None or not count_nulls(bits, start, count):
-        return Nulls() if live is None else Nulls(pack(live), count - int(np.count_nonzero(live)), live)
+        return Nulls(count) if live is None else _nulls(pack(live), live)
     mask = unpack(bits, start, count)
     if live is None:
-        return Nulls(_bitmap(bits, start, count), count - int(np.count_nonzero(mask)), mask)
+        return _nulls(_bitmap(bits, start, count), mask)
     mask = mask & live
-    return Nulls(pack(mask), count - int(np.count_nonzero(mask)), mask)
+    return _nulls(pack(mask), mask)
+
+
+def _nulls(bitmap: Buffer, mask: Mask) -> Nulls:
+    return Nulls(len(mask), bitmap, len(mask) - int(np.count_nonzero(mask)), mask)
 
 
 def first_bad(bad: Mask, mask: Mask | None) -> int | None:
@@ -84,11 +96,6 @@ def wrong_format(column: ArrowColumn, field: Field, path: Path) -> NoReturn:
     refuse(path, field.type, f"has the Arrow format {name!r:.60}, which {field.type!s:.200} does not take")
 
 
-def _fixed(field: Field, values: Array | Buffer, count: int, nulls: Nulls) -> Fitted:
-    buffer = cast("Buffer", values)  # type: ignore[redundant-cast,unused-ignore]  # a Buffer from Python 3.12 on
-    return field, Vector(count, (nulls.bitmap, buffer), nulls.nulls)
-
-
 # --- numbers and times -----------------------------------------------------------------------------
 
 
@@ -96,7 +103,7 @@ def _booleans(column: ArrowColumn, field: Field, path: Path, live: Mask | None) 
     if column.field.format != "b":
         wrong_format(column, field, path)
     bits = _bitmap(column.buffers[1], column.offset, column.length)
-    return _fixed(field, bits, column.length, nulls_in(column, live))
+    return field, nulls_in(column, live).vector(bits)
 
 
 def _integers(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
@@ -107,7 +114,7 @@ def _integers(column: ArrowColumn, field: Field, path: Path, live: Mask | None) 
     if source != target:
         _check_range(values, target, nulls, field, path)
         values = values.astype(target)
-    return _fixed(field, values, column.length, nulls)
+    return field, nulls.vector(values)
 
 
 def _check_range(values: Array, target: str, nulls: Nulls, field: Field, path: Path) -> None:
@@ -129,7 +136,7 @@ def _floats(column: ArrowColumn, field: Field, path: Path, live: Mask | None) ->
         wrong_format(column, field, path)
     values, nulls = stored(column, source), nulls_in(column, live)
     if source == target:
-        return _fixed(field, values, column.length, nulls)
+        return field, nulls.vector(values)
     with np.errstate(over="ignore", invalid="ignore"):
         fitted = values.astype(target)
         if format_ in FLOAT_FORMATS:
@@ -144,7 +151,7 @@ def _floats(column: ArrowColumn, field: Field, path: Path, live: Mask | None) ->
     row = first_bad(bad, nulls.mask)
     if row is not None:
         refuse(path, field.type, f"holds {values[row]}, which {field.type} holds only rounded", row)
-    return _fixed(field, fitted, column.length, nulls)
+    return field, nulls.vector(fitted)
 
 
 def _decimals(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
@@ -164,13 +171,13 @@ def _decimals(column: ArrowColumn, field: Field, path: Path, live: Mask | None) 
     values, bad = fit_decimals(buffer, start, count, width, nulls.mask, own_scale, *decimal_shape(field.type))
     if values is None:
         refuse(path, field.type, f"holds a number that {field.type} does not hold exactly", bad)
-    return _fixed(field, values, count, nulls)
+    return field, nulls.vector(values)
 
 
 def _dates(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
     nulls = nulls_in(column, live)
     if column.field.format == "tdD":
-        return _fixed(field, stored(column, "i4"), column.length, nulls)
+        return field, nulls.vector(stored(column, "i4"))
     if column.field.format != "tdm":
         wrong_format(column, field, path)
     ticks = stored(column, "i8")
@@ -178,7 +185,7 @@ def _dates(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> 
     row = first_bad((days * _DAY_MS != ticks) | (days != days.astype("i4")), nulls.mask)
     if row is not None:
         refuse(path, field.type, f"holds {ticks[row]} ms, which is no date", row)
-    return _fixed(field, days.astype("i4"), column.length, nulls)
+    return field, nulls.vector(days.astype("i4"))
 
 
 # Spark's mark of a TIMESTAMP column that holds instants, as the clocks of the writer's zone show them.
@@ -195,18 +202,18 @@ def _timestamps(column: ArrowColumn, field: Field, path: Path, live: Mask | None
         own = "instants (it has a time zone)" if format_[4:] else "wall clock times (it has no time zone)"
         refuse(path, field.type, f"holds {own} and not {field.type}; convert it, or choose the other type")
     field = replace(field, format=f"{format_[:3]}:{'UTC' if instant else ''}")
-    return _fixed(field, stored(column, "i8"), column.length, nulls_in(column, live))
+    return field, nulls_in(column, live).vector(stored(column, "i8"))
 
 
 # --- texts -----------------------------------------------------------------------------------------
 
 
 def _texts(column: ArrowColumn, field: Field, path: Path, live: Mask | None) -> Fitted:
-    nulls, count = nulls_in(column, live), column.length
+    nulls = nulls_in(column, live)
     offsets, data = _stored_texts(column, field, path, nulls)
     if field.type.kind in TEXTS:
         offsets, data = _checked_texts(offsets, data, field, path, nulls)
-    return field, Vector(count, (nulls.bitmap, as_buffer(offsets), data), nulls.nulls)
+    return field, nulls.vector(offsets, data)
 
 
 def _stored_texts(column: ArrowColumn, field: Field, path: Path, nulls: Nulls) -> tuple[Array, Buffer]:

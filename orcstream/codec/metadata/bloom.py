@@ -21,8 +21,8 @@ from orcstream.schema.types import FLOATS, INT64, INTEGERS, TIMES, Kind, Type
 # ORC Java takes 1 to some 30 hashes; a filter that asks for thousands only costs time.
 MAX_HASHES = 256
 _NANOS_PER_MS = 1_000_000
-# 1582-10-16: days before it depend on the calendar of the file.
-_FIRST_SURE_DAY = -141_426
+# 1582-10-16: days before it depend on the calendars of file and reader.
+FIRST_SURE_DAY = -141_426
 _FIRST_SURE_TIME = 1_000_000_000
 
 Hashes = NDArray[np.uint64]
@@ -67,7 +67,7 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes]) -> Hashes | 
         return _of_integers(literal for literal in literals if isinstance(literal, int))
     if kind is Kind.DATE:
         days = [literal for literal in literals if isinstance(literal, int)]
-        return _of_integers(days) if all(day >= _FIRST_SURE_DAY for day in days) else None
+        return _of_integers(days) if all(day >= FIRST_SURE_DAY for day in days) else None
     if kind in TIMES:
         times = [literal for literal in literals if isinstance(literal, int)]
         # Times of the second before 1970 were hashed as such, but are read back a second late (ORC-763).

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from decimal import MAX_PREC, Context, Decimal
 from typing import Any
 
-from orcstream.codec.metadata.bloom import BloomFilter, BloomIndex, Hashes, hashes_of
+from orcstream.codec.metadata.bloom import FIRST_SURE_DAY, BloomFilter, BloomIndex, Hashes, hashes_of
 from orcstream.plan.prune.outcome import Outcome
 from orcstream.query.predicate import Leaf, Op
 from orcstream.schema.column_statistics import ALL_NULL, ColumnStatistics, StatisticsKind, Trust
@@ -30,8 +30,6 @@ _STATISTICS: dict[Kind, StatisticsKind] = {
     Kind.DATE: "date",
     **dict.fromkeys(TIMES, "timestamp"),
 }
-# 1582-10-16: what comes before it depends on the calendar of file and reader.
-_FIRST_SURE_DAY = -141_426
 _MS_NS = 10**6
 _SECOND_NS = 10**9
 # 1900-01-02: Java's zones begin with the day before, and calendars do not matter since long.
@@ -204,9 +202,9 @@ class Question:
         lower: Any = statistics.minimum
         upper: Any = statistics.maximum
         # Moving a day between calendars keeps it on its side of the change.
-        if lower is not None and lower < _FIRST_SURE_DAY:
+        if lower is not None and lower < FIRST_SURE_DAY:
             lower = None
-        return lower, None if upper is None else max(upper, _FIRST_SURE_DAY)
+        return lower, None if upper is None else max(upper, FIRST_SURE_DAY)
 
     def _timestamp_bounds(self, statistics: ColumnStatistics) -> _Bounds:
         """Statistics are of the wall clock, as if it were that of UTC (ORC-135).
