@@ -27,7 +27,7 @@ from orcstream.schema.types import (
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schema:
-    """The type tree of a file or of a table to be written. Immutable, hashable and pickle-able.
+    """The type tree `root` of a file or of a table to be written. Immutable, hashable and pickle-able.
 
     As a collection it holds its top-level fields: iteration gives `names`, `len` counts them, and
     `schema["a.b"]` is the `Type` at a path (dotted, or a tuple where names hold dots).
@@ -51,7 +51,7 @@ class Schema:
 
     @staticmethod
     def parse(text: str) -> Schema:
-        """The schema that a text such as ``struct<a:int,`odd name`:array<string>>`` describes."""
+        """The schema that `text` describes, such as ``struct<a:int,`odd name`:array<string>>``."""
         return numbered(parse_type(text))
 
     @property
