@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import Any, NewType, NoReturn, cast
 
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
@@ -117,22 +118,7 @@ class Type:
 
     def _rows(self) -> tuple[_Row, ...]:
         """The tree as a flat tuple: comparing, hashing and pickling must not recurse."""
-        return tuple(
-            (
-                len(node.children),
-                node.kind,
-                node.field_names,
-                node.max_length,
-                node.precision,
-                node.scale,
-                node.attributes,
-                node.crs,
-                node.algorithm,
-                node.column_id,
-                node.last_column_id,
-            )
-            for _, node in self.walk()
-        )
+        return tuple((len(node.children), *_FACTS(node)) for _, node in self.walk())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Type):
@@ -150,6 +136,9 @@ class Type:
 
     def __repr__(self) -> str:
         return f"<Type {self.column_id}: {self}>"
+
+
+_FACTS = attrgetter(*[one.name for one in fields(Type) if one.name != "children"])
 
 
 def _type_from_rows(rows: tuple[_Row, ...]) -> Type:

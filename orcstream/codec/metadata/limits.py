@@ -9,6 +9,8 @@ columns and stripes need that much.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -78,29 +80,32 @@ _STRIPE, _STRIPE_FIELDS, _KEY_BYTES = 1, 6, 120
 _STREAMS_OF_COLUMN = 16
 
 
+@dataclass(slots=True, eq=False)
 class Room:
-    """What several messages may take in memory together; `advice` says what gives them more.
+    """What several messages may take in memory together; `advice` says what gives them more."""
 
-    Raises `Unsupported` (``metadata_too_large``) where they would take more.
-    """
-
-    __slots__ = ("_advice", "_limit", "_what", "taken")
-
-    def __init__(self, limit: int, what: str, advice: str = "") -> None:
-        self._limit = limit
-        self._what = what
-        self._advice = advice
-        self.taken = 0
+    limit: int
+    what: str
+    advice: str = ""
+    taken: int = 0
 
     @property
     def left(self) -> int:
         """How many bytes more may be taken."""
-        return self._limit - self.taken
+        return self.limit - self.taken
 
     def take(self, size: int) -> None:
-        """Count bytes that are about to be taken."""
+        """Count bytes that are about to be taken.
+
+        Raises `Unsupported` (``metadata_too_large``) where they are more than are left.
+        """
         self.taken += size
-        _check_room(self.taken, self._limit, self._what, self._advice)
+        if self.taken > self.limit:
+            raise Unsupported(
+                f"the {self.what} would take {self.taken} bytes of memory, and may take {self.limit}"
+                f"{self.advice and '; '}{self.advice}",
+                reason="metadata_too_large",
+            )
 
 
 def metadata_limit(file_length: int) -> int:
@@ -113,15 +118,6 @@ def message_cap(file_length: int) -> int:
     return min(MESSAGE_CAP_BYTES, metadata_limit(file_length) // _COPIES)
 
 
-def _check_room(size: int, limit: int, what: str, advice: str = "") -> None:
-    """Raises `Unsupported` (``metadata_too_large``) where `what` would take more than the limit."""
-    if size > limit:
-        raise Unsupported(
-            f"the {what} would take {size} bytes of memory, and may take {limit}{advice and '; '}{advice}",
-            reason="metadata_too_large",
-        )
-
-
 def check_footer_parts(data: bytes, file_length: int) -> None:
     """Whether the parts of a file footer fit into memory. Raises ValueError for what is no message."""
     if len(data) <= AT_ONCE_BYTES:
@@ -130,7 +126,7 @@ def check_footer_parts(data: bytes, file_length: int) -> None:
     stripes, fields = counts[_STRIPE]
     keys = max(0, fields - _STRIPE_FIELDS * stripes)
     size = _COPIES * len(data) + _size(counts, _FOOTER_COSTS) + keys * _KEY_BYTES
-    _check_room(size, metadata_limit(file_length), "file footer")
+    Room(metadata_limit(file_length), "file footer").take(size)
 
 
 def check_stripe_footer_parts(data: bytes, column_count: int) -> None:
@@ -141,7 +137,7 @@ def check_stripe_footer_parts(data: bytes, column_count: int) -> None:
     most = _STREAMS_OF_COLUMN * (column_count + 1)
     if max(streams := counts[1][0], counts[2][0]) > most:
         raise CorruptStripe(f"{streams} streams and {counts[2][0]} encodings for {column_count} columns")
-    _check_room(_size(counts, _STRIPE_FOOTER_COSTS), _MOST_LIMIT, "stripe footer")
+    Room(_MOST_LIMIT, "stripe footer").take(_size(counts, _STRIPE_FOOTER_COSTS))
 
 
 def _size(counts: list[tuple[int, int]], costs: list[_Costs]) -> int:

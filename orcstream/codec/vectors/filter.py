@@ -173,6 +173,11 @@ def _constant(answer: bool) -> _Test:
     return lambda vector: np.full(vector.length, answer)
 
 
+def _by_kernel(kernel: Callable[..., Buffer], *question: Any) -> _Test:
+    """A kernel's answer for values of a fixed width."""
+    return lambda vector: _as_mask(kernel(vector.buffers[1], vector.offset, vector.length, *question), vector)
+
+
 def _one_of(values: Array, literals: Array) -> Mask:
     """Rows equal to one of the literals, which are sorted."""
     if len(literals) <= _FEW:
@@ -208,9 +213,7 @@ def _integer_test(leaf: Leaf, dtype: str) -> _Test:
         literals = [number for number in delivered if least <= number <= largest]
         if len(literals) > _FEW:
             wanted, width = NumberSet(literals), np.dtype(dtype).itemsize
-            return lambda vector: _as_mask(
-                match_integers(vector.buffers[1], vector.offset, vector.length, width, wanted), vector
-            )
+            return _by_kernel(match_integers, width, wanted)
         few = np.array(literals, dtype)
         return lambda vector: _one_of(items_of(vector, dtype), few)
     # Integers are less than a number where they are at most the one before it.
@@ -246,16 +249,11 @@ def _decimal_test(leaf: Leaf) -> _Test:
     if leaf.op is Op.IN:
         stored = [number for number in numbers if _LEAST_DECIMAL <= number <= _LARGEST_DECIMAL]
         literals = b"".join(number.to_bytes(16, "little", signed=True) for number in stored)
-        return lambda vector: _as_mask(
-            match_decimals(vector.buffers[1], vector.offset, vector.length, literals), vector
-        )
+        return _by_kernel(match_decimals, literals)
     code, number = _CODES[leaf.op], numbers[0]
     if not _LEAST_DECIMAL <= number <= _LARGEST_DECIMAL:
         return _constant((number > 0) == (leaf.op in (Op.LESS, Op.LESS_EQUAL)))
-    high, low = number >> 64, number & (2**64 - 1)
-    return lambda vector: _as_mask(
-        compare_decimals(vector.buffers[1], vector.offset, vector.length, code, high, low), vector
-    )
+    return _by_kernel(compare_decimals, code, number >> 64, number & (2**64 - 1))
 
 
 def _text_test(leaf: Leaf) -> _Test:

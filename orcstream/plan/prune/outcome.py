@@ -7,7 +7,9 @@ other, so the answer may hold too much, never too little.
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable
+from functools import reduce
 
 from orcstream.query.predicate import AllOf, Leaf, Negation, Predicate
 
@@ -41,10 +43,6 @@ def combined(predicate: Predicate, ask: Callable[[Leaf], Outcome]) -> Outcome:
     return outcome
 
 
-def _sets() -> list[Outcome]:
-    return [Outcome(bits) for bits in range(_ANY.value + 1)]
-
-
 def _table(decided: Outcome) -> dict[tuple[Outcome, Outcome], Outcome]:
     """AND (decided by FALSE) or OR (by TRUE) of every two sets."""
 
@@ -53,25 +51,14 @@ def _table(decided: Outcome) -> dict[tuple[Outcome, Outcome], Outcome]:
             return decided
         return _NULL if _NULL in (left, right) else left
 
-    singles = (_TRUE, _FALSE, _NULL)
-    table = {}
-    for left in _sets():
-        for right in _sets():
-            result = _NONE
-            for a in singles:
-                for b in singles:
-                    if a in left and b in right:
-                        result |= one(a, b)
-            table[left, right] = result
-    return table
+    return {
+        (left, right): reduce(operator.or_, (one(a, b) for a in left for b in right), _NONE)
+        for left in _SETS
+        for right in _SETS
+    }
 
 
-def _flipped(outcome: Outcome) -> Outcome:
-    flipped = outcome & _NULL
-    if _TRUE in outcome:
-        flipped |= _FALSE
-    return flipped | _TRUE if _FALSE in outcome else flipped
-
-
+_SETS = [Outcome(bits) for bits in range(_ANY.value + 1)]
 _AND, _OR = _table(_FALSE), _table(_TRUE)
-_NOT = {outcome: _flipped(outcome) for outcome in _sets()}
+_FLIPPED = {_TRUE: _FALSE, _FALSE: _TRUE, _NULL: _NULL}
+_NOT = {outcome: reduce(operator.or_, (_FLIPPED[one] for one in outcome), _NONE) for outcome in _SETS}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import TypeAlias
 
 from orcstream.byterange import CostModel
@@ -68,20 +69,12 @@ def group_outcomes(
         id(leaf): _source(question_of(leaf, trust), column_of(leaf), indexes, blooms, len(row_counts))
         for leaf in leaves_of(predicate)
     }
-    outcomes = []
-    for group, rows in enumerate(row_counts):
+
+    def outcome(group: int, rows: int) -> Outcome:
         parsed: dict[int, ColumnStatistics | None] = {}  # a range is two leaves of one column
+        return combined(predicate, lambda leaf: sources[id(leaf)].answer(group, rows, parsed))
 
-        def ask(
-            leaf: Leaf,
-            group: int = group,
-            rows: int = rows,
-            parsed: dict[int, ColumnStatistics | None] = parsed,
-        ) -> Outcome:
-            return sources[id(leaf)].answer(group, rows, parsed)
-
-        outcomes.append(combined(predicate, ask))
-    return outcomes
+    return [outcome(group, rows) for group, rows in enumerate(row_counts)]
 
 
 def _source(
@@ -127,19 +120,18 @@ def stripe_outcomes(
 ) -> list[Outcome]:
     """What the predicate may be in each stripe. There may be fewer `statistics` than stripes."""
     questions = {id(leaf): (Question(leaf, trust), column_of(leaf)) for leaf in leaves_of(predicate)}
-    outcomes = []
-    for stripe, rows in enumerate(row_counts):
-        known = statistics[stripe] if stripe < len(statistics) else None
 
-        def ask(leaf: Leaf, known: StatisticsList | None = known, rows: int = rows) -> Outcome:
+    def outcome(known: StatisticsList | None, rows: int) -> Outcome:
+        def ask(leaf: Leaf) -> Outcome:
             question, column = questions[id(leaf)]
             if column == ABSENT:
                 return question.answer(ALL_NULL, None, rows)
             found = known.get(column) if known is not None and column is not None else None
             return question.answer(found, None, rows)
 
-        outcomes.append(combined(predicate, ask))
-    return outcomes
+        return combined(predicate, ask)
+
+    return list(map(outcome, chain(statistics, repeat(None)), row_counts))
 
 
 @dataclass(frozen=True, slots=True)

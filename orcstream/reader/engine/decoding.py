@@ -35,9 +35,9 @@ class Delivery:
     """Decoded rows of one stripe: from row `start` of it on, one vector for each of its runs."""
 
     stripe: StripeRun
+    vectors: tuple[Vector, ...]
     start: int
     row_count: int
-    vectors: tuple[Vector, ...]
 
 
 # Rows in front of the wanted ones are decoded and dropped so many at a time, at least.
@@ -168,7 +168,7 @@ class DecodeQueue:
                 stripe.bounds[0], stripe.span_stop(start), *(run.segments[0].stop for run in stripe.runs)
             )
             vectors = tuple(self._cut(run, start, stop) for run in stripe.runs)
-            delivery = Delivery(stripe, stripe.stripe_row(start), stop - start, vectors)
+            delivery = Delivery(stripe, vectors, stripe.stripe_row(start), stop - start)
             stripe.delivered = stop
             if stop == stripe.bounds[0]:
                 stripe.bounds.popleft()
