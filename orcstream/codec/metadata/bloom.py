@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,29 +64,26 @@ def hashes_of(type_: Type, literals: Sequence[int | float | bytes]) -> Hashes | 
     wall clock of UTC are hashed: the caller sees to it that values are read by the same clock.
     """
     kind = type_.kind
+    values: Any = literals  # of the kind's own type
     if kind in INTEGERS:
-        return _of_integers(literal for literal in literals if isinstance(literal, int))
+        return _of_integers(values)
     if kind is Kind.DATE:
-        days = [literal for literal in literals if isinstance(literal, int)]
-        return _of_integers(days) if all(day >= FIRST_SURE_DAY for day in days) else None
+        return _of_integers(values) if all(day >= FIRST_SURE_DAY for day in values) else None
     if kind in TIMES:
-        times = [literal for literal in literals if isinstance(literal, int)]
         # Times of the second before 1970 were hashed as such, but are read back a second late (ORC-763).
-        if any(time < _FIRST_SURE_TIME for time in times):
+        if any(time < _FIRST_SURE_TIME for time in values):
             return None
-        return _of_integers(time // _NANOS_PER_MS for time in times)
+        return _of_integers(time // _NANOS_PER_MS for time in values)
     if kind in FLOATS:
-        return _of_floats([float(literal) for literal in literals if not isinstance(literal, bytes)])
+        return _of_floats(list(map(float, values)))
     if kind is Kind.DECIMAL:
         if type_.precision is None:  # Hive 0.11: values have scales of their own
             return None
-        scale = type_.scale or 0
-        return _of_bytes(_decimal_text(n, scale) for n in literals if isinstance(n, int))
-    texts = [literal for literal in literals if isinstance(literal, bytes)]
+        return _of_bytes(_decimal_text(n, type_.scale or 0) for n in values)
     if kind in (Kind.STRING, Kind.VARCHAR, Kind.BINARY):
-        return _of_bytes(texts)
+        return _of_bytes(values)
     if kind is Kind.CHAR:
-        return _of_bytes(form for text in texts for form in _char_forms(text, type_.max_length or 0))
+        return _of_bytes(form for text in values for form in _char_forms(text, type_.max_length or 0))
     return None
 
 

@@ -35,8 +35,8 @@ class Delivery:
     """Decoded rows of one stripe: from row `start` of it on, one vector for each of its runs."""
 
     stripe: StripeRun
-    vectors: tuple[Vector, ...]
     start: int
+    vectors: tuple[Vector, ...]
     row_count: int
 
 
@@ -168,7 +168,7 @@ class DecodeQueue:
                 stripe.bounds[0], stripe.span_stop(start), *(run.segments[0].stop for run in stripe.runs)
             )
             vectors = tuple(self._cut(run, start, stop) for run in stripe.runs)
-            delivery = Delivery(stripe, vectors, stripe.stripe_row(start), stop - start)
+            delivery = Delivery(stripe, stripe.stripe_row(start), vectors, stop - start)
             stripe.delivered = stop
             if stop == stripe.bounds[0]:
                 stripe.bounds.popleft()
