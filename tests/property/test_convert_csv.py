@@ -17,27 +17,26 @@ from hypothesis import strategies as st
 import orcstream.blocking
 from orcstream.cli.convert import rows as cli_rows
 from orcstream.cli.convert.arrow import arrow_csv_rows, arrow_json_rows, reads_json
-from orcstream.cli.convert.discretion import Discretion
-from orcstream.cli.convert.input import Input, open_input
+from orcstream.cli.convert.input import Input, Origin, open_input
 from orcstream.cli.convert.rows import CsvOptions, Rows, csv_rows, json_rows
 from orcstream.errors import FormatError, OrcError, SchemaMismatch, UsageError
 from orcstream.schema.schema import Schema
 
-LONGEST = 1 << 20
+ORIGIN = Origin("the source", 1 << 20)
 
 
 def _csv_by(read: Callable[..., Rows | None], source: Input, schema: Schema | None) -> Rows | None:
-    return read(source, CsvOptions(), schema, Discretion(), LONGEST)
+    return read(source, CsvOptions(), schema, ORIGIN)
 
 
 def _json_by_arrow(source: Input, schema: Schema | None) -> Rows | None:
     if not reads_json(schema) or source.head(1).startswith(b"["):
         return None
-    return arrow_json_rows(source, schema, Discretion(), LONGEST)
+    return arrow_json_rows(source, schema, ORIGIN)
 
 
 def _json_by_python(source: Input, schema: Schema | None) -> Rows:
-    return json_rows(source, schema, Discretion(), LONGEST)
+    return json_rows(source, schema, ORIGIN)
 
 
 _READERS: dict[str, list[Callable[[Input, Schema | None], Rows | None]]] = {

@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orcstream
-from orcstream.cli.convert.discretion import Discretion
-from orcstream.cli.convert.input import Input, too_long
+from orcstream.cli.convert.input import Input, Origin
 from orcstream.cli.convert.rows import (
     CSV_END,
+    OPEN_QUOTE,
     CsvOptions,
     Head,
     Rows,
@@ -26,7 +26,6 @@ from orcstream.cli.convert.rows import (
     convert_lines,
     csv_columns,
     json_rows,
-    open_quote,
 )
 from orcstream.cli.convert.values import binary
 from orcstream.schema.schema import Schema
@@ -98,21 +97,20 @@ def arrow_csv_rows(
     source: Input,
     options: CsvOptions,
     schema: Schema | None,
-    discretion: Discretion,
-    longest: int,
+    origin: Origin,
 ) -> Rows | None:
     """The rows of a CSV file; None where there are none."""
     import pyarrow as pa
     from pyarrow import csv
 
-    columns = csv_columns(source, options, schema, discretion, longest)
+    columns = csv_columns(source, options, schema, origin)
     if columns is None:
         return None
     names, schema = columns
     read = csv.ReadOptions(
         # Only then are rows counted.
         use_threads=False,
-        block_size=longest,
+        block_size=origin.longest,
         column_names=names,
         skip_rows_after_names=1 if options.has_header else 0,
     )
@@ -129,10 +127,10 @@ def arrow_csv_rows(
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    failed = _CsvErrors(source.shown, discretion, 2 if options.has_header else 1)
+    failed = _CsvErrors(origin, 2 if options.has_header else 1)
     ended = _Ended(source, options.delimiter.join([CSV_END] * len(names)))
     reader = failed.guard(lambda: csv.open_csv(ended, read, parse, convert))
-    return Rows(schema, _csv_batches(reader, failed, schema, source.shown, discretion))
+    return Rows(schema, _csv_batches(reader, failed, schema, origin))
 
 
 class _Ended(io.RawIOBase):
@@ -162,9 +160,7 @@ class _Ended(io.RawIOBase):
         return len(data)
 
 
-def _csv_batches(
-    reader: Any, failed: _CsvErrors, schema: Schema, shown: str, discretion: Discretion
-) -> Iterator[Any]:
+def _csv_batches(reader: Any, failed: _CsvErrors, schema: Schema, origin: Origin) -> Iterator[Any]:
     import pyarrow as pa
 
     first_row = 0
@@ -179,18 +175,17 @@ def _csv_batches(
             yield pa.RecordBatch.from_arrays(columns, list(schema.names))
         else:
             texts = (column.to_pylist() for column in batch.columns)
-            yield convert_columns(texts, schema, first_row, shown, discretion)
+            yield convert_columns(texts, schema, first_row, origin)
         first_row += batch.num_rows
     if not ended:
-        raise open_quote(shown)
+        raise origin.wrong(OPEN_QUOTE)
 
 
 class _CsvErrors:
     """pyarrow's errors in ours; rows count from 0, without the header."""
 
-    def __init__(self, shown: str, discretion: Discretion, first: int) -> None:
-        self._shown = shown
-        self._told = discretion.told
+    def __init__(self, origin: Origin, first: int) -> None:
+        self._origin = origin
         self._first = first
 
     def guard(self, call: Callable[[], Any]) -> Any:
@@ -203,18 +198,18 @@ class _CsvErrors:
 
     def _fail(self, text: str, error: Exception) -> NoReturn:
         if _STRADDLES in text:
-            raise too_long(self._shown) from error
+            raise self._origin.too_long() from error
         if "UTF8" in text or "utf-8" in text:
             problem = "the text is not UTF-8"
-            raise orcstream.FormatError(self._told(f"{problem}: {text}", problem), url=self._shown) from error
+            raise self._origin.wrong(self._origin.told(f"{problem}: {text}", problem)) from error
         if found := _CSV_RECORD.fullmatch(text):
             row = max(0, int(found["row"]) - self._first)
             if width := _CSV_WIDTH.match(found["what"]):
                 problem = f"the number of fields is {width[2]}, and that of columns {width[1]}"
             else:
-                problem = self._told(found["what"], "this is no CSV")
-            raise orcstream.FormatError(problem, url=self._shown, row=row) from error
-        raise orcstream.FormatError(self._told(text, "this is no CSV"), url=self._shown) from error
+                problem = self._origin.told(found["what"], "this is no CSV")
+            raise self._origin.wrong(problem, row) from error
+        raise self._origin.wrong(self._origin.told(text, "this is no CSV")) from error
 
 
 # --- texts -------------------------------------------------------------------------------------------------
@@ -271,47 +266,43 @@ def _all(found: Any, texts: Any) -> bool:
 # --- JSON --------------------------------------------------------------------------------------------------
 
 
-def arrow_json_rows(
-    source: Input, schema: Schema | None, discretion: Discretion, longest: int
-) -> Rows | None:
+def arrow_json_rows(source: Input, schema: Schema | None, origin: Origin) -> Rows | None:
     """The rows of a file with one JSON object on each line; None where there is nothing to learn from it."""
-    if not source.head(longest).strip():
+    if not source.head(origin.longest).strip():
         return None
     decided = schema
     if decided is None:
         with Head(source) as head:
-            decided = json_rows(head, None, discretion, longest).schema
-    return Rows(decided, _json_batches(source, schema, decided, discretion, longest))
+            decided = json_rows(head, None, origin).schema
+    return Rows(decided, _json_batches(source, schema, decided, origin))
 
 
-def _json_batches(
-    source: Input, given: Schema | None, decided: Schema, discretion: Discretion, longest: int
-) -> Iterator[Any]:
+def _json_batches(source: Input, given: Schema | None, decided: Schema, origin: Origin) -> Iterator[Any]:
     row, line = 0, 1
-    for block in _blocks(source, longest):
+    for block in _blocks(source, origin):
         lines = block.splitlines()
         count = sum(1 for text in lines if text.strip())
         batch = _parsed(block, count, decided, is_open=given is not None)
         if batch is not None:
             yield batch
         else:
-            yield from convert_lines(block, given, line, row, source.shown, discretion)
+            yield from convert_lines(block, given, line, row, origin)
         row, line = row + count, line + len(lines)
 
 
-def _blocks(source: Input, longest: int) -> Iterator[bytes]:
+def _blocks(source: Input, origin: Origin) -> Iterator[bytes]:
     """Whole lines, some at a time."""
     rest = b""
     raw = io.BufferedReader(source, 1 << 18)
-    while data := raw.read(longest):
+    while data := raw.read(origin.longest):
         end = data.rfind(b"\n") + 1
         if end:
             yield rest + data[:end]
             rest = data[end:]
         else:
             rest += data
-        if len(rest) > longest:
-            raise too_long(source.shown)
+        if len(rest) > origin.longest:
+            raise origin.too_long()
     if rest:
         yield rest
 

@@ -39,8 +39,7 @@ from orcstream.cli.commands.keys import (
     say_masked,
 )
 from orcstream.cli.convert.arrow import arrow_csv_rows, arrow_json_rows, has_pyarrow, parquet_rows, reads_json
-from orcstream.cli.convert.discretion import Discretion
-from orcstream.cli.convert.input import STANDARD_INPUT, Input, open_input, open_seekable, suffixes
+from orcstream.cli.convert.input import STANDARD_INPUT, Input, Origin, open_input, open_seekable, suffixes
 from orcstream.cli.convert.rows import ADVICE, CsvOptions, Rows, csv_rows, json_rows
 from orcstream.cli.output import Progress, report
 from orcstream.encryption import KeyProvider
@@ -360,7 +359,7 @@ def _closed(file: Any) -> Iterator[None]:
 
 def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows:
     longest = max(_LEAST_ROW, options.memory_limit // 64)
-    discretion = Discretion(hidden_columns(options))
+    origin = Origin(source.shown, longest, hidden_columns(options))
     rows: Rows | None = None
     if format_ == "csv":
         is_tsv = (options.format or suffixes(options.source)[0]) == "tsv"
@@ -371,11 +370,11 @@ def _text_rows(source: Input, options: argparse.Namespace, format_: str) -> Rows
             ("",) if options.null is None else tuple(options.null),
         )
         if has_pyarrow():
-            rows = arrow_csv_rows(source, layout, options.schema, discretion, longest)
-        return rows or csv_rows(source, layout, options.schema, discretion, longest)
+            rows = arrow_csv_rows(source, layout, options.schema, origin)
+        return rows or csv_rows(source, layout, options.schema, origin)
     if has_pyarrow() and reads_json(options.schema) and not source.head(1 << 10).lstrip().startswith(b"["):
-        rows = arrow_json_rows(source, options.schema, discretion, longest)
-    return rows or json_rows(source, options.schema, discretion, longest)
+        rows = arrow_json_rows(source, options.schema, origin)
+    return rows or json_rows(source, options.schema, origin)
 
 
 async def _on_thread(work: Callable[[], T]) -> T:

@@ -17,6 +17,7 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import zstandard
@@ -32,6 +33,7 @@ STANDARD_INPUT = "-"
 _BLOCK_BYTES = 8 << 20
 # So little that the worst of all zstd files cannot ask for more than 128 MiB at a time.
 _ZSTD_STEP_BYTES = 4 << 10
+_TOO_LONG = "a row is longer than a 64th of --memory-limit, or than 1 MB if that is more; give a larger one"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -42,6 +44,37 @@ def suffixes(url: str) -> tuple[str, str]:
     parts = url.replace("\\", "/").rpartition("/")[2].lower().split(".")
     compression = parts.pop() if len(parts) > 1 and parts[-1] in _DECOMPRESSED else ""
     return (parts[-1] if len(parts) > 1 else ""), compression
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where rows come from, as errors name it, and how many characters the longest row may have.
+
+    `hidden` are the names of top-level columns that are to be encrypted or masked, or hold what is; errors of
+    writing are seen to by `codec.encode.discretion`.
+    """
+
+    shown: str
+    longest: int
+    hidden: frozenset[str] = frozenset()
+
+    def told(self, text: str, instead: str, column: str | None = None) -> str:
+        """`text`, which may show values of the column, or of any; or `instead`, if one of them is hidden."""
+        if not self.hidden or (column is not None and column not in self.hidden):
+            return text
+        return f"{instead}; what is encrypted or masked is not shown"
+
+    def wrong(self, text: str, row: int | None = None) -> orcstream.FormatError:
+        """The error for a source that is not in its format."""
+        return orcstream.FormatError(text, url=self.shown, row=row)
+
+    def unfit(self, text: str, row: int | None = None) -> orcstream.SchemaMismatch:
+        """The error for rows that the schema does not take."""
+        return orcstream.SchemaMismatch(text, url=self.shown, row=row)
+
+    def too_long(self) -> orcstream.UsageError:
+        """The error for a row that does not fit into the memory that is given."""
+        return orcstream.UsageError(_TOO_LONG, url=self.shown)
 
 
 class Input(io.RawIOBase):
@@ -259,9 +292,3 @@ _DECOMPRESSED: dict[str, Callable[[Any], Any]] = {
     "zst": _Zstd,
     "lz4": _lz4,
 }
-
-
-def too_long(shown: str) -> orcstream.UsageError:
-    """The error for a row that does not fit into the memory that is given."""
-    text = "a row is longer than a 64th of --memory-limit, or than 1 MB if that is more; give a larger one"
-    return orcstream.UsageError(text, url=shown)

@@ -19,8 +19,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orcstream
-from orcstream.cli.convert.discretion import Discretion
-from orcstream.cli.convert.input import Input, too_long
+from orcstream.cli.convert.input import Input, Origin
 from orcstream.cli.convert.values import (
     FLAT_TEXTS,
     finite,
@@ -46,6 +45,7 @@ _MOST_FIELD_CHARACTERS = 1 << 30
 
 # A last record, which is none if the file ends within quotes.
 CSV_END = "\0the end\0"
+OPEN_QUOTE = "the file ends within a quoted field"
 
 T = TypeVar("T")
 _Sized = tuple[T, int]
@@ -68,28 +68,30 @@ class CsvOptions:
     nulls: tuple[str, ...] = field(default=("",))
 
 
-def _unique_names(names: Iterable[str], shown: str) -> list[str]:
+def _unique_names(names: Iterable[str], origin: Origin) -> list[str]:
     """The names of columns. Raises UsageError where one comes twice."""
     found: dict[str, None] = {}
     for name in names:
         if name in found:
-            raise orcstream.UsageError(f"two columns are named {name!r}: give --column-names", url=shown)
+            raise orcstream.UsageError(
+                f"two columns are named {name!r}: give --column-names", url=origin.shown
+            )
         found[name] = None
     return list(found)
 
 
-def _check_csv_schema(schema: Schema, names: list[str], shown: str) -> None:
+def _check_csv_schema(schema: Schema, names: list[str], origin: Origin) -> None:
     """Raises where a schema cannot be that of a CSV file with these columns."""
     root = schema.root
     known_names = frozenset(names)
     if root.kind is not Kind.STRUCT:
-        raise orcstream.UsageError(f"the schema has no columns: {schema}", url=shown)
+        raise orcstream.UsageError(f"the schema has no columns: {schema}", url=origin.shown)
     for name, type_ in zip(root.field_names, root.children, strict=True):
         if type_.kind not in FLAT_TEXTS:
-            raise orcstream.UsageError(f"CSV holds no {type_} (the column {name!r})", url=shown)
+            raise orcstream.UsageError(f"CSV holds no {type_} (the column {name!r})", url=origin.shown)
         if name not in known_names:
             known = ", ".join(names[:20])
-            raise orcstream.ColumnNotFound(f"the file has no column {name!r}, only {known}", url=shown)
+            raise orcstream.ColumnNotFound(f"the file has no column {name!r}, only {known}", url=origin.shown)
 
 
 class Head(io.RawIOBase):
@@ -98,7 +100,6 @@ class Head(io.RawIOBase):
     def __init__(self, source: Input) -> None:
         self._source = source
         self._taken = bytearray()
-        self.shown = source.shown
 
     def head(self, size: int) -> bytes:
         """As that of the source."""
@@ -118,19 +119,14 @@ class Head(io.RawIOBase):
         super().close()
 
 
-def open_quote(shown: str) -> orcstream.FormatError:
-    """The error for a CSV file that ends within quotes."""
-    return orcstream.FormatError("the file ends within a quoted field", url=shown)
-
-
 def _text_of(source: Input | Head) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedReader(source, 1 << 18), encoding="utf-8", newline="")
 
 
-def _lines(text: io.TextIOBase, longest: int, shown: str) -> Iterator[str]:
-    while line := text.readline(longest + 1):
-        if len(line) > longest:
-            raise too_long(shown)
+def _lines(text: io.TextIOBase, origin: Origin) -> Iterator[str]:
+    while line := text.readline(origin.longest + 1):
+        if len(line) > origin.longest:
+            raise origin.too_long()
         yield line
 
 
@@ -148,34 +144,32 @@ def _chunks(rows: Iterator[_Sized[T]]) -> Iterator[list[T]]:
         yield chunk
 
 
-def _guarded(rows: Iterator[T], shown: str, discretion: Discretion) -> Iterator[T]:
+def _guarded(rows: Iterator[T], origin: Origin) -> Iterator[T]:
     try:
         yield from rows
     except UnicodeDecodeError as error:
         text = "the text is not UTF-8"
-        raise orcstream.FormatError(discretion.told(f"{text}: {error}", text), url=shown) from error
+        raise origin.wrong(origin.told(f"{text}: {error}", text)) from error
 
 
 # --- CSV ---------------------------------------------------------------------------------------------------
 
 
-def csv_rows(
-    source: Input, options: CsvOptions, schema: Schema | None, discretion: Discretion, longest: int
-) -> Rows:
+def csv_rows(source: Input, options: CsvOptions, schema: Schema | None, origin: Origin) -> Rows:
     """The rows of a CSV file, by Python's csv."""
-    found = _csv_start(source, options, schema, discretion, longest)
+    found = _csv_start(source, options, schema, origin)
     if found is None:
-        return _no_rows(source, schema)
+        return _no_rows(schema, origin)
     names, schema, lists = found
-    return Rows(schema, _converted(lists, names, schema, source.shown, discretion))
+    return Rows(schema, _converted(lists, names, schema, origin))
 
 
 def csv_columns(
-    source: Input, options: CsvOptions, schema: Schema | None, discretion: Discretion, longest: int
+    source: Input, options: CsvOptions, schema: Schema | None, origin: Origin
 ) -> tuple[list[str], Schema] | None:
     """The names of all columns of a CSV file, and the schema; None where it has no rows. Nothing is read."""
     with Head(source) as head:
-        found = _csv_start(head, options, schema, discretion, longest)
+        found = _csv_start(head, options, schema, origin)
         if found is None:
             return None
         names, schema, lists = found
@@ -183,48 +177,48 @@ def csv_columns(
 
 
 def _csv_start(
-    source: Input | Head, options: CsvOptions, schema: Schema | None, discretion: Discretion, longest: int
+    source: Input | Head, options: CsvOptions, schema: Schema | None, origin: Origin
 ) -> tuple[list[str], Schema, Iterator[list[list[str | None]]]] | None:
     """Names, schema and columns of texts, some rows at a time."""
-    records = _guarded(_records(source, options, longest), source.shown, discretion)
+    records = _guarded(_records(source, options, origin), origin)
     first = next(records, None)
     if first is None:
         return None
     names = list(options.names) or (
         [text or "" for text in first[0]] if options.has_header else [f"f{n}" for n in range(len(first[0]))]
     )
-    names = _unique_names(names, source.shown)
+    names = _unique_names(names, origin)
     if not options.has_header:
         records = chain([first], records)
     elif len(first[0]) != len(names):
-        _wrong_width(first[0], names, source.shown, None)
-    lists = _columns(records, names, source.shown)
+        _wrong_width(first[0], names, origin, None)
+    lists = _columns(records, names, origin)
     head: list[list[str | None]] = next(lists, [[] for _ in names])
     if schema is None:
         types = [text_type(text for text in column if text is not None) for column in head]
         schema = numbered(Type(Kind.STRUCT, tuple(types), tuple(names)))
-    _check_csv_schema(schema, names, source.shown)
+    _check_csv_schema(schema, names, origin)
     return names, schema, chain([head], lists)
 
 
-def _no_rows(source: Input | Head, schema: Schema | None) -> Rows:
+def _no_rows(schema: Schema | None, origin: Origin) -> Rows:
     if schema is None:
         raise orcstream.UsageError(
-            "the file is empty: nothing says what its columns are; give --schema", url=source.shown
+            "the file is empty: nothing says what its columns are; give --schema", url=origin.shown
         )
     return Rows(schema, iter(()))
 
 
-def _records(source: Input | Head, options: CsvOptions, longest: int) -> Iterator[_Sized[list[str | None]]]:
+def _records(source: Input | Head, options: CsvOptions, origin: Origin) -> Iterator[_Sized[list[str | None]]]:
     """The fields of each record, None for nulls."""
     taken: list[str] = []
 
     def lines() -> Iterator[str]:
         size = 0
-        for line in _lines(_text_of(source), longest, source.shown):
+        for line in _lines(_text_of(source), origin):
             size = len(line) if not taken else size + len(line)
-            if size > longest:
-                raise too_long(source.shown)
+            if size > origin.longest:
+                raise origin.too_long()
             taken.append(line)
             yield line
         yield CSV_END
@@ -243,12 +237,12 @@ def _records(source: Input | Head, options: CsvOptions, longest: int) -> Iterato
             if narrow is None:
                 narrow = len(options.names or record) == 1
             if record and record[-1].endswith(CSV_END):
-                raise open_quote(source.shown)
+                raise origin.wrong(OPEN_QUOTE)
             if not record and not narrow:
                 continue  # an empty line, which is a record where there is one column
             yield _with_nulls(record or [""], text, nulls, options.delimiter), len(text)
     except csv.Error as error:
-        raise orcstream.FormatError(f"record {number + 1} is no CSV: {error}", url=source.shown) from error
+        raise origin.wrong(f"record {number + 1} is no CSV: {error}") from error
 
 
 def _with_nulls(record: list[str], text: str, nulls: frozenset[str], delimiter: str) -> list[str | None]:
@@ -265,40 +259,39 @@ def _with_nulls(record: list[str], text: str, nulls: frozenset[str], delimiter: 
 
 
 def _columns(
-    records: Iterator[_Sized[list[str | None]]], names: list[str], shown: str
+    records: Iterator[_Sized[list[str | None]]], names: list[str], origin: Origin
 ) -> Iterator[list[list[str | None]]]:
     first_row = 0
     for chunk in _chunks(records):
         for row, record in enumerate(chunk, first_row):
             if len(record) != len(names):
-                _wrong_width(record, names, shown, row)
+                _wrong_width(record, names, origin, row)
         yield [list(column) for column in zip(*chunk, strict=True)]
         first_row += len(chunk)
 
 
-def _wrong_width(record: list[Any], names: list[str], shown: str, row: int | None) -> None:
+def _wrong_width(record: list[Any], names: list[str], origin: Origin, row: int | None) -> None:
     text = f"the number of fields is {len(record)}, and that of columns {len(names)}"
-    raise orcstream.FormatError(text, url=shown, row=row)
+    raise origin.wrong(text, row)
 
 
 def _converted(
     lists: Iterator[list[list[str | None]]],
     names: list[str],
     schema: Schema,
-    shown: str,
-    discretion: Discretion,
+    origin: Origin,
 ) -> Iterator[dict[str, list[Any]]]:
     places = {name: index for index, name in enumerate(names)}
     indexes = [places[name] for name in schema.names]
     first_row = 0
     for columns in lists:
         texts = [columns[index] for index in indexes]
-        yield convert_columns(texts, schema, first_row, shown, discretion)
+        yield convert_columns(texts, schema, first_row, origin)
         first_row += len(columns[0]) if columns else 0
 
 
 def convert_columns(
-    columns: Iterable[list[str | None]], schema: Schema, first_row: int, shown: str, discretion: Discretion
+    columns: Iterable[list[str | None]], schema: Schema, first_row: int, origin: Origin
 ) -> dict[str, list[Any]]:
     """The values of texts, by column of the schema. Raises SchemaMismatch."""
     root = schema.root
@@ -309,12 +302,12 @@ def convert_columns(
             batch[name] = [None if text is None else convert(text) for text in texts]
         except ValueError:
             row, text, why = _culprit(texts, convert)
-            problem = discretion.told(
+            problem = origin.told(
                 f"the column {name!r} holds {text!r:.60} and is {type_}: {why}",
                 f"the column {name!r} holds something else than {type_}",
                 name,
             )
-            raise orcstream.SchemaMismatch(f"{problem}; {ADVICE}", url=shown, row=first_row + row) from None
+            raise origin.unfit(f"{problem}; {ADVICE}", first_row + row) from None
     return batch
 
 
@@ -331,30 +324,28 @@ def _culprit(values: list[Any], convert: Callable[[Any], Any]) -> tuple[int, Any
 # --- JSON --------------------------------------------------------------------------------------------------
 
 
-def json_rows(source: Input | Head, schema: Schema | None, discretion: Discretion, longest: int) -> Rows:
+def json_rows(source: Input | Head, schema: Schema | None, origin: Origin) -> Rows:
     """The objects of a JSON file, by Python's json: one on each line, or all of them in one array."""
     decoder = _decoder(schema)
     text = _text_of(source)
     is_array = source.head(_READ_CHARACTERS).lstrip().startswith(b"[")
     objects = (
-        _of_array(text, decoder, source.shown, longest)
-        if is_array
-        else _of_lines(_lines(text, longest, source.shown), decoder, source.shown, 1)
+        _of_array(text, decoder, origin) if is_array else _of_lines(_lines(text, origin), decoder, origin, 1)
     )
-    chunks = _chunks(_guarded(objects, source.shown, discretion))
+    chunks = _chunks(_guarded(objects, origin))
     first = next(chunks, None)
     if first is None:
-        return _no_rows(source, schema)
+        return _no_rows(schema, origin)
     chunks = chain([first], chunks)
     if schema is not None:
-        return Rows(schema, _fitted(chunks, schema, source.shown, discretion, 0))
+        return Rows(schema, _fitted(chunks, schema, origin, 0))
     try:
         return Rows(numbered(json_type(first, "")), chunks)
     except orcstream.Unsupported as error:
-        error.locate(url=source.shown)
+        error.locate(url=origin.shown)
         raise
     except ValueError as error:
-        raise orcstream.SchemaMismatch(f"{error}: {ADVICE}", url=source.shown) from None
+        raise origin.unfit(f"{error}: {ADVICE}") from None
 
 
 def convert_lines(
@@ -362,14 +353,13 @@ def convert_lines(
     schema: Schema | None,
     first_line: int,
     first_row: int,
-    shown: str,
-    discretion: Discretion,
+    origin: Origin,
 ) -> Iterator[list[Any]]:
     """The objects of some lines of JSON, as `json_rows` would go on with them."""
     text = io.TextIOWrapper(io.BytesIO(block), encoding="utf-8", newline="")
-    objects = _of_lines(text, _decoder(schema), shown, first_line)
-    chunks = _chunks(_guarded(objects, shown, discretion))
-    return chunks if schema is None else _fitted(chunks, schema, shown, discretion, first_row)
+    objects = _of_lines(text, _decoder(schema), origin, first_line)
+    chunks = _chunks(_guarded(objects, origin))
+    return chunks if schema is None else _fitted(chunks, schema, origin, first_row)
 
 
 def _decoder(schema: Schema | None) -> json.JSONDecoder:
@@ -382,25 +372,25 @@ def _no_constant(text: str) -> None:
 
 
 def _fitted(
-    chunks: Iterator[list[Any]], schema: Schema, shown: str, discretion: Discretion, first_row: int
+    chunks: Iterator[list[Any]], schema: Schema, origin: Origin, first_row: int
 ) -> Iterator[list[Any]]:
     try:
         convert = from_json(schema.root)
     except ValueError as error:
-        raise orcstream.UsageError(str(error), url=shown) from None
+        raise orcstream.UsageError(str(error), url=origin.shown) from None
     for chunk in chunks:
         try:
             found = [convert(value) for value in chunk]
         except ValueError:
             row, _, why = _culprit(chunk, convert)
-            problem = discretion.told(why, "the object does not fit the schema")
-            raise orcstream.SchemaMismatch(f"{problem}; {ADVICE}", url=shown, row=first_row + row) from None
+            problem = origin.told(why, "the object does not fit the schema")
+            raise origin.unfit(f"{problem}; {ADVICE}", first_row + row) from None
         yield found
         first_row += len(chunk)
 
 
 def _of_lines(
-    lines: Iterable[str], decoder: json.JSONDecoder, shown: str, first: int
+    lines: Iterable[str], decoder: json.JSONDecoder, origin: Origin, first: int
 ) -> Iterator[_Sized[Any]]:
     for number, line in enumerate(lines, first):
         if not line.strip():
@@ -408,13 +398,11 @@ def _of_lines(
         try:
             value = decoder.decode(line)
         except (ValueError, RecursionError) as error:
-            raise orcstream.FormatError(f"line {number} is no JSON: {error}", url=shown) from error
-        yield _object(value, f"line {number}", shown), len(line)
+            raise origin.wrong(f"line {number} is no JSON: {error}") from error
+        yield _object(value, f"line {number}", origin), len(line)
 
 
-def _of_array(
-    text: io.TextIOWrapper, decoder: json.JSONDecoder, shown: str, longest: int
-) -> Iterator[_Sized[Any]]:
+def _of_array(text: io.TextIOWrapper, decoder: json.JSONDecoder, origin: Origin) -> Iterator[_Sized[Any]]:
     """The items of an array, of which no more than the next is in memory."""
     space = re.compile(r"\s*")
     data, place, count = _sure(text, "", 0), 0, 0
@@ -424,11 +412,11 @@ def _of_array(
         if data.startswith("]", place):
             data, place = _skipped(text, data, place + 1, space)
             if place < len(data):
-                raise orcstream.FormatError("something follows the array", url=shown)
+                raise origin.wrong("something follows the array")
             return
         if count:
             if not data.startswith(",", place):
-                raise orcstream.FormatError(f"item {count} is not followed by a comma or ]", url=shown)
+                raise origin.wrong(f"item {count} is not followed by a comma or ]")
             data, place = _skipped(text, data, place + 1, space)
         step = _READ_CHARACTERS
         while True:
@@ -436,18 +424,18 @@ def _of_array(
                 value, end = decoder.raw_decode(data, place)
                 break
             except RecursionError as error:
-                raise orcstream.FormatError(f"item {count + 1} is nested too deep", url=shown) from error
+                raise origin.wrong(f"item {count + 1} is nested too deep") from error
             except ValueError as error:
                 if _is_sure(error, data):
-                    raise orcstream.FormatError(f"item {count + 1} is no JSON: {error}", url=shown) from error
-                if len(data) - place > longest + _READ_CHARACTERS:
-                    raise too_long(shown) from None
-                more = text.read(min(step, longest))
+                    raise origin.wrong(f"item {count + 1} is no JSON: {error}") from error
+                if len(data) - place > origin.longest + _READ_CHARACTERS:
+                    raise origin.too_long() from None
+                more = text.read(min(step, origin.longest))
                 if not more:
-                    raise orcstream.FormatError(f"item {count + 1} is no JSON: {error}", url=shown) from error
+                    raise origin.wrong(f"item {count + 1} is no JSON: {error}") from error
                 data, place, step = data[place:] + more, 0, step * 2
         count += 1
-        yield _object(value, f"item {count}", shown), end - place
+        yield _object(value, f"item {count}", origin), end - place
         place = end
 
 
@@ -473,7 +461,7 @@ def _sure(text: io.TextIOWrapper, data: str, place: int) -> str:
     return data
 
 
-def _object(value: Any, where: str, shown: str) -> dict[str, Any]:
+def _object(value: Any, where: str, origin: Origin) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise orcstream.FormatError(f"{where} is no object", url=shown)
+        raise origin.wrong(f"{where} is no object")
     return value
