@@ -29,10 +29,16 @@ from orcstream.codec.metadata.limits import (
     message_cap,
     metadata_limit,
 )
-from orcstream.codec.metadata.parse import Footer, parse_footer, parse_postscript, parse_stripe_footer
+from orcstream.codec.metadata.parse import (
+    Footer,
+    measure_stripe_footer,
+    parse_footer,
+    parse_postscript,
+    parse_stripe_footer,
+)
 from orcstream.codec.metadata.structure import Calendar, Postscript, StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression, decompress_metadata
-from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError
+from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError, located
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind, Type
 
@@ -297,12 +303,18 @@ def check_footer_length(stripe: StripeInformation) -> None:
 
 def footer_of(tail: Tail, stripe: StripeInformation, data: memoryview) -> StripeFooter:
     """The footer of a stripe from the bytes of its `footer_range`."""
-    try:
+    with located(stripe=stripe.index, file_offset=stripe.footer_range.start):
         footer = decompress_message(tail, data)
-    except FormatError as error:
-        error.locate(stripe=stripe.index, file_offset=stripe.footer_range.start)
-        raise
-    return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
+        return parse_stripe_footer(footer, stripe, tail.footer.schema, tail.footer.encryption)
+
+
+def check_footer(tail: Tail, stripe: StripeInformation, data: memoryview) -> None:
+    """Raise `CorruptStripe` for a footer whose stripe cannot be read, as far as that is known at once."""
+    if tail.footer.encryption is not None:
+        footer_of(tail, stripe, data)
+        return
+    with located(stripe=stripe.index, file_offset=stripe.footer_range.start):
+        measure_stripe_footer(decompress_message(tail, data), stripe, tail.footer.schema)
 
 
 def decompress_message(tail: Tail, data: memoryview, most_bytes: int | None = None) -> bytes:

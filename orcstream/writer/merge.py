@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
 
 from orcstream._credentials import strip_credentials
-from orcstream.byterange import ByteRange, BytesLike, RangeBuffer
+from orcstream.byterange import ByteRange, BytesLike
 from orcstream.encryption import NO_KEYS, FileKeys, KeyProvider
 from orcstream.errors import OrcError, SinkError, Unsupported, UsageError, located
 from orcstream.file.unlocking import UnlockedFile, read_tail
 from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
-from orcstream.io.contract.byte_source import ByteSource, Suffix
+from orcstream.io.contract.byte_source import ByteSource
 from orcstream.io.contract.retry import RetryPolicy, retry_commit
 from orcstream.io.loop.clients import keep_clients
 from orcstream.io.loop.threads import run_in_thread
@@ -35,11 +35,13 @@ from orcstream.io.source import cost_of, open_source
 from orcstream.plan.merge.merge import EMPTY, FileMerger, Refusal
 from orcstream.plan.merge.variants import OpenedStatistics
 from orcstream.plan.tail import MAGIC
+from orcstream.writer.copying import CopiedStripes, Fetcher
 from orcstream.writer.creating import Target
-from orcstream.writer.in_order import Slot, in_order
-from orcstream.writer.rekeying import Rekeying, SecretStripes, rekeying_of
+from orcstream.writer.file_keys import Rekeying, rekeying_of
 from orcstream.writer.writer import metadata_of
 
+A = TypeVar("A")
+B = TypeVar("B")
 Url: TypeAlias = str | os.PathLike[str] | BytesLike
 _URL = (str, os.PathLike, bytes, bytearray, memoryview)
 Progress: TypeAlias = Callable[[int, int], object]
@@ -207,7 +209,7 @@ class _Merge:
                 raise _refused(refusal, _shown(url), self._files)
             self._skipped.append(SkippedFile(url, refusal.reason, refusal.message))
 
-        await in_order(
+        await _in_order(
             self._urls,
             self._read_tail,
             take,
@@ -229,7 +231,7 @@ class _Merge:
         with located(url=_shown(url)):
             source = await self._open(url)
             try:
-                fetcher = _Fetcher(source, RetryPolicy.of(self._options))
+                fetcher = Fetcher(source, RetryPolicy.of(self._options))
                 tail, _ = await read_tail(fetcher)
                 file = await self._rekeying.unlocked(tail)
                 if file.held_statistics is not None:
@@ -251,10 +253,10 @@ class _Merge:
             opened = OpenedStatistics(file.tail.footer.statistics, file.opened_statistics(data, clear))
             ranges = self._merger.add(tail, clear, opened)
         self._files.append(url)
-        secret = None
-        if file.encrypted_columns and self._rekeying.renews:
-            secret = SecretStripes(file.for_stripes(self._merger.schema), first, self._rekeying.limiter)
-        self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, secret))
+        is_renewed = file.encrypted_columns and self._rekeying.renews
+        limiter = self._rekeying.limiter if is_renewed else None
+        stripes = CopiedStripes(file.for_stripes(self._merger.schema), first, limiter)
+        self._inputs.append(_Input(url, tail.file_length, tail.fingerprint, ranges, stripes))
         return None
 
     async def draw_keys(self) -> None:
@@ -281,7 +283,7 @@ class _Merge:
                 self._progress(sink.length - len(MAGIC), total)
 
         try:
-            await in_order(self._pieces(), self._fetch, take, self._fits, name=_TASKS)
+            await _in_order(self._pieces(), self._fetch, take, self._fits, name=_TASKS)
         finally:
             await until_over(self._close_inputs())
         await sink.write(await run_in_thread(lambda: self._merger.ending(self._new_keys)))
@@ -299,30 +301,32 @@ class _Merge:
                     pieces.append(_Piece(one, whole, by_store=True))
                 else:
                     pieces += [_Piece(one, piece) for piece in _cut(whole, part_bytes)]
-            one.left_count = sum(not piece.by_store for piece in pieces)
+            one.left_count = len(pieces)
             yield from pieces
 
-    def _fits(self, piece: _Piece, under_way: deque[Slot[_Piece, memoryview]]) -> bool:
+    def _fits(self, piece: _Piece, under_way: deque[_Slot[_Piece, memoryview]]) -> bool:
         held = sum(slot.item.held_bytes for slot in under_way)
         return len(under_way) < self._cap(piece.input.url) and held + piece.held_bytes <= IN_FLIGHT_BYTES
 
     async def _fetch(self, piece: _Piece) -> memoryview:
         one = piece.input
-        if piece.by_store:
-            return memoryview(b"")
+        stripes = one.stripes
+        assert stripes is not None, "all of its pieces were copied"
         with located(url=_shown(one.url), file_offset=piece.range.start):
             async with one.opening:
                 if one.source is None:
                     one.source = await self._open(one.url)
                     one.source.pin(one.file_length, one.fingerprint)
-            fetcher = _Fetcher(one.source, RetryPolicy.of(self._options))
-            (buffer,) = await fetcher.fetch([piece.range])
-            data = buffer.view(piece.range)
-            if one.secret is not None:
-                data = await one.secret.renewed(data, piece.range, self._new_keys.local, fetcher)
+            fetcher = Fetcher(one.source, RetryPolicy.of(self._options))
+            if piece.by_store:
+                await stripes.check_in_store(piece.range, fetcher)
+                data = memoryview(b"")
+            else:
+                held = await fetcher.fetch_one(piece.range)
+                data = await stripes.copied(held, self._new_keys.local, fetcher)
             one.left_count -= 1
             if one.left_count == 0:
-                one.secret = None
+                one.stripes = None
                 await one.source.verify()
                 await one.aclose()
         return data
@@ -371,7 +375,7 @@ class _Input:
     file_length: int
     fingerprint: str
     ranges: list[ByteRange]
-    secret: SecretStripes | None = None
+    stripes: CopiedStripes | None
     by_store: bool = False
     left_count: int = 0
     source: ByteSource | None = None
@@ -394,27 +398,64 @@ class _Piece:
     def held_bytes(self) -> int:
         if self.by_store:
             return 0
-        # What is encrypted anew stands in memory twice.
-        return self.range.length * (1 if self.input.secret is None else 2)
+        stripes = self.input.stripes
+        return self.range.length * (1 if stripes is None else stripes.times_held)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetcher:
-    """A source, asked with retries."""
+class _Slot(Generic[A, B]):
+    """One item that is worked on."""
 
-    source: ByteSource
-    retry: RetryPolicy
+    def __init__(self, item: A) -> None:
+        self.item = item
+        self._done = anyio.Event()
+        self._results: list[B] = []
+        self._error: Exception | None = None
 
-    async def fetch_suffix(self, length: int) -> Suffix:
-        return await self.retry.run(
-            lambda: self.source.fetch_suffix(length), url=self.source.url, byte_count=length
-        )
+    async def run(self, work: Callable[[A], Awaitable[B]]) -> None:
+        try:
+            self._results.append(await work(self.item))
+        except Exception as error:  # noqa: BLE001 - raised where its turn has come
+            self._error = error
+        self._done.set()
 
-    async def fetch(self, ranges: list[ByteRange]) -> list[RangeBuffer]:
-        return [await self._fetch(one) for one in ranges]
+    async def result(self) -> B:
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._results.pop()
 
-    async def _fetch(self, wanted: ByteRange) -> RangeBuffer:
-        async def attempt() -> RangeBuffer:
-            return RangeBuffer(wanted, await self.source.fetch(wanted))
 
-        return await self.retry.run(attempt, url=self.source.url, byte_count=wanted.length)
+async def _in_order(
+    items: Iterable[A],
+    work: Callable[[A], Awaitable[B]],
+    take: Callable[[A, B], Awaitable[None]],
+    fits: Callable[[A, deque[_Slot[A, B]]], bool],
+    *,
+    name: str,
+) -> None:
+    """Work on several items at once, and take the results one after the other in the order of the items.
+
+    `fits` says whether an item may be begun beside those that are not yet taken; one alone always may. The
+    first failure, in order, ends everything, and is raised by itself. Nothing is under way any more when this
+    is left. Tasks are called `name`.
+    """
+    failure: Exception | None = None
+    under_way: deque[_Slot[A, B]] = deque()
+    waiting = iter(items)
+    async with anyio.create_task_group() as tasks:
+        try:
+            following = next(waiting, None)
+            while following is not None or under_way:
+                while following is not None and (not under_way or fits(following, under_way)):
+                    slot: _Slot[A, B] = _Slot(following)
+                    under_way.append(slot)
+                    tasks.start_soon(slot.run, work, name=name)
+                    following = next(waiting, None)
+                # It counts for what is under way until it was taken.
+                await take(under_way[0].item, await under_way[0].result())
+                under_way.popleft()
+        except Exception as error:  # noqa: BLE001 - a group would come out of the block
+            failure = error
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -353,6 +353,18 @@ def parse_stripe_footer(
     return footer
 
 
+def measure_stripe_footer(data: bytes, stripe: StripeInformation, schema: Schema) -> None:
+    """Check the lengths that a stripe footer claims, without parsing all of it: a copy needs no more.
+
+    For a file without encryption, where the streams of the footer are all there are.
+    """
+    with foreign(CorruptStripe, "stripe footer"):
+        check_stripe_footer_parts(data, schema.column_count)
+        message = pb.StripeFooter.FromString(data)
+    claimed = sum([stream.length for stream in message.streams])
+    _check_stripe_lengths(claimed, len(message.columns), stripe, schema)
+
+
 def _variant_columns(schema: Schema, encryption: Encryption | None) -> int:
     """How many columns the variants of a file have."""
     variants = encryption.variants if encryption is not None else ()
@@ -420,14 +432,21 @@ def check_variants(variants: Sequence[EncryptionVariant], schema: Schema) -> Non
         last = types[root].column_ids[-1]
 
 
-def _check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema: Schema) -> None:
-    """Whether the streams fit into the stripe and belong to columns that exist."""
-    if len(footer.encodings) != schema.column_count:
-        raise CorruptStripe(f"{len(footer.encodings)} encodings for {schema.column_count} columns")
+def _check_stripe_lengths(
+    claimed: int, encoding_count: int, stripe: StripeInformation, schema: Schema
+) -> None:
+    """Whether streams of so many bytes fit into the stripe, and each column has an encoding."""
+    if encoding_count != schema.column_count:
+        raise CorruptStripe(f"{encoding_count} encodings for {schema.column_count} columns")
     room = stripe.index_length + stripe.data_length
-    claimed = sum(stream.length for stream in footer.streams)
     if claimed > room:
         raise CorruptStripe(f"streams of {claimed} bytes in a stripe body of {room}")
+
+
+def _check_stripe_footer(footer: StripeFooter, stripe: StripeInformation, schema: Schema) -> None:
+    """Whether the streams fit into the stripe and belong to columns that exist."""
+    claimed = sum(stream.length for stream in footer.streams)
+    _check_stripe_lengths(claimed, len(footer.encodings), stripe, schema)
     _check_streams(footer.streams, schema.root.column_ids)
     for index, variant in enumerate(footer.variants):
         columns = schema.types[variant.root].column_ids

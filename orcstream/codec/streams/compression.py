@@ -19,6 +19,7 @@ import lzallright
 import lzokay
 import zstandard
 
+from orcstream._buffer import Buffer
 from orcstream.codec.streams._inflate import Inflater
 from orcstream.errors import CorruptStream, FormatError, Unsupported, UsageError
 
@@ -192,7 +193,7 @@ def decompress_metadata(data: memoryview, compression: Compression, block_size: 
         _check_cap(len(data), cap_bytes)
         return bytes(data)
     decompressor = Decompressor(compression)
-    scratch = memoryview(bytearray(block_size))
+    scratch = memoryview(Buffer(block_size))  # recycled, and not cleared for each short message
     parts: list[bytes] = []
     position = total = 0
     while position < len(data):
