@@ -1,7 +1,7 @@
 """Which files a data set is of: paths, patterns, folders, or splits that share it out.
 
-Knows names: what is left out (hidden ones and files without bytes), and which folders
-name values. Must not know what is in the files, nor how they are read.
+Knows what is left out (files without bytes), and which folders name values. Must not know how places are
+listed (`table.files`), nor what is in the files, nor how they are read.
 
 Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; `UsageError` for
 a transactional table, whose files are not its rows; what listing raises.
@@ -10,21 +10,19 @@ a transactional table, whose files are not its rows; what listing raises.
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from orcstream._credentials import strip_credentials
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import UsageError
 from orcstream.io import globs
-from orcstream.io.contract.folder import ListedFile
-from orcstream.io.folders import list_files
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.source import kind_of
 from orcstream.plan.acid.names import is_table_file
 from orcstream.schema.schema import Schema
+from orcstream.table.files import PlacedFile, distinct, files_at, unlisted
 
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -57,124 +55,42 @@ async def find_files(
     """All files of some places, each once, place by place and in the order of their paths.
 
     With `guess`, a URL of a store that ends with ``.orc`` is taken for a file, which spares a request; it may
-    be a folder.
+    be a folder. Of an item of a list, a path that exists is that path, whatever characters it has.
     """
-    if isinstance(places, str | os.PathLike):
-        urls, below = [os.fspath(places)], _below
-    else:
-        urls, below = [os.fspath(one) for one in places], _existing_or_below
+    is_one = isinstance(places, str | os.PathLike)
+    urls = [os.fspath(one) for one in ([places] if isinstance(places, str | os.PathLike) else places)]
     if not urls:
         raise UsageError("which files? a path, a pattern, a folder, or some of these")
+
+    async def placed(url: str) -> list[PlacedFile]:
+        is_pattern = globs.is_pattern_url(url)
+        is_like_file = url.lower().endswith(".orc") and kind_of(url) not in ("file", "local")
+        if guess and is_like_file and not is_pattern:
+            return [unlisted(url)]
+        return await files_at(url, storage_options, is_pattern=is_pattern, may_be_name=not is_one)
+
+    found = await side_by_side(urls, placed)
+    # Of more folders more values are known.
+    files = distinct((one for several in found for one in several), lambda one: one.path.count("/"))
     matcher = None if pattern is None else globs.name_matcher(pattern)
-    found = await side_by_side(urls, lambda url: below(url, storage_options, guess=guess))
-    files: dict[str, FoundFile] = {}
-    for file in (file for some in found for file in some):
-        known = files.setdefault(_same(file.url), file)
-        if file.path.count("/") > known.path.count("/"):  # more of its folders' values are known
-            files[_same(file.url)] = file
     wanted = [
-        file
-        for file in files.values()
-        if matcher is None or matcher.fullmatch(posixpath.basename(file.path)) is not None
+        one
+        for one in files
+        if one.listed.length != 0 and (matcher is None or matcher.fullmatch(one.path.rpartition("/")[2]))
     ]
     if not wanted:
         shown = ", ".join(strip_credentials(url) for url in urls)
         raise FileNotFoundError(f"there are no files in {shown}" + (f" like {pattern}" if pattern else ""))
-    return [_partitioned(file, hive=hive) for file in wanted]
+    return [_partitioned(one, hive=hive) for one in wanted]
 
 
-def _same(url: str) -> str:
-    """One text for all ways to write a local path."""
-    if kind_of(url) not in ("file", "local"):
-        return url
-    return os.path.abspath(url.partition("://")[2] if "://" in url else url)  # noqa: PTH100 - links stay
-
-
-async def _existing_or_below(url: str, options: Mapping[str, Any] | None, *, guess: bool) -> list[FoundFile]:
-    """Of an item of a list: a path that exists is that path, although it has the characters of a pattern."""
-    if not globs.is_pattern_url(url):
-        return await _below(url, options, guess=guess)
-    try:
-        listed = await list_files(url, storage_options=options)
-    except FileNotFoundError:
-        return await _matching(url, options)
-    return [_found(file) for file in listed if _is_wanted(file)]
-
-
-async def _below(url: str, options: Mapping[str, Any] | None, *, guess: bool) -> list[FoundFile]:
-    if globs.is_pattern_url(url):
-        return await _matching(url, options)
-    if guess and url.lower().endswith(".orc") and kind_of(url) not in ("file", "local"):
-        return [FoundFile(url, posixpath.basename(url))]
-    try:
-        listed = await list_files(url, storage_options=options)
-    except Unsupported as error:
-        if error.reason != "no_listing":
-            raise
-        return [FoundFile(url, posixpath.basename(url))]
-    return [_found(file) for file in listed if _is_wanted(file)]
-
-
-async def _matching(pattern: str, options: Mapping[str, Any] | None) -> list[FoundFile]:
-    shapes: dict[str, list[list[re.Pattern[str]]]] = {}  # by the folder that is listed
-    for one in globs.expanded(pattern):
-        root, parts = globs.split_pattern(one)
-        shapes.setdefault(root, []).append([globs.name_matcher(part) for part in parts])
-    base, _ = globs.split_pattern(pattern)
-    found: list[FoundFile] = []
-    for root, several in shapes.items():
-        try:
-            listed = await list_files(root, storage_options=options)
-        except FileNotFoundError:  # another alternative may be there
-            continue
-        above = _between(base, root)
-        found += [
-            replace(_found(file), path=_joined(above, file.path))
-            for file in listed
-            if _is_wanted(file) and any(_fits(file, matchers) for matchers in several)
-        ]
-    if not found:
-        raise FileNotFoundError(
-            f"nothing matches {strip_credentials(pattern)!r}; if this is a name and not a pattern, "
-            "put it into a list, or put a backslash before each special character"
-        )
-    return found
-
-
-def _between(base: str, root: str) -> str:
-    """The folders of an alternative, below the one that its pattern begins with."""
-    if root == base:
-        return ""
-    return root if base == "." else root[len(base) :].lstrip("/")
-
-
-def _joined(above: str, path: str) -> str:
-    """`path` below `above`, which may be the file itself."""
-    return above if posixpath.basename(above) == path else posixpath.join(above, path)
-
-
-def _fits(file: ListedFile, matchers: Sequence[re.Pattern[str]]) -> bool:
-    """Whether a pattern matches a file, or a folder that it is below."""
-    names = file.path.split("/")
-    if len(names) < len(matchers):
-        return False
-    return all(m.fullmatch(name) for m, name in zip(matchers, names, strict=False))
-
-
-def _found(file: ListedFile) -> FoundFile:
-    return FoundFile(file.url, file.path, file.length, file.modified_s)
-
-
-def _is_wanted(file: ListedFile) -> bool:
-    return file.length != 0 and not globs.is_hidden(file.path)
-
-
-def _partitioned(file: FoundFile, *, hive: bool) -> FoundFile:
-    folders = file.path.split("/")[:-1]
+def _partitioned(one: PlacedFile, *, hive: bool) -> FoundFile:
+    file, folders = one.listed, one.path.split("/")[:-1]
     if any(_TRANSACTIONS.match(folder) for folder in folders) or is_table_file(file.url):
         raise UsageError("this is a transactional table: open it with orcstream.acid.open_table(url)")
     named = "/".join(folder for folder in folders if "=" in folder) if hive else ""
-    return FoundFile(file.url, file.path, file.length, file.modified_s, named)
+    length = None if file.length < 0 else file.length
+    return FoundFile(file.url, one.path, length, file.modified_s, named)
 
 
 DEFAULT_SPLIT_BYTES = 64 << 20

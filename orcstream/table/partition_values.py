@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -23,11 +22,11 @@ from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_o
 from orcstream.codec.vectors.gather import copied
 from orcstream.codec.vectors.times import beyond_unit
 from orcstream.errors import SchemaMismatch
+from orcstream.plan.acid.names import parse_folder
 from orcstream.query.expr import Condition, Matching
 from orcstream.schema.schema import Schema, numbered
 from orcstream.schema.types import INTEGERS, TEXTS, Kind, Type
 
-NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _INT = range(-(1 << 31), 1 << 31)
@@ -42,13 +41,8 @@ def partition_texts(path: str) -> dict[str, str | None]:
     """The columns that a path names, from the table down, and their texts; None is a null."""
     found: dict[str, str | None] = {}
     for folder in path.split("/") if path else ():
-        name, _, text = folder.partition("=")
-        try:
-            found[unquote(name, errors="strict")] = (
-                None if text == NULL_FOLDER else unquote(text, errors="strict")
-            )
-        except UnicodeDecodeError:
-            raise SchemaMismatch(f"the name of the folder {folder!r} is no UTF-8") from None
+        name, text = parse_folder(folder)
+        found[name] = text
     return found
 
 

@@ -14,16 +14,10 @@ import numpy as np
 from orcstream.codec.encode.grouping import Coded, can_group, code, groups_of, only, without_columns
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.errors import SchemaMismatch, UsageError
+from orcstream.plan.acid.names import NULL_TEXT, escape
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import Kind
-from orcstream.writer.template import (
-    LONGEST_SEGMENT_BYTES,
-    NULL_TEXT,
-    UrlTemplate,
-    escape,
-    hive_text_of,
-    text_of,
-)
+from orcstream.writer.template import LONGEST_SEGMENT_BYTES, UrlTemplate, hive_text_of, text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """URLs of the files that an ingest makes, from a template and the values of partition columns.
 
-Knows how Hive names the folders of partitions (`FileUtils.escapePathName`). Must not know rows or stores.
+Knows templates, and how Hive and Spark write values. Must not know rows or stores.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from decimal import Decimal
 from uuid import uuid4
 
 from orcstream.errors import UsageError
+from orcstream.plan.acid.names import NULL_TEXT, escape
 from orcstream.schema.types import Kind, Type
 
-# What Hive puts for a null; for an empty text, too, since a folder has to have a name.
-NULL_TEXT = "__HIVE_DEFAULT_PARTITION__"
 # Names may have 255 bytes on most file systems.
 LONGEST_SEGMENT_BYTES = 255
 _NUMBER, _UUID = "number", "uuid"
-_ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 # Stands for a column, and is in no URL; a text's character takes so many bytes at most, escaped or not.
 _COLUMN, _CHARACTER_BYTES = "\0", 4
 # As many digits as numbers of files may have.
@@ -171,10 +169,3 @@ def hive_text_of(value: object, type_: Type) -> str:
     if type_.kind is Kind.CHAR and isinstance(value, str):
         return value.ljust(type_.max_length or 0)
     return text_of(value)
-
-
-def escape(text: str) -> str:
-    """A value, or the name of a column, as part of a path."""
-    if text in (".", ".."):  # where the template has a whole segment for it, these would be other folders
-        return text.replace(".", "%2E")
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)

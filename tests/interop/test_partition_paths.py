@@ -9,7 +9,8 @@ import pyarrow.dataset
 import pytest
 
 import orcstream
-from orcstream.writer.template import NULL_TEXT, UrlTemplate, escape, text_of
+from orcstream.plan.acid.names import NULL_TEXT, escape
+from orcstream.writer.template import UrlTemplate, text_of
 from tests.reference import java_orc
 
 TEXTS = [

@@ -43,7 +43,7 @@ spark.options: errors
 figures: schema
 io.options: byterange errors
 query: _printable errors schema
-spark.types: errors schema
+spark.types:
 
 codec.vectors: _buffer codec codec.streams errors query schema
 io.contract: _credentials _printable byterange errors io.loop io.options
@@ -92,19 +92,20 @@ reader.engine: _buffer _printable batch byterange codec.crypto codec.decode code
 testing: byterange errors io io.contract io.loop
 writer: _credentials _keywords byterange codec.arrow codec.crypto codec.encode codec.ingest codec.metadata
     codec.streams encryption errors file io io.contract io.keys io.loop io.options io.stores.local io.urls
-    plan plan.merge schema
+    plan plan.acid plan.merge schema
 
 acid.snapshot: acid.transactions errors io io.contract io.loop plan.acid
 reader: _credentials _keywords _printable batch byterange codec.arrow codec.convert codec.encode
     codec.metadata codec.streams codec.vectors encryption errors file io io.contract io.loop io.options
     io.request io.stores.local plan plan.prune query reader.engine schema
 
-table: _buffer batch codec.ingest codec.vectors errors io.loop query reader reader.engine schema
+table: _buffer _credentials batch codec.ingest codec.vectors errors io io.contract io.loop plan.acid query
+    reader reader.engine schema
 
 acid.read: acid.snapshot acid.temporary batch codec.hive codec.vectors errors io.loop io.stores.local plan
     plan.acid query reader reader.engine schema table
-datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.contract io.loop plan
-    plan.acid query reader reader.engine schema table
+datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.loop plan plan.acid query
+    reader reader.engine schema table
 
 acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors plan plan.acid reader schema
     table
@@ -131,16 +132,16 @@ inspect: _keywords _printable blocking byterange codec.metadata codec.streams fi
 integrations: _keywords datasets errors orcstream query reader schema
 spark.read: _credentials _printable acid.read blocking errors io io.contract io.loop io.stores.local io.urls
     log orcstream plan plan.acid query reader schema spark.access spark.options spark.types table
-spark.sweeping: _credentials _printable errors orcstream
+spark.sweeping:
 
 spark.write: _credentials acid.transactions encryption errors io io.contract io.loop io.stores.hdfs
-    io.stores.s3 io.urls log orcstream plan.acid schema spark.access spark.options spark.read spark.sweeping
+    io.stores.s3 io.urls log orcstream plan.acid schema spark spark.access spark.options spark.read
     spark.types
 
 spark.compact: _keywords errors io io.loop log orcstream schema spark.read spark.write
 
-spark.stream: _printable errors io io.loop io.urls log spark.access spark.compact
-    spark.options spark.read spark.sweeping spark.write
+spark.stream: _printable errors io io.loop io.urls log spark spark.access spark.compact spark.options
+    spark.read spark.write
 
 spark: _lazy spark.read spark.stream spark.write
 

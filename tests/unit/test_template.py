@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from orcstream.writer.template import NULL_TEXT, escape, text_of
+from orcstream.plan.acid.names import NULL_TEXT, escape
+from orcstream.writer.template import text_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
-from urllib.parse import unquote
 
 import anyio
 
@@ -21,6 +20,7 @@ from orcstream.acid.transactions.contract import Operation, Outcome, Snapshot, T
 from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, MetastoreClient, Refused, services
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import until_done, until_over
+from orcstream.plan.acid.names import NULL_TEXT, parse_folder
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.schema.schema import numbered
 from orcstream.schema.types import Kind, Type, parse_type
@@ -376,7 +376,8 @@ def _ids_of(mark: int, exceptions: Sequence[int], aborted_bits: bytes) -> WriteI
 
 def _values_of(path: str) -> tuple[str, ...]:
     """The values of ``country=DE/day=1``, as the metastore has them."""
-    return tuple(unquote(folder.partition("=")[2]) for folder in path.split("/"))
+    texts = (parse_folder(folder, errors="replace")[1] for folder in path.split("/"))
+    return tuple(NULL_TEXT if text is None else text for text in texts)
 
 
 def _table_of(name: str, table: Any, url: str) -> HiveTable:

@@ -22,10 +22,11 @@ from orcstream.codec.encode.grouping import only
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.io.loop.threads import run_in_thread
+from orcstream.plan.acid.names import escape
 from orcstream.schema.schema import Schema, find_column
 from orcstream.schema.types import FileColumn, Kind, Type
 from orcstream.writer.partitions import Partitioner
-from orcstream.writer.template import UrlTemplate, escape
+from orcstream.writer.template import UrlTemplate
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What the names in a Hive transactional table say: directories, files, and the bucket numbers of rows.
+"""What the names in Hive's tables say: partitions, and in a transactional one directories, files and buckets.
 
-Knows Hive's patterns (`AcidUtils.java`, `BucketCodec.java`). Must not know which of the directories anybody
-reads, nor stores. Any text in; what is not of a pattern is None or an original file, never an error.
+Knows Hive's patterns (`AcidUtils.java`, `BucketCodec.java`, `FileUtils.java`). Must not know which of the
+directories anybody reads, nor stores. Any text in; what is not of a pattern is None or an original file.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from orcstream.errors import SchemaMismatch
 
 # Write ids are Java's longs. A base of the least one is of the rows from before the table was transactional.
 _MOST = (1 << 63) - 1
@@ -18,6 +22,10 @@ MOST_BUCKET = (1 << 12) - 1
 FLUSH_LENGTH_SUFFIX = "_flush_length"
 # Hive keeps the manifests of statements that insert in such folders of the table, until the statements end.
 _STAGED = "-tmp."
+
+# What Hive puts for a null; for an empty text, too, since a folder has to have a name.
+NULL_TEXT: Final = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED: Final = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 
 _DIRECTORY = re.compile(
     r"(?:(?P<base>base)_(?P<write_id>-?[0-9]{1,19})"
@@ -145,3 +153,25 @@ def bucket_number(value: int) -> int:
 def statement_of(value: int) -> int:
     """The statement of such a number; 0 for the older version."""
     return 0 if value >> VERSION_SHIFT != 1 else value & MOST_STATEMENT
+
+
+# --- partitions ------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """A value, or the name of a column, as part of a path."""
+    if text in (".", ".."):  # where a template has a whole segment for it, these would be other folders
+        return text.replace(".", "%2E")
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+
+
+def parse_folder(folder: str, *, errors: str = "strict") -> tuple[str, str | None]:
+    """The column and the value's text that a folder names; None is a null.
+
+    `errors` says what becomes of bytes that are no UTF-8, as for `bytes.decode`; strictly, `SchemaMismatch`.
+    """
+    name, _, text = folder.partition("=")
+    try:
+        return unquote(name, errors=errors), None if text == NULL_TEXT else unquote(text, errors=errors)
+    except UnicodeDecodeError:
+        raise SchemaMismatch(f"the name of the folder {folder!r} is no UTF-8") from None

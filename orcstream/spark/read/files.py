@@ -1,7 +1,7 @@
 """Which files a read is of: paths, patterns and folders as Spark's own file sources understand them.
 
-Knows what is left out (names that begin with ``_`` or ``.``, files without bytes), and which folders name
-values (`partitions`). Must not know what is in the files.
+Knows what is left out (files without bytes, and what options say), and which folders name values
+(`partitions`). Must not know how places are listed (`table.files`), nor what is in the files.
 
 Errors: `FileNotFoundError` for a path that is not there, or a pattern that nothing matches; `UsageError` for
 a transactional table; what listing raises.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import posixpath
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as spark
 
 from orcstream._credentials import strip_credentials
-from orcstream.errors import Unsupported, UsageError
+from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.spark.options import Options
@@ -30,6 +29,7 @@ from orcstream.spark.read.partitions import (
     parse_folders,
     zone_named,
 )
+from orcstream.table.files import PlacedFile, distinct, files_at
 
 if TYPE_CHECKING:
     from orcstream.io.contract.folder import ListedFile
@@ -112,12 +112,14 @@ class FoundFiles:
         return [spark.StructField(name, inferred_type(seen)) for name, seen in named]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A file; from `root` on `folders` may name values, the last `depth` of them below the given path."""
+
     listed: ListedFile
-    root: str  # from where on folders may name values
-    folders: list[str]
-    depth: int  # how many of the folders are below the path that was given
+    root: str
+    folders: tuple[str, ...]
+    depth: int
 
     @property
     def folder(self) -> str:
@@ -126,33 +128,32 @@ class _Candidate:
 
 async def find_files(choice: FileChoice, storage_options: Mapping[str, Any] | None = None) -> FoundFiles:
     """All files of a choice. Paths are listed side by side; no file is opened."""
-    found = await side_by_side(choice.paths, lambda path: _below(path, choice, storage_options))
+
+    async def placed(path: str) -> list[PlacedFile]:
+        try:
+            return await files_at(path, storage_options, is_pattern=globs.is_pattern(path))
+        except FileNotFoundError:
+            if choice.ignore_missing:
+                return []
+            raise
+
+    listed = [one for several in await side_by_side(choice.paths, placed) for one in several]
     if not choice.with_events:
-        _refuse_transactional(one for several in found for one in several)
-    return _partitioned(
-        _distinct(one for several in found for one in several if _is_wanted(one, choice)), choice
-    )
+        _refuse_transactional(listed)
+    # Of two paths that have a file, that whose folders name more values counts, or the nearer.
+    files = distinct(listed, lambda one: _rank(_based(one, choice)))
+    return _partitioned([_based(one, choice) for one in files if _is_wanted(one.listed, choice)], choice)
 
 
-def _distinct(candidates: Iterable[_Candidate]) -> list[_Candidate]:
-    """Each file once: of two paths that have it, by the one whose folders name more values, or the nearer."""
-
-    def rank(one: _Candidate) -> tuple[int, int]:
-        return (sum("=" in name for name in one.folders), -one.depth)
-
-    found: dict[str, _Candidate] = {}
-    for one in candidates:
-        earlier = found.get(one.listed.url)
-        if earlier is None or rank(one) >= rank(earlier):
-            found[one.listed.url] = one
-    return list(found.values())
+def _rank(one: _Candidate) -> tuple[int, int]:
+    return sum("=" in name for name in one.folders), -one.depth
 
 
-def _refuse_transactional(candidates: Iterable[_Candidate]) -> None:
+def _refuse_transactional(files: Iterable[PlacedFile]) -> None:
     """Files of a transactional table are events of its rows, and its directories no partitions."""
     from orcstream.plan.acid.names import is_table_file
 
-    for one in candidates:
+    for one in files:
         if is_table_file(one.listed.url):
             raise transactional(one.listed.url)
 
@@ -166,88 +167,23 @@ def transactional(url: str) -> UsageError:
     )
 
 
-# --- listing ---------------------------------------------------------------------------------------
+# --- choosing --------------------------------------------------------------------------------------
 
 
-async def _below(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[_Candidate]:
-    if not globs.is_pattern(path):
-        return await _plain(path, choice, options)
-    candidates: list[_Candidate] = []
-    for pattern in globs.expanded(path):
-        root, parts = globs.split_pattern(pattern)
-        if not parts:
-            found = await _plain(pattern, choice, options)
-        else:
-            matchers = [globs.name_matcher(part) for part in parts]
-            listed = await _listed(root, choice, options)
-            found = [one for file in listed if (one := _matched(root, file, matchers, choice)) is not None]
-        candidates += found
-    if not candidates and not choice.ignore_missing:
-        raise FileNotFoundError(f"nothing matches {strip_credentials(path)!r}")
-    return candidates
-
-
-async def _plain(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[_Candidate]:
-    listed = await _listed(path, choice, options)
-    if len(listed) == 1 and listed[0].url == path:  # a file
-        return [_Candidate(listed[0], *_based(posixpath.dirname(path), [], choice))]
-    return [
-        _Candidate(file, *_based(path, file.path.split("/")[:-1], choice))
-        for file in listed
-        if not globs.is_hidden(file.path)
-    ]
-
-
-async def _listed(path: str, choice: FileChoice, options: Mapping[str, Any] | None) -> list[ListedFile]:
-    from orcstream.io.contract.folder import ListedFile
-    from orcstream.io.folders import list_files
-
-    try:
-        return await list_files(path, storage_options=options)
-    except FileNotFoundError:
-        if choice.ignore_missing:
-            return []
-        raise
-    except Unsupported as error:
-        if error.reason != "no_listing":
-            raise
-        return [ListedFile(path, posixpath.basename(path), -1, "", None)]
-
-
-def _matched(
-    root: str, file: ListedFile, matchers: Sequence[re.Pattern[str]], choice: FileChoice
-) -> _Candidate | None:
-    """A file that a pattern matches, or that is below a folder that it matches."""
-    names = file.path.split("/")
-    if len(names) < len(matchers):
-        return None
-    if not all(m.fullmatch(name) for m, name in zip(matchers, names, strict=False)):
-        return None
-    below = names[len(matchers) :]
-    if globs.is_hidden(file.path):
-        return None
-    is_file = not below
-    place = posixpath.join(root, *(names[:-1] if is_file else names[: len(matchers)]))
-    return _Candidate(file, *_based(place, below[:-1], choice))
-
-
-def _based(root: str, folders: list[str], choice: FileChoice) -> tuple[str, list[str], int]:
-    """Where values of folders are looked for, and the folders: those below `basePath` where it is given.
-
-    And how many of these are below the path that was given, `root`.
-    """
+def _based(one: PlacedFile, choice: FileChoice) -> _Candidate:
+    """With the folders in which values are looked for: those below `basePath` where it is given."""
     base = choice.base_path
     if base is None:
-        return root, folders, len(folders)
-    above, whole = base.rstrip("/"), root.rstrip("/")
+        return _Candidate(one.listed, one.place, one.folders, len(one.folders))
+    above, whole = base.rstrip("/"), one.place.rstrip("/")
     if whole != above and not whole.startswith(above + "/"):
-        shown = [strip_credentials(one) for one in (root, base)]
+        shown = [strip_credentials(url) for url in (one.place, base)]
         raise UsageError(f"the path {shown[0]!r} is not below basePath, {shown[1]!r}")
-    return above, [name for name in whole[len(above) :].split("/") if name] + folders, len(folders)
+    between = tuple(name for name in whole[len(above) :].split("/") if name)
+    return _Candidate(one.listed, above, between + one.folders, len(one.folders))
 
 
-def _is_wanted(one: _Candidate, choice: FileChoice) -> bool:
-    file = one.listed
+def _is_wanted(file: ListedFile, choice: FileChoice) -> bool:
     name = posixpath.basename(file.path)
     if not file.length:
         return False

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
-from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 import pyspark
@@ -21,9 +20,8 @@ from pyspark.sql import types as spark
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import SchemaMismatch, UsageError
+from orcstream.plan.acid.names import parse_folder
 
-# What Hive and Spark call the folder of a null.
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _DOUBLE = re.compile(
@@ -59,13 +57,13 @@ def parse_folders(root: str, folders: Sequence[str]) -> PartitionPath:
     found: list[tuple[str, str | None]] = []
     at = len(folders)
     while at:
-        name, is_value, text = folders[at - 1].partition("=")
-        if is_value and not name:
-            raise UsageError(f"the folder {folders[at - 1]!r} names a value and no column")
-        if not is_value and found:
+        folder = folders[at - 1]
+        if folder.startswith("="):
+            raise UsageError(f"the folder {folder!r} names a value and no column")
+        if "=" not in folder and found:
             break
-        if is_value:
-            found.append((unquote(name), None if text == _NULL else unquote(text)))
+        if "=" in folder:
+            found.append(parse_folder(folder, errors="replace"))
         at -= 1
     if not found:
         return PartitionPath(root)

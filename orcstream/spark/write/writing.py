@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
-from urllib.parse import unquote
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from orcstream.errors import UsageError
+from orcstream.plan.acid.names import parse_folder
 from orcstream.spark.access import run
 from orcstream.spark.options import Options
 from orcstream.spark.write import written
@@ -135,6 +135,6 @@ def replaced_paths(earlier: Sequence[str], files: Sequence[WrittenFile], replace
     return [path for path in earlier if any(_values(path)[:depth] in partitions for depth in depths)]
 
 
-def _values(path: str) -> tuple[str, ...]:
+def _values(path: str) -> tuple[tuple[str, str | None], ...]:
     """A file's folders, not escaped: others may escape values in another way, and values may hold slashes."""
-    return tuple(unquote(folder) for folder in path.split("/")[:-1])
+    return tuple(parse_folder(folder, errors="replace") for folder in path.split("/")[:-1])
