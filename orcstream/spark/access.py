@@ -9,13 +9,15 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orcstream.blocking.loop import the_loop
 from orcstream.encryption import KeyProvider
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import Client, Lease, keep_clients
-from orcstream.spark.options import Options
+
+if TYPE_CHECKING:
+    from orcstream.spark.options import Options
 
 T = TypeVar("T")
 

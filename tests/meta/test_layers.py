@@ -43,7 +43,6 @@ spark.options: errors
 figures: schema
 io.options: byterange errors
 query: _printable errors schema
-spark.types:
 
 codec.vectors: _buffer codec codec.streams errors query schema
 io.contract: _credentials _printable byterange errors io.loop io.options
@@ -131,17 +130,15 @@ inspect: _keywords _printable blocking byterange codec.metadata codec.streams fi
     reader reader.engine schema
 integrations: _keywords datasets errors orcstream query reader schema
 spark.read: _credentials _printable acid.read blocking errors io io.contract io.loop io.stores.local io.urls
-    log orcstream plan plan.acid query reader schema spark.access spark.options spark.types table
-spark.sweeping:
+    log orcstream plan plan.acid query reader schema spark.access spark.options table
 
-spark.write: _credentials acid.transactions encryption errors io io.contract io.loop io.stores.hdfs
-    io.stores.s3 io.urls log orcstream plan.acid schema spark spark.access spark.options spark.read
-    spark.types
+spark.write: _credentials _printable acid.transactions encryption errors io io.contract io.loop
+    io.stores.hdfs io.stores.s3 io.urls log orcstream plan.acid schema spark.access spark.options spark.read
 
 spark.compact: _keywords errors io io.loop log orcstream schema spark.read spark.write
 
-spark.stream: _printable errors io io.loop io.urls log spark spark.access spark.compact spark.options
-    spark.read spark.write
+spark.stream: _printable errors io io.loop io.urls log spark.access spark.compact spark.options spark.read
+    spark.write
 
 spark: _lazy spark.read spark.stream spark.write
 
@@ -168,8 +165,6 @@ UNITS_OF_THEIR_OWN = (
     "io.urls",
     "spark.access",
     "spark.options",
-    "spark.sweeping",
-    "spark.types",
 )
 
 # Modules that only these may import: what reads messages, and what writes them.

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import orcstream
 from orcstream.spark.access import Access
-from orcstream.spark.jobs.profiles import profile_with
-from orcstream.spark.jobs.profiling import point_share, range_share
+from orcstream.spark.jobs.profiling import point_share, profile_with, range_share
 
 U = TypeVar("U")
 R = TypeVar("R")

@@ -39,9 +39,10 @@ from orcstream.errors import (
 from orcstream.io.keys import InMemoryKeyProvider
 from orcstream.schema.schema import Schema
 from orcstream.spark.read.partitions import inferred_type
-from orcstream.spark.read.planning import Piece, packed
+from orcstream.spark.read.pieces import Piece
+from orcstream.spark.read.planning import packed
 from orcstream.spark.read.reading import LoadOptions, read_plan, reader_of, schema_of
-from orcstream.spark.types import spark_schema
+from orcstream.spark.read.shaping import spark_type
 from tests.servers.loopback import start_moto
 
 STRIPE_ROWS = 1000
@@ -64,7 +65,9 @@ def stripes(path: Path, count: int) -> str:
 
 
 def columns(text: str) -> StructType:
-    return spark_schema(Schema.parse(f"struct<{text}>"))
+    found = spark_type(Schema.parse(f"struct<{text}>").root)
+    assert isinstance(found, StructType)
+    return found
 
 
 def read(options: dict[str, str], schema: str | None = None) -> pa.Table:
@@ -426,7 +429,7 @@ def test_a_folder_of_a_null_where_there_is_to_be_none(tmp_path: Path) -> None:
 
 def test_secrets_are_in_no_text_of_a_plan() -> None:
     options = {"path": "s3://b/t", "storage.secret": "hush", "keys": "kms://me:hush@host/kms"}
-    plan = read_plan(LoadOptions.of(options), columns("id:int"), ())
+    plan = read_plan(LoadOptions.of(options), columns("id:int"))
     assert "hush" not in repr(plan) + str(plan)
     assert plan.access.storage_options == {"secret": "hush"}
 

@@ -23,9 +23,8 @@ from orcstream.io.stores.fsspec.sink import StoredFile
 from orcstream.spark.options import Options
 from orcstream.spark.write import written
 from orcstream.spark.write.options import write_plan
-from orcstream.spark.write.storing import as_stored
 from orcstream.spark.write.writing import TaskFiles, replaced_paths, writer_of
-from orcstream.spark.write.written import WrittenFile
+from orcstream.spark.write.written import WrittenFile, as_stored
 from tests.servers.loopback import MotoServer, moto_server
 from tests.spark.conftest import ZONE
 

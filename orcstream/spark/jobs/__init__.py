@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from orcstream.spark.jobs.acid_compaction import compact_table
     from orcstream.spark.jobs.compaction import CompactResult, compact
     from orcstream.spark.jobs.ingestion import IngestResult, ingest
-    from orcstream.spark.jobs.profiles import ProfileResult, profile
-    from orcstream.spark.jobs.profiling import ColumnProfile
+    from orcstream.spark.jobs.profiling import ColumnProfile, ProfileResult, profile
     from orcstream.spark.jobs.verification import Finding, VerifyResult, verify
 
 __all__ = [
@@ -39,7 +38,7 @@ __getattr__, __dir__ = lazy_names(
         ".acid_compaction": ("compact_table",),
         ".compaction": ("CompactResult", "compact"),
         ".ingestion": ("IngestResult", "ingest"),
-        ".profiles": ("ColumnProfile", "ProfileResult", "profile"),
+        ".profiling": ("ColumnProfile", "ProfileResult", "profile"),
         ".verification": ("Finding", "VerifyResult", "verify"),
     },
 )

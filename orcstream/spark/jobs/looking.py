@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from orcstream import open_many
+from orcstream import OrcFile, open_many
 from orcstream._keywords import check_integer
-from orcstream.errors import FormatError, OrcError, Unsupported
+from orcstream.errors import FormatError, OrcError, SourceChanged, Unsupported
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute
 from orcstream.spark.read.files import FileChoice
+from orcstream.spark.read.merge_records import JOBS_FOLDER
 from orcstream.spark.read.merged_files import find_counted
 from orcstream.spark.write.target import Folder, records_of
 
@@ -42,11 +43,6 @@ class Piece:
     def is_told_from_others(self) -> bool:
         """Whether the file would be seen to be another, were it replaced."""
         return bool(self.fingerprint) or self.modified_s is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    pieces: tuple[Piece, ...]
 
 
 def found_pieces(
@@ -120,52 +116,56 @@ def _ranges(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
     return found
 
 
+def hold(file: OrcFile, piece: Piece) -> None:
+    """Raise `SourceChanged` where the file is another one than was found."""
+    if piece.fingerprint and file.tail.fingerprint not in ("", piece.fingerprint):
+        raise SourceChanged("the file was replaced while it was looked at", url=file.url)
+
+
 # --- units -----------------------------------------------------------------------------------------
 
 
-def looked_at(
-    distribute: Distribute,
-    label: str,
-    pieces: Sequence[Piece],
-    look: Callable[[Access, Piece], Mapping[str, Any]],
-    access: Access,
-    *,
-    piece_bytes: int,
-    journal: Folder | None = None,
-) -> list[Mapping[str, Any]]:
-    """What `look` answers of each piece, as values of JSON; small files are looked at several by one task.
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """What is looked for: `look` answers of a piece, as values of JSON; `label` names the job.
 
-    With a `journal`, `look` is not asked again of files that are the same, and read with the same keys.
+    Small files are looked at several by one task, up to `piece_bytes`. With a `journal`, `look` is not asked
+    again of files that are the same, and read with the same keys.
     """
-    units: list[_Unit] = []
-    held = 0
-    for piece in pieces:
-        if units and held + piece.length <= piece_bytes and len(units[-1].pieces) < _FILES_AT_ONCE:
-            units[-1] = _Unit((*units[-1].pieces, piece))
-            held += piece.length
-        else:
-            units.append(_Unit((piece,)))
-            held = piece.length
-    answers = distribute(label, units, partial(_unit, label, look, access, journal))
-    return [one for several in answers for one in several]
 
+    label: str
+    look: Callable[[Access, Piece], Mapping[str, Any]]
+    access: Access
+    piece_bytes: int
+    journal: Folder | None = None
 
-def _unit(
-    label: str,
-    look: Callable[[Access, Piece], Mapping[str, Any]],
-    access: Access,
-    journal: Folder | None,
-    unit: _Unit,
-) -> list[Mapping[str, Any]]:
-    if journal is None or not all(piece.is_told_from_others for piece in unit.pieces):
-        return [look(access, piece) for piece in unit.pieces]
-    records = records_of(journal, "_orcstream_jobs")
-    # Without keys, less of a file is seen.
-    text = json.dumps([label, access.keys, [asdict(piece) for piece in unit.pieces]])
-    name = f"looked-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
-    try:
-        kept: list[Mapping[str, Any]] = run(partial(records.get, name))["answers"]
-    except FileNotFoundError:
-        kept = [look(access, piece) for piece in unit.pieces]
-        run(partial(records.put, name, {"answers": kept}))
-    return kept
+    def through(
+        self, distribute: Distribute, paths: Sequence[str]
+    ) -> tuple[list[Piece], list[Mapping[str, Any]]]:
+        """The pieces of all files of some paths, and what `look` answers of each."""
+        pieces = found_pieces(distribute, paths, self.access, piece_bytes=self.piece_bytes)
+        units: list[list[Piece]] = []
+        held = 0
+        for piece in pieces:
+            if units and held + piece.length <= self.piece_bytes and len(units[-1]) < _FILES_AT_ONCE:
+                units[-1].append(piece)
+                held += piece.length
+            else:
+                units.append([piece])
+                held = piece.length
+        answers = distribute(self.label, units, self._unit)
+        return pieces, [one for several in answers for one in several]
+
+    def _unit(self, pieces: Sequence[Piece]) -> list[Mapping[str, Any]]:
+        if self.journal is None or not all(piece.is_told_from_others for piece in pieces):
+            return [self.look(self.access, piece) for piece in pieces]
+        records = records_of(self.journal, JOBS_FOLDER)
+        # Without keys, less of a file is seen.
+        text = json.dumps([self.label, self.access.keys, [asdict(piece) for piece in pieces]])
+        name = f"looked-{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+        try:
+            kept: list[Mapping[str, Any]] = run(partial(records.get, name))["answers"]
+        except FileNotFoundError:
+            kept = [self.look(self.access, piece) for piece in pieces]
+            run(partial(records.put, name, {"answers": kept}))
+        return kept

@@ -1,7 +1,7 @@
-"""What the metadata of files says of their columns: counts, bounds, sizes, encodings, and what indexes prune.
+"""The profile of a table: what the metadata of its files says of their columns, and what indexes prune.
 
-Knows how the numbers of stripes become those of a table. Must not know Spark, nor who looks at which file. No
-row is decoded: bounds and counts are what the writers recorded.
+Knows how the numbers of stripes become those of a table: counts, bounds, sizes, encodings. Must not know who
+looks at which file. No row is decoded: bounds and counts are what the writers recorded.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial, reduce
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orcstream
 from orcstream import OrcFile
-from orcstream.errors import SourceChanged
 from orcstream.schema.column_statistics import ColumnStatistics
 from orcstream.schema.types import Kind, Type
 from orcstream.spark.access import Access, run
-from orcstream.spark.jobs.looking import Piece
+from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
+from orcstream.spark.jobs.looking import Looking, Piece, hold
+from orcstream.spark.jobs.tables import check_report, distinct_counts, write_table
+from orcstream.spark.write.target import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # Row groups of one piece whose bounds are looked at; of more, every so many.
 _MOST_GROUPS: Final = 1000
@@ -43,6 +48,25 @@ _WIDTHS: Final[Mapping[Kind, int]] = {
     Kind.DECIMAL: 16,
 }
 _REPEATED: Final = (Kind.LIST, Kind.MAP)
+_FIELDS: Final = {
+    "name": "string",
+    "type": "string",
+    "value_count": "bigint",
+    "null_count": "bigint",
+    "minimum": "string",
+    "maximum": "string",
+    "distinct": "bigint",
+    "stored_bytes": "bigint",
+    "plain_bytes": "bigint",
+    "compression_ratio": "double",
+    "stream_bytes": "map<string, bigint>",
+    "encodings": "map<string, bigint>",
+    "row_group_count": "bigint",
+    "point_share": "double",
+    "range_share": "double",
+}
+PROFILE_SCHEMA: Final = ", ".join(f"`{name}` {type_}" for name, type_ in _FIELDS.items())
+PIECE_BYTES: Final = 1 << 30
 
 Interval = tuple[Any, Any]
 
@@ -80,6 +104,83 @@ class ColumnProfile:
         return self.plain_bytes / self.stored_bytes if self.plain_bytes and self.stored_bytes else None
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileResult:
+    """All `columns`, in the order of the files' schemas.
+
+    `file_count` files have `row_count` rows, and `length` bytes together.
+    """
+
+    file_count: int
+    row_count: int
+    length: int
+    columns: tuple[ColumnProfile, ...]
+
+    def __getitem__(self, name: str) -> ColumnProfile:
+        return next(one for one in self.columns if one.name == name)
+
+    def to_df(self, spark: SparkSession) -> DataFrame:
+        """The columns as a table."""
+        rows = [tuple(getattr(one, name) for name in _FIELDS) for one in self.columns]
+        return spark.createDataFrame(rows, PROFILE_SCHEMA)
+
+
+# --- the job ----------------------------------------------------------------------------------------
+
+
+def profile(
+    spark: SparkSession,
+    paths: str | Sequence[str],
+    *,
+    distinct: bool = True,
+    report: str | None = None,
+    journal: str | None = None,
+    storage_options: dict[str, object] | None = None,
+    keys: str | None = None,
+    progress: Progress | None = None,
+) -> ProfileResult:
+    """What the columns of all files below `paths` hold, what they cost, and which of them indexes prune.
+
+    Everything but `distinct` comes from metadata: no row is decoded. With it, rows are read, and the numbers
+    of different values estimated by Spark's `approx_count_distinct`. `report` is a folder that gets the
+    columns as a table of ORC files, in place of an earlier one; it is one of its own (`UsageError`). With
+    `journal`, a folder, what was looked at is recorded there: a job that was killed and is started again with
+    it goes on.
+
+    Raises what `orcstream.open` raises.
+    """
+    access = Access(storage_options or {}, keys)
+    listed = [paths] if isinstance(paths, str) else list(paths)
+    check_report(report, listed)
+    counts = distinct_counts(spark, listed, access) if distinct else None
+    folder = None if journal is None else Folder(journal, access)
+    found = profile_with(SparkTasks(spark, progress), listed, access, distinct=counts, journal=folder)
+    if report is not None:
+        write_table(found.to_df(spark), report, access)
+    return found
+
+
+def profile_with(
+    distribute: Distribute,
+    paths: Sequence[str],
+    access: Access,
+    *,
+    distinct: Mapping[str, int] | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    journal: Folder | None = None,
+) -> ProfileResult:
+    """As `profile`, on anything that does units of work."""
+    work = Looking("profiling", profile_piece, access, piece_bytes, journal)
+    pieces, found = work.through(distribute, paths)
+    lengths = {piece.url: piece.length for piece in pieces}
+    return ProfileResult(
+        len(lengths),
+        sum(one["rows"] for one in found),
+        sum(lengths.values()),
+        tuple(merged_columns(found, distinct)),
+    )
+
+
 # --- one piece -------------------------------------------------------------------------------------
 
 
@@ -92,8 +193,7 @@ def profile_piece(access: Access, piece: Piece) -> Mapping[str, Any]:
 
 async def _profile(access: Access, piece: Piece) -> Mapping[str, Any]:
     async with orcstream.open(piece.url, **await access.open_options()) as file:
-        if piece.fingerprint and file.tail.fingerprint not in ("", piece.fingerprint):
-            raise SourceChanged("the file was replaced while it was looked at", url=file.url)
+        hold(file, piece)
         numbers = range(len(file.stripes)) if piece.stripes is None else range(*piece.stripes)
         columns = {int(type_.column_id): _Column(path, type_) for path, type_ in file.schema.walk() if path}
         below = _below_repeated(file.schema.root)

@@ -5,9 +5,8 @@ Knows how findings become one report. Must not know how a file is verified (`Orc
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import FormatError, SourceChanged, Unsupported
 from orcstream.spark.access import Access, run
 from orcstream.spark.jobs.distributing import Distribute, Progress, SparkTasks
-from orcstream.spark.jobs.looking import Piece, found_pieces, looked_at
+from orcstream.spark.jobs.looking import Looking, Piece, hold
 from orcstream.spark.jobs.tables import check_report, write_table
 from orcstream.spark.write.target import Folder
 
@@ -28,6 +27,7 @@ REPORT_SCHEMA: Final = (
     "found string, known boolean"
 )
 PIECE_BYTES: Final = 256 << 20
+_COUNTS: Final = ("row_count", "stripe_count", "row_group_count", "claim_count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class VerifyResult:
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """The findings as a table."""
-        rows = [dataclasses.astuple(one) for one in self.findings]
+        rows = [astuple(one) for one in self.findings]
         return spark.createDataFrame(rows, REPORT_SCHEMA)
 
 
@@ -121,14 +121,9 @@ def verify_with(
     journal: Folder | None = None,
 ) -> VerifyResult:
     """As `verify`, on anything that does units of work."""
-    pieces = found_pieces(distribute, paths, access, piece_bytes=piece_bytes)
-    found = looked_at(
-        distribute, "verifying", pieces, _verified, access, piece_bytes=piece_bytes, journal=journal
-    )
-    counts = {
-        name: sum(one[name] for one in found)
-        for name in ("row_count", "stripe_count", "row_group_count", "claim_count")
-    }
+    work = Looking("verifying", _verified, access, piece_bytes, journal)
+    pieces, found = work.through(distribute, paths)
+    counts = {name: sum(one[name] for one in found) for name in _COUNTS}
     findings = tuple(Finding(**fault) for one in found for fault in one["faults"])
     return VerifyResult(len({piece.url for piece in pieces}), findings=findings, **counts)
 
@@ -148,37 +143,17 @@ def _verified(access: Access, piece: Piece) -> Mapping[str, Any]:
 
 async def _verify(access: Access, piece: Piece) -> Mapping[str, Any]:
     async with orcstream.open(piece.url, **await access.open_options()) as file:
-        if piece.fingerprint and file.tail.fingerprint not in ("", piece.fingerprint):
-            raise SourceChanged("the file was replaced while it was verified", url=file.url)
+        hold(file, piece)
         found = await file.verify(stripes=None if piece.stripes is None else range(*piece.stripes))
     faults = [
-        {
-            "url": file.url,
-            "stripe": fault.stripe,
-            "row_group": fault.row_group,
-            "column": fault.column,
-            "kind": fault.kind,
-            "recorded": fault.recorded,
-            "found": fault.found,
-            "known": fault.is_known,
-        }
-        for fault in found.faults
+        Finding(
+            file.url, one.stripe, one.row_group, one.column, one.kind, one.recorded, one.found, one.is_known
+        )
+        for one in found.faults
     ]
-    return {
-        "row_count": found.row_count,
-        "stripe_count": found.stripe_count,
-        "row_group_count": found.row_group_count,
-        "claim_count": found.claim_count,
-        "faults": faults,
-    }
+    return {name: getattr(found, name) for name in _COUNTS} | {"faults": [asdict(one) for one in faults]}
 
 
 def _unreadable(url: str, text: str) -> Mapping[str, Any]:
     finding = Finding(url, None, None, "", "unreadable", "", text, known=False)
-    return {
-        "row_count": 0,
-        "stripe_count": 0,
-        "row_group_count": 0,
-        "claim_count": 0,
-        "faults": [dataclasses.asdict(finding)],
-    }
+    return dict.fromkeys(_COUNTS, 0) | {"faults": [asdict(finding)]}

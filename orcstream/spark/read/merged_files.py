@@ -16,7 +16,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.urls import name_of
@@ -31,9 +31,6 @@ from orcstream.spark.read.merge_records import (
     journal_of,
     read_plan,
 )
-
-if TYPE_CHECKING:
-    from orcstream.spark.read.planning import Piece
 
 _FILE: Final = re.compile(
     r"part-compact-(?:(?P<job>[0-9]{8})-(?P<token>[0-9a-f]{12})|(?P<query>[0-9A-Za-z-]+)-(?P<batch>[0-9]+))"
@@ -193,9 +190,9 @@ class Merges:
 
     # --- a task
 
-    def move_of(self, piece: Piece) -> _Move | None:
+    def move_of(self, url: str, length: int | None, fingerprint: str) -> _Move | None:
         """Where the rows of a file are that is gone, as far as records say so."""
-        moves = [one for one in self._moves.get(name_of(piece.url), ()) if _is_of(one.source, piece)]
+        moves = [one for one in self._moves.get(name_of(url), ()) if _is_of(one.source, length, fingerprint)]
         # A name that several files had tells nothing.
         return moves[0] if len(moves) == 1 else None
 
@@ -211,22 +208,23 @@ class MovedRows:
     merges: Merges
     planned: frozenset[str] = frozenset()
 
-    async def of(self, piece: Piece) -> Piece | None:
-        """The same rows in another file; None where the read has them already.
+    async def of(
+        self, url: str, length: int | None, fingerprint: str, rows: tuple[int, int] | None
+    ) -> tuple[str, tuple[int, int]] | None:
+        """The file that has some rows now, or all, and which they are there; None where the read has them.
 
         Raises `LookupError` where no record says where they are.
         """
-        if (move := self.merges.move_of(piece)) is None:
+        if (move := self.merges.move_of(url, length, fingerprint)) is None:
             # Files may have been merged since the records were read.
             await self.merges.refresh()
-            move = self.merges.move_of(piece)
+            move = self.merges.move_of(url, length, fingerprint)
         if move is None:
-            raise LookupError(piece.url)
+            raise LookupError(url)
         if name_of(move.url) in self.planned:
             return None
-        first, stop = piece.rows or (0, move.source.row_count)
-        rows = (move.first_row + first, move.first_row + stop)
-        return replace(piece, url=move.url, length=None, fingerprint="", rows=rows)
+        first, stop = rows or (0, move.source.row_count)
+        return move.url, (move.first_row + first, move.first_row + stop)
 
 
 async def find_counted(choice: FileChoice, storage_options: Mapping[str, Any]) -> FoundFiles:
@@ -251,10 +249,10 @@ def _id_of(url: str) -> MergeId | None:
     return MergeId(match["token"], int(match["job"]), journal_of(None, int(match["job"])))
 
 
-def _is_of(source: Source, piece: Piece) -> bool:
+def _is_of(source: Source, length: int | None, fingerprint: str) -> bool:
     """Whether the file that was merged is the one that was planned, as far as both are known."""
-    is_other = piece.fingerprint and source.fingerprint and piece.fingerprint != source.fingerprint
-    lengths = {piece.length, source.length} - {None}
+    is_other = fingerprint and source.fingerprint and fingerprint != source.fingerprint
+    lengths = {length, source.length} - {None}
     return not is_other and len(lengths) < 2
 
 

@@ -9,33 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
+from pyspark.sql.datasource import InputPartition
 
 from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
-from orcstream.acid.read.event_columns import event_columns
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
 from orcstream.reader.options import MICROSECONDS, MatchKeywords
 from orcstream.schema.schema import Schema
 from orcstream.spark.access import Access, run
-from orcstream.spark.read.files import FoundFile, transactional
-from orcstream.spark.read.partitions import typed_value
-from orcstream.spark.read.planning import Piece
 from orcstream.spark.read.shaping import FileForm, Shape, form_of
-from orcstream.spark.read.where import Where, fitted
 
 if TYPE_CHECKING:
+    from orcstream.spark.read.files import FoundFile
     from orcstream.spark.read.merged_files import MovedRows
+    from orcstream.spark.read.where import Where
 
 _logger = logger_of("orcstream.spark")
 # The file being read, and the next.
 _OPEN_AT_ONCE = 2
+# Files of other tables need no closer look.
+_EVENT_COLUMN_COUNT = 6
 # So often rows are looked for that are merged again and again.
 _MOST_MOVES = 100
 
@@ -61,15 +61,48 @@ class Faults:
             raise error
 
 
-@dataclass(frozen=True)
-class ReadPlan:
-    """What executors are told of a read. Values only.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a file, or all of them where `rows` is None.
 
-    Columns of `schema` that `partition_names` has too are those that folders name.
+    The file is held to its `length` and `fingerprint`, where these are known: else they are None and empty.
+    `weight` is its size in bytes. `texts` are what its folders name.
     """
 
+    url: str
+    length: int | None
+    fingerprint: str
+    weight: int
+    rows: tuple[int, int] | None = None
+    texts: tuple[str | None, ...] = ()
+
+
+class ReadPartition(InputPartition):
+    """What one task reads, and the columns that folders name.
+
+    `merged` are names of merged files that this read has as a whole, those in the folders of the pieces.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        partition_names: tuple[str, ...] = (),
+        merged: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces)
+        self.partition_names = partition_names
+        self.merged = merged
+
+    def __repr__(self) -> str:
+        return f"<ReadPartition of {len(self.pieces)} pieces, {sum(one.weight for one in self.pieces)} bytes>"
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What executors are told of a read. Values only."""
+
     schema: spark.StructType
-    partition_names: tuple[str, ...]
     access: Access
     faults: Faults
     where: Where | None
@@ -80,14 +113,28 @@ class ReadPlan:
     roots: tuple[str, ...]
 
 
-class PieceReader:
-    """Reads pieces by one plan."""
+class TaskReader:
+    """What is left of a reader on an executor: tables and streams are read in the same way there."""
 
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceReader`."""
+        if not isinstance(partition, ReadPartition):  # where there are none, Spark makes one
+            return iter(())
+        reader = PieceReader(self._plan, partition.partition_names)
+        return reader.batches(partition.pieces, partition.merged)
+
+
+class PieceReader:
+    """Reads pieces by one plan. Columns of its schema that `partition_names` has too are those of folders."""
+
+    def __init__(self, plan: ReadPlan, partition_names: tuple[str, ...]) -> None:
+        self._plan = plan
         # Spark's own times are microseconds.
         self._matching: MatchKeywords = {**MICROSECONDS, "case_sensitive": plan.case_sensitive}
-        positions = {self._folded(name): at for at, name in enumerate(plan.partition_names)}
+        positions = {self._folded(name): at for at, name in enumerate(partition_names)}
         # By the column's name in the schema: which of the folders' values it is.
         self._in_folders = {
             field.name: positions[self._folded(field.name)]
@@ -135,6 +182,8 @@ class PieceReader:
         asked = self._asked(texts, url)
         if isinstance(asked, bool):
             return None
+        from orcstream.spark.read.where import fitted
+
         return fitted(asked, form.schema.root, case_sensitive=self._plan.case_sensitive)
 
     # --- reading -----------------------------------------------------------------------------------
@@ -195,12 +244,13 @@ class PieceReader:
         """
         for _ in range(_MOST_MOVES):
             try:
-                found = run(partial(moved().of, piece))
+                found = run(partial(moved().of, piece.url, piece.length, piece.fingerprint, piece.rows))
             except LookupError:
                 break
             if found is None:
                 return
-            piece, count = found, 0
+            url, rows = found
+            piece, count = replace(piece, url=url, length=None, fingerprint="", rows=rows), 0
             try:
                 with blocking.open(piece.url, **options) as opened:
                     for batch in self._of_file(opened, piece, options):
@@ -282,6 +332,10 @@ class PieceReader:
 
     def _values(self, texts: Sequence[str | None], url: str) -> dict[str, Any]:
         """What the folders of a file say, by the columns' names."""
+        if not self._in_folders:
+            return {}
+        from orcstream.spark.read.partitions import typed_value
+
         zone = self._plan.timezone or "UTC"
         return {
             name: typed_value(texts[at], self._plan.schema[name].dataType, zone, url)
@@ -303,7 +357,13 @@ def _hold(file: blocking.OrcFile, piece: Piece) -> None:
 
 def refuse_events(file: OrcFile | blocking.OrcFile) -> None:
     """Raise `UsageError` for a file of events, wherever it lies: it would be read as nulls."""
+    if len(file.schema.root.children) != _EVENT_COLUMN_COUNT:
+        return
+    from orcstream.acid.read.event_columns import event_columns
+
     if event_columns(file.schema) is not None:
+        from orcstream.spark.read.files import transactional
+
         raise transactional(file.url)
 
 

@@ -12,13 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql.datasource import InputPartition
-
 from orcstream import OrcFile, open_many
 from orcstream.io.stores.local.system import core_count
 from orcstream.plan.slices import slices
 from orcstream.spark.options import Options
 from orcstream.spark.read.files import FoundFile
+from orcstream.spark.read.pieces import Piece
 
 # What a task reads, and what opening one file more is counted for: Spark's own numbers.
 _PARTITION_BYTES: Final = 128 << 20
@@ -27,43 +26,6 @@ _OPEN_COST_BYTES: Final = 4 << 20
 Look = Callable[[OrcFile, FoundFile], Awaitable[Sequence[int]]]
 # Called where a file cannot be opened: raises, or lets it be.
 OnError = Callable[[Any, Exception], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows of a file, or all of them where `rows` is None.
-
-    The file is held to its `length` and `fingerprint`, where these are known: else they are None and empty.
-    `weight` is its size in bytes. `texts` are what its folders name.
-    """
-
-    url: str
-    length: int | None
-    fingerprint: str
-    weight: int
-    rows: tuple[int, int] | None = None
-    texts: tuple[str | None, ...] = ()
-
-
-class ReadPartition(InputPartition):
-    """What one task reads, and the columns that folders name.
-
-    `merged` are names of merged files that this read has as a whole, those in the folders of the pieces.
-    """
-
-    def __init__(
-        self,
-        pieces: Sequence[Piece],
-        partition_names: tuple[str, ...] = (),
-        merged: frozenset[str] = frozenset(),
-    ) -> None:
-        super().__init__(None)
-        self.pieces = tuple(pieces)
-        self.partition_names = partition_names
-        self.merged = merged
-
-    def __repr__(self) -> str:
-        return f"<ReadPartition of {len(self.pieces)} pieces, {sum(one.weight for one in self.pieces)} bytes>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,16 +24,16 @@ from orcstream.io.urls import name_of
 from orcstream.spark.access import Access, run
 from orcstream.spark.options import Options
 from orcstream.spark.read.files import FileChoice, FoundFile, FoundFiles
-from orcstream.spark.read.pieces import Faults, PieceReader, ReadPlan, refuse_events
-from orcstream.spark.read.planning import (
-    Look,
+from orcstream.spark.read.pieces import (
+    Faults,
     Piece,
-    PieceOptions,
+    PieceReader,
     ReadPartition,
-    packed,
-    plan_pieces,
-    target_bytes,
+    ReadPlan,
+    TaskReader,
+    refuse_events,
 )
+from orcstream.spark.read.planning import Look, PieceOptions, packed, plan_pieces, target_bytes
 from orcstream.spark.read.shaping import columns_of
 from orcstream.spark.read.where import Where
 
@@ -43,6 +43,14 @@ _MEMORY_LIMIT: Final = 256 << 20
 _BATCH_ROWS: Final = 1 << 16
 # So often files are listed again that were merged before they were opened.
 _LISTINGS: Final = 5
+_WIDTHS: Final = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
+_DIGITS: Final[dict[type[spark.DataType], int]] = {
+    spark.ByteType: 3,
+    spark.ShortType: 5,
+    spark.IntegerType: 10,
+    spark.LongType: 20,
+}
+_MOST_DIGITS: Final = 38
 
 
 @dataclass(frozen=True)
@@ -187,10 +195,8 @@ def _own_columns(file: OrcFile, read: LoadOptions, in_folders: set[str]) -> spar
 def _merged(
     schema: spark.StructType, own: spark.StructType, file: OrcFile, read: LoadOptions
 ) -> spark.StructType:
-    from orcstream.spark.read.merging import merged
-
     try:
-        return merged(schema, own, case_sensitive=read.case_sensitive)
+        return _Merging(read.case_sensitive).structs(schema, own, ())
     except SchemaMismatch as error:
         raise error.locate(url=file.url) from None
 
@@ -223,42 +229,109 @@ def _folded(name: str, read: LoadOptions) -> str:
     return name if read.case_sensitive else name.lower()
 
 
+# --- schemas of several files ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """One schema of several: where two differ in a type, the one that holds both is taken."""
+
+    case_sensitive: bool
+
+    def structs(
+        self, one: spark.StructType, other: spark.StructType, path: tuple[str, ...]
+    ) -> spark.StructType:
+        more = {self._folded(field.name): field for field in other.fields}
+        fields = []
+        for field in one.fields:
+            match = more.pop(self._folded(field.name), None)
+            type_ = field.dataType
+            if match is not None:
+                type_ = self.types(type_, match.dataType, (*path, field.name))
+            fields.append(spark.StructField(field.name, type_))
+        return spark.StructType([*fields, *more.values()])
+
+    def types(self, one: spark.DataType, other: spark.DataType, path: tuple[str, ...]) -> spark.DataType:
+        if one == other:
+            return one
+        if isinstance(one, spark.StructType) and isinstance(other, spark.StructType):
+            return self.structs(one, other, path)
+        if isinstance(one, spark.ArrayType) and isinstance(other, spark.ArrayType):
+            return spark.ArrayType(self.types(one.elementType, other.elementType, (*path, "element")))
+        if isinstance(one, spark.MapType) and isinstance(other, spark.MapType):
+            key = self.types(one.keyType, other.keyType, (*path, "key"))
+            return spark.MapType(key, self.types(one.valueType, other.valueType, (*path, "value")))
+        found = _wider(one, other) or _wider(other, one)
+        if found is None:
+            raise SchemaMismatch(
+                f"the column {'.'.join(path)!r} is {one.simpleString()} in one file and "
+                f"{other.simpleString()} in another; give the schema to read both by .schema(...)"
+            )
+        return found
+
+    def _folded(self, name: str) -> str:
+        return name if self.case_sensitive else name.lower()
+
+
+def _wider(one: spark.DataType, other: spark.DataType) -> spark.DataType | None:
+    """What takes the values of both, where `other` is the wider or there is a third."""
+    if type(one) in _WIDTHS and type(other) in _WIDTHS:
+        return max(one, other, key=lambda type_: _WIDTHS.index(type(type_)))
+    if isinstance(one, spark.FloatType) and isinstance(other, spark.DoubleType):
+        return other
+    if isinstance(one, spark.ByteType | spark.ShortType | spark.IntegerType) and isinstance(
+        other, spark.DoubleType
+    ):
+        return other
+    if isinstance(other, spark.DecimalType):
+        return _wider_decimal(one, other)
+    return None
+
+
+def _wider_decimal(one: spark.DataType, other: spark.DecimalType) -> spark.DecimalType | None:
+    if isinstance(one, spark.DecimalType):
+        whole, scale = one.precision - one.scale, one.scale
+    elif type(one) in _DIGITS:
+        whole, scale = _DIGITS[type(one)], 0
+    else:
+        return None
+    scale = max(scale, other.scale)
+    precision = max(whole, other.precision - other.scale) + scale
+    return spark.DecimalType(precision, scale) if precision <= _MOST_DIGITS else None
+
+
 # --- reading ---------------------------------------------------------------------------------------
 
 
 def reader_of(schema: spark.StructType, options: Mapping[str, str]) -> DataSourceReader:
     """The reader of columns of Spark. Raises what its tasks would raise because of the options."""
     read = LoadOptions.of(options)
-    read.bound(schema)
-    return _Reader(schema, read)
+    return _Reader(read, read_plan(read, schema))
 
 
 class _Reader(DataSourceReader):
     """See `DataSourceReader`."""
 
-    def __init__(self, schema: spark.StructType, options: LoadOptions) -> None:
-        self._schema = schema
+    def __init__(self, options: LoadOptions, plan: ReadPlan) -> None:
         self._options = options
+        self._plan = plan
         self._found: FoundFiles | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Executors are told by their partitions which files there are.
-        return {**self.__dict__, "_found": None}
+        return TaskReader, (self._plan,)
 
     def _files(self) -> FoundFiles:
         if self._found is None:
             self._found = self._options.find()
         return self._found
 
-    def _piece_reader(self, partition_names: tuple[str, ...]) -> PieceReader:
-        return PieceReader(read_plan(self._options, self._schema, partition_names))
-
     def partitions(self) -> list[ReadPartition]:
         found = self._files()
         options = self._options
         if options.rows is not None and len(found.files) != 1:
             raise UsageError(f"option rows is for one file, and there are {len(found.files)}")
-        reader = self._piece_reader(found.partition_names)
+        reader = PieceReader(self._plan, found.partition_names)
         files = [file for file in found.files if reader.folder_matches(file)]
         asks_rows = any(reader.asks_rows(file) for file in files)
         total = sum(file.length or 0 for file in files)
@@ -283,16 +356,13 @@ class _Reader(DataSourceReader):
         )
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, ReadPartition):  # where there are none, Spark makes one
-            return iter(())
-        return self._piece_reader(partition.partition_names).batches(partition.pieces, partition.merged)
+        return TaskReader(self._plan).read(partition)
 
 
-def read_plan(options: LoadOptions, schema: spark.StructType, partition_names: tuple[str, ...]) -> ReadPlan:
-    """What executors are told."""
+def read_plan(options: LoadOptions, schema: spark.StructType) -> ReadPlan:
+    """What executors are told. Raises what binding the predicate raises."""
     return ReadPlan(
         schema=schema,
-        partition_names=partition_names,
         access=options.access,
         faults=options.faults,
         where=options.bound(schema),

@@ -24,7 +24,7 @@ from orcstream.query.expr import Condition, Matching
 from orcstream.schema.schema import find_column
 from orcstream.schema.types import Kind, Type
 from orcstream.spark.read.partitions import zone_named
-from orcstream.spark.types import orc_schema
+from orcstream.spark.read.shaping import orc_schema
 from orcstream.table.columns import mapped, narrowed
 
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)

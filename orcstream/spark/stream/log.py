@@ -25,8 +25,8 @@ from typing import Any, Final, Self
 from orcstream.errors import UsageError
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.log.records import KnownRecords, Records, parsing
-from orcstream.spark import sweeping
 from orcstream.spark.stream.seen_files import SeenFiles, name_key
+from orcstream.spark.write.written import sweep_folder
 
 _NAME: Final = re.compile(r"_(?P<kind>batch|seen)\.(?P<number>[0-9]{20})(?:\.json)?", re.ASCII)
 # Temporary files that a killed driver left are swept when they are older.
@@ -168,7 +168,7 @@ class StreamLog:
         gone += [_seen_name(one) for one in self._known.numbers("seen") if one < oldest]
         await self._known.remove(gone)
         url, options = self._known.records.url, self._known.records.storage_options
-        await sweeping.sweep(url, older_than_s=_SWEEP_AFTER_S, storage_options=options)
+        await sweep_folder(url, older_than_s=_SWEEP_AFTER_S, storage_options=options)
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from orcstream.spark.access import run
 from orcstream.spark.read.merged_files import Place, joined
-from orcstream.spark.read.pieces import PieceReader
-from orcstream.spark.read.planning import Piece, ReadPartition, packed, plan_pieces, target_bytes
+from orcstream.spark.read.pieces import Piece, ReadPartition, ReadPlan, TaskReader
+from orcstream.spark.read.planning import packed, plan_pieces, target_bytes
 from orcstream.spark.read.reading import read_plan
 from orcstream.spark.stream.feed import BatchWork, Offset, StreamFeed
 from orcstream.spark.stream.options import StreamOptions
@@ -26,22 +26,21 @@ from orcstream.spark.stream.options import StreamOptions
 def stream_reader_of(schema: spark.StructType, options: Mapping[str, str]) -> DataSourceStreamReader:
     """The reader for `spark.readStream`. Raises what its tasks would raise because of the options."""
     found = StreamOptions.of(options)
-    found.read.bound(schema)
-    return _StreamReader(schema, found)
+    return _StreamReader(found, read_plan(found.read, schema))
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """See `DataSourceStreamReader`."""
 
-    def __init__(self, schema: spark.StructType, options: StreamOptions) -> None:
-        self._schema = schema
+    def __init__(self, options: StreamOptions, plan: ReadPlan) -> None:
         self._options = options
+        self._plan = plan
         self._feed = StreamFeed(options)
         self._last = Offset()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Executors need nothing of what was seen.
-        return {**self.__dict__, "_feed": None}
+        return TaskReader, (self._plan,)
 
     # --- offsets
 
@@ -87,10 +86,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return pieces + [_piece(one) for one in places if one.rows is not None]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, ReadPartition):  # where there are none, Spark makes one
-            return iter(())
-        plan = read_plan(self._options.read, self._schema, partition.partition_names)
-        return PieceReader(plan).batches(partition.pieces)
+        return TaskReader(self._plan).read(partition)
 
 
 def _piece(place: Place) -> Piece:

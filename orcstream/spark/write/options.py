@@ -31,7 +31,7 @@ from orcstream.schema.types import Kind, Type
 from orcstream.spark.access import Access
 from orcstream.spark.options import Options
 from orcstream.spark.read.partitions import zone_named
-from orcstream.spark.types import orc_schema
+from orcstream.spark.read.shaping import orc_schema
 
 N = TypeVar("N", int, float)
 

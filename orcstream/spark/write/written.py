@@ -6,32 +6,39 @@ interfaces, nor when a job is repeated. A task's files are durable and invisible
 
 from __future__ import annotations
 
+import datetime
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import orcstream
 from orcstream import IngestedFile, Prepared
+from orcstream._credentials import strip_credentials
+from orcstream._printable import logger_of
 from orcstream.encryption import KeyProvider
-from orcstream.errors import UsageError
+from orcstream.errors import OrcError, UsageError
 from orcstream.io import globs, small_files
 from orcstream.io.contract.folder import ListedFile
 from orcstream.io.folders import list_files, list_names, make_folder_of, remove_files
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.uncancelled import clean_up
 from orcstream.plan.acid.names import is_table_file, parse_directory
-from orcstream.spark import sweeping
 from orcstream.spark.access import run
 from orcstream.spark.read.merge_records import row_count_of
+from orcstream.spark.read.partitions import zone_named
 from orcstream.spark.write.options import WritePlan
 from orcstream.spark.write.prepared_json import prepared_from_json, prepared_to_json
-from orcstream.spark.write.storing import as_stored
 from orcstream.spark.write.target import Target
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_logger = logger_of("orcstream.spark")
+_CYCLE_SECONDS = 12_622_780_800  # after 400 years the calendar repeats
+_YEAR_10000 = 253_402_300_800
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +85,14 @@ def write_files(
         raise
 
 
+@dataclass(slots=True)
 class _Task:
     """The files of one task; all its methods run on the loop."""
 
-    def __init__(self, plan: WritePlan, stem: str, threads: int) -> None:
-        self._plan = plan
-        self._stem = stem
-        self._threads = threads
-        self._out: orcstream.Ingester | None = None
+    _plan: WritePlan
+    _stem: str
+    _threads: int
+    _out: orcstream.Ingester | None = None
 
     async def begin(self) -> None:
         plan = self._plan
@@ -134,6 +141,61 @@ def _written(plan: WritePlan, file: IngestedFile) -> WrittenFile:
     return WrittenFile(
         file.prepared.url.removeprefix(f"{plan.url.rstrip('/')}/"), file.row_count, file.prepared
     )
+
+
+# --- Arrow data as files of Spark have it --------------------------------------------------------------
+
+
+def as_stored(batch: pa.RecordBatch, spelled: Sequence[str] = (), timezone: str = "UTC") -> pa.RecordBatch:
+    """With microseconds as the numbers that they are; nothing is copied but the frames of nested columns.
+
+    Times in the columns `spelled` become texts; points in time as what clocks of `timezone` showed.
+    """
+    for name in spelled:
+        texts = _texts(batch.column(name), timezone)
+        batch = batch.set_column(batch.schema.get_field_index(name), name, texts)
+    fields = [field.with_type(_stored(field.type)) for field in batch.schema]
+    wanted = pa.schema(fields)
+    return batch if wanted.equals(batch.schema) else batch.cast(wanted)
+
+
+def _texts(times: pa.Array, timezone: str) -> pa.Array:
+    """As Spark names folders: `2024-01-31 12:00:00.5`, without zeros at the end of a fraction."""
+    clocks = times if times.type.tz is None else _clocks(times, timezone)
+    texts = clocks.cast(pa.timestamp("us")).cast(pa.string())  # with six digits after the point
+    return pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+
+
+def _clocks(times: pa.Array, timezone: str) -> pa.Array:
+    """What the clocks of a zone show. pyarrow's own conversion ignores summer time after 2037."""
+    micros = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    seconds = np.floor_divide(micros.fill_null(0).to_numpy(zero_copy_only=False), 1_000_000)
+    distinct, at = np.unique(seconds, return_inverse=True)
+    shifts = np.array([_shift(second, timezone) for second in distinct.tolist()], np.int64)
+    return pc.add(micros, pa.array(shifts[at] * 1_000_000)).cast(pa.timestamp("us"))
+
+
+def _shift(second: int, timezone: str) -> int:
+    """What to add to UTC, in seconds. Python knows the years from 1 to 9999; others follow their rules."""
+    if second >= _YEAR_10000 - 86_400:
+        second = _YEAR_10000 - _CYCLE_SECONDS + (second - _YEAR_10000) % _CYCLE_SECONDS
+    known = max(second, -62_135_596_800 + 86_400)
+    shift = datetime.datetime.fromtimestamp(known, zone_named(timezone)).utcoffset()
+    assert shift is not None
+    return shift // datetime.timedelta(seconds=1)
+
+
+def _stored(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_duration(type_) or (pa.types.is_timestamp(type_) and type_.tz is None):
+        return pa.int64()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_stored(field.type)) for field in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_stored(type_.value_type)))
+    if pa.types.is_map(type_):
+        key, item = type_.key_field, type_.item_field
+        return pa.map_(key.with_type(_stored(key.type)), item.with_type(_stored(item.type)))
+    return type_
 
 
 # --- the driver ------------------------------------------------------------------------------------
@@ -206,7 +268,25 @@ async def discard_files(plan: Target, files: Sequence[WrittenFile]) -> None:
 
 async def sweep(plan: Target, job: str) -> None:
     """Remove what tasks of a job left that nobody has heard of; what is visible stays."""
-    await sweeping.sweep(plan.url, containing=job, storage_options=plan.storage_options)
+    await sweep_folder(plan.url, containing=job, storage_options=plan.storage_options)
+
+
+async def sweep_folder(
+    url: str, *, containing: str = "", older_than_s: float = 0.0, storage_options: Mapping[str, Any] | None
+) -> None:
+    """Remove what is not visible, of paths with a text in them; where that cannot be done, it is told."""
+    try:
+        await orcstream.cleanup(
+            url, older_than_s=older_than_s, containing=containing, storage_options=storage_options
+        )
+    except FileNotFoundError:
+        return
+    except (OrcError, OSError) as error:
+        _logger.warning(
+            "what killed tasks may have left in %s stays there: %s; orcstream cleanup removes it",
+            strip_credentials(url),
+            error,
+        )
 
 
 async def visible_files(plan: Target) -> list[ListedFile]:
