@@ -61,10 +61,6 @@ class CompactionJournal:
     target: Target
     folder: str
 
-    @property
-    def _records(self) -> Records:
-        return records_of(self.target, self.folder)
-
     # --- the driver
 
     async def begin(self, groups: Sequence[Group]) -> Sequence[Group]:
@@ -116,6 +112,12 @@ class CompactionJournal:
     async def settle(self, group: Group, result: GroupResult) -> None:
         """Record that the new file counts, and its sources do not."""
         await self._records.put(f"{group.number:06}.merged.json", asdict(result))
+
+    # --- both
+
+    @property
+    def _records(self) -> Records:
+        return records_of(self.target, self.folder)
 
 
 def _sources_of(group: Group, record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.urls import name_of
@@ -67,8 +67,7 @@ class Place:
     merge: MergeId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
+class _Move(NamedTuple):
     """The rows of `source` are those of the file `url` from `first_row` on."""
 
     source: Source

@@ -49,11 +49,6 @@ class WrittenFile:
     row_count: int
     prepared: Prepared
 
-    @property
-    def length(self) -> int:
-        """In bytes."""
-        return self.prepared.length
-
     def to_json(self) -> dict[str, Any]:
         """What `of_json` takes, for records."""
         return {"path": self.path, "rows": self.row_count, **prepared_to_json(self.prepared)}
@@ -62,6 +57,11 @@ class WrittenFile:
     def of_json(cls, record: Mapping[str, Any], target: Target, path: str) -> Self:
         """A file of the target that has this path there."""
         return cls(path, row_count_of(record), prepared_from_json(record, target.url_of(path), path))
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self.prepared.length
 
 
 # --- tasks -----------------------------------------------------------------------------------------
