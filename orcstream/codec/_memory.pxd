@@ -10,6 +10,8 @@ cdef class View:
 
 
 cdef View view_of(object buffer, Py_ssize_t items, Py_ssize_t item_bytes)
+cdef View rows_of(object buffer, Py_ssize_t first, Py_ssize_t count, Py_ssize_t item_bytes)
+cdef View mask_of(object mask, Py_ssize_t count)
 cdef View bits_of(object bitmap, Py_ssize_t count)
 
 

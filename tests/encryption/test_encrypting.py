@@ -18,7 +18,7 @@ import pytest
 import orcstream
 from orcstream import Encrypt, Mask
 from orcstream.codec.crypto import streams as codec_encryption
-from orcstream.codec.encode import file_encoder, variants
+from orcstream.codec.encode import file_encoder
 from orcstream.codec.encode.file_encoder import FileEncoder, StripeEncoder
 from orcstream.encryption import NO_KEYS, EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageError
@@ -635,4 +635,4 @@ def test_as_many_local_keys_as_variants() -> None:
     options = orcstream.create(io.BytesIO(), SCHEMA, encrypt=ENCRYPT, keys=CountedKeys()).options
     schema = orcstream.Schema.parse(SCHEMA)
     with pytest.raises(ValueError, match=r"\b0\b.*\b3\b"):
-        variants.FileVariants(schema, options.encode_options(schema), NO_KEYS)
+        file_encoder.FileVariants(schema, options.encode_options(schema), NO_KEYS)

@@ -17,7 +17,7 @@ import pytest
 from orcstream import Encrypt
 from orcstream.codec.crypto import sealing
 from orcstream.codec.crypto import streams as encryption
-from orcstream.codec.encode import encoders, variants
+from orcstream.codec.encode import encoders, file_encoder
 from orcstream.codec.encode.encoder import EncodedColumn, EncodedStream
 from orcstream.codec.metadata.structure import StreamKind
 from tests.generators.encrypting import SECRETS, written
@@ -155,7 +155,7 @@ def test_what_can_be_read_is_searched() -> None:
 
 # --- broken on purpose -----------------------------------------------------------------------------
 
-_finish = encoders._TwoForms.finish
+_finish = encoders._Forms.finish
 
 
 def _both(columns: list[EncodedColumn]) -> dict[int, tuple[EncodedColumn, EncodedColumn]]:
@@ -178,22 +178,22 @@ def _mixed(mix: Callable[[EncodedColumn, EncodedColumn], EncodedColumn]) -> Any:
 
 def _statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, statistics=hidden.statistics))
-    monkeypatch.setattr(encoders._TwoForms, "finish", mixed)
+    monkeypatch.setattr(encoders._Forms, "finish", mixed)
 
 
 def _indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, index=_copies(hidden.index[:1])))
-    monkeypatch.setattr(encoders._TwoForms, "finish", mixed)
+    monkeypatch.setattr(encoders._Forms, "finish", mixed)
 
 
 def _filters(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, index=(*clear.index, *_copies(hidden.index[1:]))))
-    monkeypatch.setattr(encoders._TwoForms, "finish", mixed)
+    monkeypatch.setattr(encoders._Forms, "finish", mixed)
 
 
 def _data(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = _mixed(lambda clear, hidden: replace(clear, data=_copies(hidden.data)))
-    monkeypatch.setattr(encoders._TwoForms, "finish", mixed)
+    monkeypatch.setattr(encoders._Forms, "finish", mixed)
 
 
 class _NoMask:
@@ -216,7 +216,7 @@ def _encrypt_nothing_of(kinds: set[StreamKind]) -> Callable[[pytest.MonkeyPatch]
         def cipher(key: bytes, column: int, kind: StreamKind, stripe_id: int) -> Any:
             return Nothing() if kind in kinds else stream_cipher(key, column, kind, stripe_id)
 
-        for module in (variants, sealing):
+        for module in (file_encoder, sealing):
             monkeypatch.setattr(module, "stream_cipher", cipher)
 
     return broken

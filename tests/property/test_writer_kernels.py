@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.encode._encode_temporal import (
+from orcstream.codec.encode._encode_texts import DictionaryBuilder, lengths_of
+from orcstream.codec.vectors._filter import Texts
+from orcstream.codec.vectors._times import (
     encode_days,
     encode_timestamps,
     hybrid_days,
@@ -20,8 +22,6 @@ from orcstream.codec.encode._encode_temporal import (
     unwritable_days,
     unwritable_timestamps,
 )
-from orcstream.codec.encode._encode_texts import DictionaryBuilder, lengths_of
-from orcstream.codec.vectors._filter import Texts
 from orcstream.file.zones import load_zone
 from tests.reference.values import day_from_hybrid, decode_nanos, decode_timestamp
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import strategies as st
 
 from orcstream._buffer import Buffer
-from orcstream.codec.decode._temporal import dates, decimals, timestamps, widen
+from orcstream.codec.vectors._times import dates, timestamps
+from orcstream.codec.vectors._vector import decimals, widen
 from orcstream.codec.vectors.times import UNITS, UTC, ZoneRules
 from orcstream.file.zones import load_zone
 from tests.reference import values as reference

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream._buffer import Buffer, zeroed
-from orcstream.codec.decode._temporal import dates, decimals, timestamps, widen
 from orcstream.codec.decode.decoder import ColumnDecoder, FixedDecoder, Turn
 from orcstream.codec.streams._values import BoolValues, Values
+from orcstream.codec.vectors._times import dates, timestamps
 from orcstream.codec.vectors._vector import (
     count_up,
+    decimals,
     fit_entries,
     gather_entries,
     invalid_utf8,
@@ -29,6 +30,7 @@ from orcstream.codec.vectors._vector import (
     pack_bits,
     rows_of_union,
     union_children,
+    widen,
 )
 from orcstream.codec.vectors.column import EMPTY, MAX_VECTOR_BYTES, Vector
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UNITS, UTC, Clock, ZoneRules, beyond_unit

@@ -10,7 +10,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from orcstream.codec.vectors._filter cimport Texts
-from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._memory cimport View, mask_of, rows_of
 
 cdef extern from *:
     ctypedef long long int128 "__int128"
@@ -28,10 +28,6 @@ cdef struct Bounds:
     int64_t least
     int64_t largest
     int128 total
-
-
-cdef View mask_of(object mask, Py_ssize_t count):
-    return None if mask is None else view_of(mask, count, 1)
 
 
 cdef object whole(int128 value):
@@ -56,10 +52,9 @@ cdef void bound_integers(
         for row in range(count):
             least = values[row] if values[row] < least else least
             largest = values[row] if values[row] > largest else largest
-        if integer_t is int64_t:
-            for row in range(count):
+            if integer_t is int64_t:
                 wide += values[row]
-        else:
+        if integer_t is not int64_t:
             for row in range(count):
                 narrow += values[row]
     else:
@@ -81,26 +76,23 @@ cdef void bound_integers(
 
 def integer_bounds(values, Py_ssize_t first, Py_ssize_t count, Py_ssize_t item_bytes, mask=None):
     """(values, least, largest, exact sum) of integers of 1, 2, 4 or 8 bytes; all 0 where there is none."""
-    cdef View view, present = mask_of(mask, count)
-    cdef const uint8_t* there = NULL
+    cdef View view, there = mask_of(mask, count)
     cdef Bounds out
-    if first < 0 or count < 0 or item_bytes not in (1, 2, 4, 8):
-        raise ValueError("negative counts, or no such width")
-    view = view_of(values, first + count, item_bytes)
-    if present is not None:
-        there = present.ptr
+    if item_bytes not in (1, 2, 4, 8):
+        raise ValueError("no such width")
+    view = rows_of(values, first, count, item_bytes)
     out.found = 0
     out.least = out.largest = 0
     out.total = 0
     with nogil:
         if item_bytes == 1:
-            bound_integers(<const int8_t*> view.ptr + first, count, there, &out)
+            bound_integers(<const int8_t*> view.ptr, count, there.ptr, &out)
         elif item_bytes == 2:
-            bound_integers(<const int16_t*> view.ptr + first, count, there, &out)
+            bound_integers(<const int16_t*> view.ptr, count, there.ptr, &out)
         elif item_bytes == 4:
-            bound_integers(<const int32_t*> view.ptr + first, count, there, &out)
+            bound_integers(<const int32_t*> view.ptr, count, there.ptr, &out)
         else:
-            bound_integers(<const int64_t*> view.ptr + first, count, there, &out)
+            bound_integers(<const int64_t*> view.ptr, count, there.ptr, &out)
     return out.found, out.least, out.largest, whole(out.total)
 
 
@@ -133,40 +125,32 @@ def float_bounds(values, Py_ssize_t first, Py_ssize_t count, Py_ssize_t item_byt
 
     Where all are NaN, or none is there, least is above largest: infinity and minus infinity.
     """
-    cdef View view, present = mask_of(mask, count)
-    cdef const uint8_t* there = NULL
+    cdef View view, there = mask_of(mask, count)
     cdef double least = INFINITY, largest = -INFINITY, total = 0
     cdef Py_ssize_t found
-    if first < 0 or count < 0 or item_bytes not in (4, 8):
-        raise ValueError("negative counts, or no such width")
-    view = view_of(values, first + count, item_bytes)
-    if present is not None:
-        there = present.ptr
+    if item_bytes not in (4, 8):
+        raise ValueError("no such width")
+    view = rows_of(values, first, count, item_bytes)
     with nogil:
         if item_bytes == 4:
-            found = bound_floats(<const float*> view.ptr + first, count, there, &least, &largest, &total)
+            found = bound_floats(<const float*> view.ptr, count, there.ptr, &least, &largest, &total)
         else:
-            found = bound_floats(<const double*> view.ptr + first, count, there, &least, &largest, &total)
+            found = bound_floats(<const double*> view.ptr, count, there.ptr, &least, &largest, &total)
     return found, least, largest, total
 
 
 def decimal_bounds(values, Py_ssize_t first, Py_ssize_t count, mask=None):
     """(values, least, largest, exact sum) of the unscaled numbers of 128-bit decimals; 0 where there is none."""
-    cdef View view, present = mask_of(mask, count)
-    cdef const uint8_t* there = NULL
+    cdef View view = rows_of(values, first, count, 16), there = mask_of(mask, count)
+    cdef const uint8_t* present = there.ptr
     cdef int128 value, least = 0, largest = 0, high = 0
     cdef uint128 low = 0
     cdef Py_ssize_t row, found = 0
-    if first < 0 or count < 0:
-        raise ValueError("negative counts")
-    view = view_of(values, first + count, 16)
-    if present is not None:
-        there = present.ptr
     with nogil:
         for row in range(count):
-            if there != NULL and not there[row]:
+            if present != NULL and not present[row]:
                 continue
-            memcpy(&value, view.ptr + (first + row) * 16, 16)
+            memcpy(&value, view.ptr + row * 16, 16)
             if found == 0 or value < least:
                 least = value
             if found == 0 or value > largest:
@@ -190,7 +174,7 @@ def text_bounds(Texts texts not None, Py_ssize_t most, mask=None):
     A text that is cut answers `most` bytes, so ask for one more than needed to see that it is longer. Least and
     largest are None where there is no value. Raises ValueError for offsets and indexes beyond their buffers.
     """
-    cdef View present = mask_of(mask, texts.count)
+    cdef View there = mask_of(mask, texts.count)
     cdef const uint8_t* text = NULL
     cdef const uint8_t* least = NULL
     cdef const uint8_t* largest = NULL
@@ -200,7 +184,7 @@ def text_bounds(Texts texts not None, Py_ssize_t most, mask=None):
         raise ValueError("negative counts")
     with nogil:
         for row in range(texts.count):
-            if present is not None and not present.ptr[row]:
+            if there.ptr != NULL and not there.ptr[row]:
                 continue
             if not texts.at(row, &text, &length):
                 bad = True

@@ -178,10 +178,14 @@ class ColumnEncoder(ABC):
         self._bloom = self._bloom_builder()
         self._filters: list[BloomFilter] = []
         self._index_bytes = 0
+        self._open()
 
     # --- what each type has of its own
 
     encoding = EncodingKind.DIRECT
+
+    def _open(self) -> None:  # noqa: B027  # the root of a file has nothing of its own
+        """Make the streams, and the encoders of the columns below."""
 
     @abstractmethod
     def _put(self, field: Field, values: Vector) -> None:

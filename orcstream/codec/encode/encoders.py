@@ -7,21 +7,20 @@ Encodings".
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.codec.convert.zone_shift import wall_clock_shift
-from orcstream.codec.crypto.masks import mask_of
-from orcstream.codec.encode._encode_temporal import encode_days, encode_timestamps, hybrid_days, hybrid_times
+from orcstream.codec.crypto.masks import Masking, mask_of
 from orcstream.codec.encode._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec.encode.encoder import (
     ColumnEncoder,
     EncodedColumn,
     EncodeOptions,
-    EncryptedRoot,
     SubtreeEncoder,
 )
 from orcstream.codec.encode.statistics import MOST_BOUND_BYTES, text_statistics
@@ -35,13 +34,14 @@ from orcstream.codec.streams._encode_values import (
     Varint128Encoder,
 )
 from orcstream.codec.streams.compression import Compressor
+from orcstream.codec.vectors._times import encode_days, encode_timestamps, hybrid_days, hybrid_times
 from orcstream.codec.vectors.arrays import DTYPES, as_buffer, items_of, window, words_of
 from orcstream.codec.vectors.cells import Cells, padded, stored_texts, union_children
 from orcstream.codec.vectors.column import EMPTY, Field, Vector
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
 from orcstream.encryption import Mask
 from orcstream.schema.column_statistics import ColumnStatistics
-from orcstream.schema.types import Kind, Type, decimal_shape
+from orcstream.schema.types import TEXTS, TIMES, Kind, Type, decimal_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -57,87 +57,76 @@ def encoder_of(type_: Type, options: EncodeOptions) -> SubtreeEncoder:
     """A new encoder of a column and all columns below it."""
     encrypted = options.encrypted.get(type_.column_id)
     if encrypted is not None:
-        return _TwoForms(type_, options, encrypted)
+        values = encoder_of(type_, replace(options, encrypted={}))
+        masked = _masked(type_, replace(options, blooms={}), encrypted.mask)
+        return _Forms(masked, _Form(values, variant=encrypted.variant))
     mask = options.masked.get(type_.column_id)
     if mask is not None:
-        return _Masked(type_, options, mask)
+        return _Forms(_masked(type_, options, mask))
     if is_decimal64(type_, decimal64=options.decimal64):
         return _ShortDecimals(type_, options)
     return _ENCODERS[type_.kind](type_, options)
 
 
-class _Masked:
-    """A column that is written as its mask leaves it."""
-
-    def __init__(self, type_: Type, options: EncodeOptions, mask: Mask) -> None:
-        self._masking = mask_of(type_, mask, options.zone)
-        self._encoder = encoder_of(type_, replace(options, encrypted={}, masked={}))
-
-    def begin_group(self) -> None:
-        self._encoder.begin_group()
-
-    def add(self, field: Field, vector: Vector) -> None:
-        for start in range(0, vector.length, _MASKED_ROWS):
-            some = vector.slice(start, min(vector.length, start + _MASKED_ROWS))
-            self._encoder.add(field, self._masking.apply(field, some))
-
-    def end_group(self) -> None:
-        self._encoder.end_group()
-
-    def compress(self, compressor: Compressor | None) -> None:
-        self._encoder.compress(compressor)
-
-    @property
-    def size_bytes(self) -> int:
-        return self._encoder.size_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        return self._encoder.held_bytes
-
-    def finish(self, compressor: Compressor | None) -> list[EncodedColumn]:
-        return self._encoder.finish(compressor)
+def _masked(type_: Type, options: EncodeOptions, mask: Mask) -> _Form:
+    encoder = encoder_of(type_, replace(options, encrypted={}, masked={}))
+    return _Form(encoder, mask_of(type_, mask, options.zone))
 
 
-class _TwoForms:
-    """An encrypted column: its values, which become a variant, and what its mask makes of them.
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A form in which a column is written: what a mask leaves of its values, or as a variant."""
 
-    Nothing of the values may reach the streams, indexes and statistics of the masked form; that has no bloom
-    filters.
+    encoder: SubtreeEncoder
+    masking: Masking | None = None
+    variant: int | None = None
+
+
+class _Forms:
+    """A column that is written as its mask leaves it, and of which a variant, if any, holds the values.
+
+    The two have nothing in common: nothing of the values may reach the streams, indexes and statistics of the
+    masked form, which has no bloom filters beside a variant.
     """
 
-    def __init__(self, type_: Type, options: EncodeOptions, encrypted: EncryptedRoot) -> None:
-        self._variant = encrypted.variant
-        self._masked = _Masked(type_, replace(options, blooms={}), encrypted.mask)
-        self._values = encoder_of(type_, replace(options, encrypted={}))
+    def __init__(self, *forms: _Form) -> None:
+        self._forms = forms
 
     def begin_group(self) -> None:
-        self._masked.begin_group()
-        self._values.begin_group()
+        for form in self._forms:
+            form.encoder.begin_group()
 
     def add(self, field: Field, vector: Vector) -> None:
-        self._masked.add(field, vector)
-        self._values.add(field, vector)
+        for form in self._forms:
+            if form.masking is None:
+                form.encoder.add(field, vector)
+                continue
+            for start in range(0, vector.length, _MASKED_ROWS):
+                some = vector.slice(start, min(vector.length, start + _MASKED_ROWS))
+                form.encoder.add(field, form.masking.apply(field, some))
 
     def end_group(self) -> None:
-        self._masked.end_group()
-        self._values.end_group()
+        for form in self._forms:
+            form.encoder.end_group()
 
     def compress(self, compressor: Compressor | None) -> None:
-        self._masked.compress(compressor)
-        self._values.compress(compressor)
+        for form in self._forms:
+            form.encoder.compress(compressor)
 
     @property
     def size_bytes(self) -> int:
-        return self._masked.size_bytes + self._values.size_bytes
+        return sum(form.encoder.size_bytes for form in self._forms)
 
     @property
     def held_bytes(self) -> int:
-        return self._masked.held_bytes + self._values.held_bytes
+        return sum(form.encoder.held_bytes for form in self._forms)
 
     def finish(self, compressor: Compressor | None) -> list[EncodedColumn]:
-        values = [replace(column, variant=self._variant) for column in self._values.finish(compressor)]
-        return [*self._masked.finish(compressor), *values]
+        return [
+            replace(column, variant=form.variant)
+            for form in self._forms
+            for column in form.encoder.finish(compressor)
+        ]
 
 
 class _Versioned(ColumnEncoder):
@@ -152,8 +141,7 @@ class _Versioned(ColumnEncoder):
 
 
 class _Booleans(ColumnEncoder):
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._data = self._streams[StreamKind.DATA] = BoolEncoder(self._out())
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
@@ -163,8 +151,7 @@ class _Booleans(ColumnEncoder):
 
 
 class _Bytes(ColumnEncoder):
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._data = self._streams[StreamKind.DATA] = ByteEncoder(self._out())
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
@@ -172,8 +159,7 @@ class _Bytes(ColumnEncoder):
 
 
 class _Integers(_Versioned):
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._data = self._integers(StreamKind.DATA, signed=True)
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
@@ -195,9 +181,8 @@ class _Dates(_Integers):
 
 
 class _Floats(ColumnEncoder):
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
-        self._dtype = "f4" if type_.kind is Kind.FLOAT else "f8"
+    def _open(self) -> None:
+        self._dtype = "f4" if self.type.kind is Kind.FLOAT else "f8"
         raw = RawEncoder(self._out(), item_bytes=np.dtype(self._dtype).itemsize)
         self._data = self._streams[StreamKind.DATA] = raw
 
@@ -208,11 +193,10 @@ class _Floats(ColumnEncoder):
 class _Decimals(_Versioned):
     """Unbounded integers, and the scale of each: always that of the type."""
 
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._data = self._streams[StreamKind.DATA] = Varint128Encoder(self._out())
         self._scales = self._integers(StreamKind.SECONDARY, signed=True)
-        self._scale = decimal_shape(type_)[1]
+        self._scale = decimal_shape(self.type)[1]
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
         self._data.put(words_of(values), values.length)
@@ -222,13 +206,11 @@ class _Decimals(_Versioned):
 class _ShortDecimals(ColumnEncoder):
     """Decimals of at most 18 digits as plain integers, in files of version UNSTABLE-PRE-2.0."""
 
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._data = self._integers(StreamKind.DATA, signed=True)
 
     def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
-        words = words_of(values)
-        self._data.put(np.ascontiguousarray(words[::2]), values.length)
+        self._data.put(np.ascontiguousarray(words_of(values)[::2]), values.length)
 
 
 # --- times -----------------------------------------------------------------------------------------
@@ -241,11 +223,10 @@ class _Timestamps(_Versioned):
     the zone's clock shows twice are told apart. Before 1900 the way leads over the wall clock, as for Java.
     """
 
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._seconds = self._integers(StreamKind.DATA, signed=True)
         self._nanos = self._integers(StreamKind.SECONDARY, signed=False)
-        self._zone = UTC if type_.kind is Kind.TIMESTAMP_INSTANT else options.zone
+        self._zone = UTC if self.type.kind is Kind.TIMESTAMP_INSTANT else self.options.zone
 
     def _recorded(self, field: Field, values: Vector) -> Vector:
         """In the calendar of the file, as readers expect them."""
@@ -305,11 +286,7 @@ def _holds_instants(field: Field) -> bool:
 class _Binaries(_Versioned):
     """All bytes one after the other, and the length of each value."""
 
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
-        self._open_direct()
-
-    def _open_direct(self) -> None:
+    def _open(self) -> None:
         self._data: Encoder = RawEncoder(self._out(), item_bytes=1)
         self._streams[StreamKind.DATA] = self._data
         self._lengths = self._integers(StreamKind.LENGTH, signed=False)
@@ -333,7 +310,7 @@ class _Texts(_Binaries):
     four bytes each.
     """
 
-    def _open_direct(self) -> None:
+    def _open(self) -> None:
         """On trial; `_settle` opens the streams of direct encoding."""
         self._is_settled = False
         self._rows = 0
@@ -414,7 +391,7 @@ class _Texts(_Binaries):
         held, self._held = self._held, []
         self._dictionary = None
         del self._streams[StreamKind.DATA]
-        super()._open_direct()
+        super()._open()
         # Row groups may have begun already; their nulls are where they were, the rest at the streams' start.
         starts = (self._data.position, self._lengths.position)
         self._positions = [(positions[0], *starts) for positions in self._positions]
@@ -449,11 +426,19 @@ class _Texts(_Binaries):
 # --- compound types --------------------------------------------------------------------------------
 
 
+def _encoders_below(encoder: ColumnEncoder) -> tuple[SubtreeEncoder, ...]:
+    return tuple(encoder_of(child, encoder.options) for child in encoder.type.children)
+
+
+def _add_below(encoder: ColumnEncoder, field: Field, parts: Iterable[Vector]) -> None:
+    for below, child, part in zip(encoder.children, field.children, parts, strict=True):
+        below.add(child, part)
+
+
 class _Lists(_Versioned):
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._lengths = self._integers(StreamKind.LENGTH, signed=False)
-        self.children = tuple(encoder_of(child, options) for child in type_.children)
+        self.children = _encoders_below(self)
 
     def _put(self, field: Field, values: Vector) -> None:
         lengths, start, stop = lengths_of(values.buffers[1], values.offset, values.length)
@@ -469,39 +454,26 @@ class _Lists(_Versioned):
 
 class _Maps(_Lists):
     def _put_items(self, field: Field, items: Vector, start: int, stop: int) -> None:
-        for encoder, child, part in zip(self.children, field.children, items.children, strict=True):
-            encoder.add(child, part.slice(items.offset + start, items.offset + stop))
+        start, stop = items.offset + start, items.offset + stop
+        _add_below(self, field, (part.slice(start, stop) for part in items.children))
 
 
 class _Structs(ColumnEncoder):
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
-        self.children = tuple(encoder_of(child, options) for child in type_.children)
+    def _open(self) -> None:
+        self.children = _encoders_below(self)
 
     def _put(self, field: Field, values: Vector) -> None:
-        for encoder, child, part in zip(self.children, field.children, values.struct_children(), strict=True):
-            encoder.add(child, part)
-
-
-class RootStruct(ColumnEncoder):
-    """The root of a file without its columns, which are encoded each for itself: rows, none of them null."""
-
-    def _put(self, field: Field, values: Vector) -> None:
-        """Rows have nothing of their own."""
+        _add_below(self, field, values.struct_children())
 
 
 class _Unions(ColumnEncoder):
-    def __init__(self, type_: Type, options: EncodeOptions) -> None:
-        super().__init__(type_, options)
+    def _open(self) -> None:
         self._tags = self._streams[StreamKind.DATA] = ByteEncoder(self._out())
-        self.children = tuple(encoder_of(child, options) for child in type_.children)
+        self.children = _encoders_below(self)
 
     def _put(self, field: Field, values: Vector) -> None:
         self._tags.put(window(values.buffers[0], "i1", values.offset, values.length), values.length)
-        for encoder, child, part in zip(
-            self.children, field.children, union_children(field, values), strict=True
-        ):
-            encoder.add(child, part)
+        _add_below(self, field, union_children(field, values))
 
 
 _ENCODERS: dict[Kind, type[ColumnEncoder]] = {
@@ -512,15 +484,10 @@ _ENCODERS: dict[Kind, type[ColumnEncoder]] = {
     Kind.LONG: _Integers,
     Kind.FLOAT: _Floats,
     Kind.DOUBLE: _Floats,
-    Kind.STRING: _Texts,
-    Kind.VARCHAR: _Texts,
-    Kind.CHAR: _Texts,
-    Kind.BINARY: _Binaries,
-    Kind.GEOMETRY: _Binaries,
-    Kind.GEOGRAPHY: _Binaries,
+    **dict.fromkeys(TEXTS, _Texts),
+    **dict.fromkeys((Kind.BINARY, Kind.GEOMETRY, Kind.GEOGRAPHY), _Binaries),
     Kind.DATE: _Dates,
-    Kind.TIMESTAMP: _Timestamps,
-    Kind.TIMESTAMP_INSTANT: _Timestamps,
+    **dict.fromkeys(TIMES, _Timestamps),
     Kind.DECIMAL: _Decimals,
     Kind.LIST: _Lists,
     Kind.MAP: _Maps,

@@ -4,46 +4,61 @@ Knows how rows are cut into row groups, how a stripe is laid out and what stands
 file's tail. Must not know threads, clocks nor where the bytes go. A `StripeEncoder` is one stripe; its
 `columns` can be encoded side by side, each by one worker at a time: `take` answers what to encode of some
 rows, `encode` does it for one column, `finish` ends one. `FileEncoder` then lays the finished columns out.
+`FileVariants` encrypts the finished streams of encrypted columns, piece by piece, and seals their statistics.
 Contract: the same vectors, cuts, options and keys give the same bytes; pieces come in file order. No two
-stripes that are begun have one id of encryption, whether they are laid out or not. Specification:
+stripes that are begun have one id of encryption, whether they are laid out or not: under one local key no
+counter is taken for two different streams. Specification:
 "Stripes", "File Tail", "Column Encryption".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from orcstream.codec.crypto.annotations import with_encryption
-from orcstream.codec.crypto.masks import mask_text
-from orcstream.codec.crypto.streams import MAX_STRIPE_ID
-from orcstream.codec.encode.encoder import EncodedColumn, EncodedStream, EncodeOptions, SubtreeEncoder
-from orcstream.codec.encode.encoders import RootStruct, encoder_of
-from orcstream.codec.encode.file_statistics import FileStatistics
-from orcstream.codec.encode.variants import FileVariants
+from orcstream.codec.crypto.masks import data_mask, mask_text
+from orcstream.codec.crypto.sealing import VariantStatistics, seal
+from orcstream.codec.crypto.streams import MAX_STRIPE_ID, StreamCipher, stream_cipher
+from orcstream.codec.encode.encoder import (
+    ColumnEncoder,
+    EncodedColumn,
+    EncodedStream,
+    EncodeOptions,
+    EncryptedRoot,
+    SubtreeEncoder,
+)
+from orcstream.codec.encode.encoders import encoder_of
+from orcstream.codec.encode.statistics import statistics_of_nothing
 from orcstream.codec.ingest.ingest import IngestedRows
+from orcstream.codec.metadata.indexes import StatisticsList
 from orcstream.codec.metadata.parse import Footer
 from orcstream.codec.metadata.structure import (
     Calendar,
+    DataMask,
+    Encryption,
     StreamInformation,
     StreamKind,
     StripeFooter,
     StripeInformation,
+    StripeVariant,
 )
 from orcstream.codec.metadata.write import (
     WRITER,
     WRITER_VERSION,
     frame_metadata,
     serialize_stripe_footer,
+    statistics_list,
     tail_bytes,
 )
 from orcstream.codec.streams.compression import Compressor
 from orcstream.codec.vectors.column import Field, Vector
-from orcstream.encryption import NO_KEYS, FileKeys
+from orcstream.encryption import NO_KEYS, FileKeys, Mask
 from orcstream.errors import Unsupported
+from orcstream.schema.column_statistics import ColumnStatistics, merge
 from orcstream.schema.schema import Schema
-from orcstream.schema.types import FileColumn, Kind
+from orcstream.schema.types import FileColumn, Kind, Type
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -70,6 +85,13 @@ class Chunk:
     cuts: tuple[Cut, ...]
 
 
+class _RootStruct(ColumnEncoder):
+    """The root of a file without its columns, which are encoded each for itself: rows, none of them null."""
+
+    def _put(self, field: Field, values: Vector) -> None:
+        """Rows have nothing of their own."""
+
+
 class StripeEncoder:
     """One stripe. `columns` are those of the root, and before them the root itself where it is a struct.
 
@@ -86,7 +108,7 @@ class StripeEncoder:
         self.row_count = 0
         self.columns: tuple[SubtreeEncoder, ...] = (encoder_of(root, options),)
         if self._has_root:
-            own = RootStruct(root, options)
+            own = _RootStruct(root, options)
             self.columns = (own, *(encoder_of(child, options) for child in root.children))
 
     def take(self, rows: IngestedRows, start: int, stop: int) -> Chunk:
@@ -141,6 +163,109 @@ class StripeEncoder:
     def held_bytes(self) -> int:
         """Memory held by the encoders."""
         return sum(column.held_bytes for column in self.columns)
+
+
+class FileStatistics:
+    """`stripes` has the statistics of each stripe so far, by the order of the columns given."""
+
+    def __init__(self, types: Sequence[Type]) -> None:
+        self._types = types
+        self._merged: list[ColumnStatistics] = []
+        self.stripes: list[StatisticsList] = []
+
+    def add(self, statistics: list[ColumnStatistics]) -> None:
+        """Those of one more stripe, one for each column."""
+        self.stripes.append(statistics_list(statistics))
+        if self._merged:
+            statistics = [merge(a, b) for a, b in zip(self._merged, statistics, strict=True)]
+        self._merged = statistics
+
+    def of_columns(self) -> list[list[bytes]]:
+        """Those of each column, by stripe."""
+        return [[stripe.serialized[index] for stripe in self.stripes] for index in range(len(self._types))]
+
+    def of_all(self) -> StatisticsList:
+        """Those of all stripes so far."""
+        merged = self._merged or [
+            replace(statistics_of_nothing(type_), bytes_on_disk=0) for type_ in self._types
+        ]
+        return statistics_list(merged)
+
+
+class FileVariants:
+    """The variants of one file, in their order; there may be none.
+
+    Raises ValueError where there are not as many local keys.
+    """
+
+    def __init__(self, schema: Schema, options: EncodeOptions, keys: FileKeys) -> None:
+        self._options = options
+        self._keys = keys
+        self._roots = tuple(options.encrypted.values())
+        if len(keys.keys) != len(self._roots):
+            raise ValueError(f"{len(keys.keys)} local keys for {len(self._roots)} encrypted columns")
+        trees = [schema.types[root.root].column_ids for root in self._roots]
+        self._statistics = [FileStatistics([schema.types[column] for column in tree]) for tree in trees]
+        # What a tail says after so many stripes: one and the same, or its counters would serve twice.
+        self._last: tuple[int, Encryption, bytes] | None = None
+
+    @property
+    def encrypted_keys(self) -> tuple[bytes, ...]:
+        """The local keys as files hold them."""
+        return self._keys.encrypted
+
+    def encrypt(self, column: EncodedColumn, stripe_id: int) -> EncodedColumn:
+        """The column with its streams encrypted in place, if it belongs to a variant."""
+        if column.variant is not None:
+            key = self._keys.keys[column.variant][1].key
+            for stream in (*column.index, *column.data):
+                kind = stream.information.kind
+                _encrypt(stream, stream_cipher(key, column.column, kind, stripe_id))
+        return column
+
+    def split(
+        self, columns: Sequence[EncodedColumn]
+    ) -> tuple[list[EncodedColumn], list[list[EncodedColumn]]]:
+        """The clear columns of a stripe, and those of each variant."""
+        clear: list[EncodedColumn] = []
+        hidden: list[list[EncodedColumn]] = [[] for _ in self._roots]
+        for column in columns:
+            (clear if column.variant is None else hidden[column.variant]).append(column)
+        return clear, hidden
+
+    def in_stripe(self, hidden: Sequence[Sequence[EncodedColumn]]) -> tuple[StripeVariant, ...]:
+        """What a stripe footer says of the variants."""
+        return tuple(
+            StripeVariant(root.root, _streams_of(columns), tuple(column.encoding for column in columns))
+            for root, columns in zip(self._roots, hidden, strict=True)
+        )
+
+    def add_statistics(self, hidden: Sequence[Sequence[EncodedColumn]]) -> None:
+        """Those of one more stripe."""
+        for statistics, columns in zip(self._statistics, hidden, strict=True):
+            statistics.add([column.statistics for column in columns])
+
+    def tail(self, compressor: Compressor | None) -> tuple[Encryption | None, bytes]:
+        """What a footer says now, and the encrypted statistics of the stripes that it lists."""
+        if not self._roots:
+            return None, b""
+        count = len(self._statistics[0].stripes)
+        if self._last is None or self._last[0] != count:
+            self._last = (count, *self._new_tail(count, compressor))
+        return self._last[1:]
+
+    def _new_tail(self, stripe_count: int, compressor: Compressor | None) -> tuple[Encryption, bytes]:
+        return seal(
+            _masks_of(self._roots),
+            self._keys,
+            (
+                VariantStatistics(root.root, found.of_columns(), found.of_all().serialized)
+                for root, found in zip(self._roots, self._statistics, strict=True)
+            ),
+            stripe_count=stripe_count,
+            block_size=self._options.block_size,
+            compressor=compressor,
+        )
 
 
 class FileEncoder:
@@ -300,3 +425,24 @@ def _pieces_of(streams: list[list[Buffer]]) -> Iterator[Buffer]:
         pieces.reverse()
         while pieces:
             yield pieces.pop()
+
+
+def _streams_of(columns: Sequence[EncodedColumn]) -> tuple[StreamInformation, ...]:
+    """All streams of some columns: those of the index area, then those of the data area."""
+    return tuple(stream.information for stream in (*_indexes_of(columns), *_data_of(columns)))
+
+
+def _encrypt(stream: EncodedStream, cipher: StreamCipher) -> None:
+    at = 0
+    for number, piece in enumerate(stream.pieces):
+        encrypted = cipher.apply(memoryview(piece), at)
+        stream.pieces[number] = encrypted
+        at += len(encrypted)
+
+
+def _masks_of(roots: Sequence[EncryptedRoot]) -> tuple[DataMask, ...]:
+    columns: dict[Mask, list[FileColumn]] = {}
+    for root in roots:
+        columns.setdefault(root.mask, []).append(root.root)
+    ordered = sorted(columns.items(), key=lambda item: (item[0].name, item[0].parameters))
+    return tuple(data_mask(mask, tuple(sorted(found))) for mask, found in ordered)

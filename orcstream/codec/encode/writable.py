@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orcstream.codec.crypto.masks import REDACT, keeps_days, keeps_times
-from orcstream.codec.encode._encode_temporal import unwritable_days, unwritable_timestamps
 from orcstream.codec.encode.encoder import EncodeOptions
 from orcstream.codec.ingest.ingest import IngestedRows
+from orcstream.codec.vectors._times import unwritable_days, unwritable_timestamps
 from orcstream.codec.vectors.cells import union_children
 from orcstream.codec.vectors.column import Field, Vector
 from orcstream.codec.vectors.times import UTC, units_of

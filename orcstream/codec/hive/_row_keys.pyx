@@ -18,6 +18,21 @@ cdef struct Keys:
     const int64_t* row_id
 
 
+cdef class KeyViews:
+    """The three arrays of some keys."""
+
+    cdef View write_ids, buckets, row_ids
+    cdef Keys keys
+
+    def __cinit__(self, write_ids, buckets, row_ids, Py_ssize_t count):
+        self.write_ids = view_of(write_ids, count, 8)
+        self.buckets = view_of(buckets, count, 4)
+        self.row_ids = view_of(row_ids, count, 8)
+        self.keys.write_id = <const int64_t*> self.write_ids.ptr
+        self.keys.bucket = <const int32_t*> self.buckets.ptr
+        self.keys.row_id = <const int64_t*> self.row_ids.ptr
+
+
 cdef inline int compare(const Keys* some, Py_ssize_t at, const Keys* others, Py_ssize_t there) noexcept nogil:
     if some.write_id[at] != others.write_id[there]:
         return -1 if some.write_id[at] < others.write_id[there] else 1
@@ -49,15 +64,10 @@ cdef Py_ssize_t first_not_below(
 
 def are_ascending(write_ids, buckets, row_ids, Py_ssize_t count):
     """Whether every key is above the one before it."""
-    cdef View of_write_ids = view_of(write_ids, count, 8)
-    cdef View of_buckets = view_of(buckets, count, 4)
-    cdef View of_row_ids = view_of(row_ids, count, 8)
-    cdef Keys keys
+    cdef KeyViews views = KeyViews(write_ids, buckets, row_ids, count)
+    cdef Keys keys = views.keys
     cdef Py_ssize_t at
     cdef bint ascending = True
-    keys.write_id = <const int64_t*> of_write_ids.ptr
-    keys.bucket = <const int32_t*> of_buckets.ptr
-    keys.row_id = <const int64_t*> of_row_ids.ptr
     with nogil:
         for at in range(1, count):
             if compare(&keys, at - 1, &keys, at) >= 0:
@@ -71,22 +81,12 @@ def find_keys(
     known_write_ids, known_buckets, known_row_ids, Py_ssize_t known_count,
 ):
     """For each of `count` rows the place of its key among the known ones, which ascend, or -1; as int64."""
-    cdef View of_write_ids = view_of(write_ids, count, 8)
-    cdef View of_buckets = view_of(buckets, count, 4)
-    cdef View of_row_ids = view_of(row_ids, count, 8)
-    cdef View of_known_write_ids = view_of(known_write_ids, known_count, 8)
-    cdef View of_known_buckets = view_of(known_buckets, known_count, 4)
-    cdef View of_known_row_ids = view_of(known_row_ids, known_count, 8)
+    cdef KeyViews row_views = KeyViews(write_ids, buckets, row_ids, count)
+    cdef KeyViews known_views = KeyViews(known_write_ids, known_buckets, known_row_ids, known_count)
+    cdef Keys rows = row_views.keys, known = known_views.keys
     cdef Buffer out = allocate(count * 8)
     cdef int64_t* places = <int64_t*> out.ptr
-    cdef Keys rows, known
     cdef Py_ssize_t row, at = 0
-    rows.write_id = <const int64_t*> of_write_ids.ptr
-    rows.bucket = <const int32_t*> of_buckets.ptr
-    rows.row_id = <const int64_t*> of_row_ids.ptr
-    known.write_id = <const int64_t*> of_known_write_ids.ptr
-    known.bucket = <const int32_t*> of_known_buckets.ptr
-    known.row_id = <const int64_t*> of_known_row_ids.ptr
     with nogil:
         for row in range(count):
             # Rows nearly always ascend; one that does not begins anew.

@@ -10,42 +10,11 @@ from libc.string cimport memcpy
 
 from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec.convert._convert cimport int128, power_of_ten
-from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._memory cimport View, mask_of, rows_of, view_of
+from orcstream.codec._utf8 cimport characters, is_ascii
 
 cdef extern from *:
     """
-    static Py_ssize_t orc_high_bytes(const uint8_t* p, Py_ssize_t n) {
-        uint64_t word, any = 0;
-        Py_ssize_t i = 0;
-        for (; i + 8 <= n; i += 8) { memcpy(&word, p + i, 8); any |= word; }
-        for (; i < n; i++) any |= p[i];
-        /* A byte of the tail lies in the lowest eight bits. */
-        return (any & 0x8080808080808080ull) != 0;
-    }
-    /* The characters of a text, or -1 where it is no UTF-8. */
-    static Py_ssize_t orc_characters(const uint8_t* p, Py_ssize_t n) {
-        Py_ssize_t i = 0, count = 0;
-        while (i < n) {
-            uint8_t c = p[i];
-            count++;
-            if (c < 0x80) { i++; continue; }
-            if (c < 0xC2) return -1;
-            if (c < 0xE0) {
-                if (n - i < 2 || (p[i+1] & 0xC0) != 0x80) return -1;
-                i += 2;
-            } else if (c < 0xF0) {
-                if (n - i < 3 || (p[i+1] & 0xC0) != 0x80 || (p[i+2] & 0xC0) != 0x80) return -1;
-                if ((c == 0xE0 && p[i+1] < 0xA0) || (c == 0xED && p[i+1] > 0x9F)) return -1;
-                i += 3;
-            } else {
-                if (c > 0xF4 || n - i < 4 || (p[i+1] & 0xC0) != 0x80 || (p[i+2] & 0xC0) != 0x80
-                    || (p[i+3] & 0xC0) != 0x80) return -1;
-                if ((c == 0xF0 && p[i+1] < 0x90) || (c == 0xF4 && p[i+1] > 0x8F)) return -1;
-                i += 4;
-            }
-        }
-        return count;
-    }
     typedef unsigned __int128 orc_uint128;
     /* Divides a number of four words, low first, by a word; answers the rest. */
     static uint64_t orc_divide(uint64_t* words, uint64_t divisor) {
@@ -63,8 +32,6 @@ cdef extern from *:
         for (i = 0; i < 4; i++) { words[i] = ~words[i] + carry; carry = carry && words[i] == 0; }
     }
     """
-    bint has_high_bytes "orc_high_bytes"(const uint8_t* p, Py_ssize_t n) noexcept nogil
-    Py_ssize_t characters "orc_characters"(const uint8_t* p, Py_ssize_t n) noexcept nogil
     uint64_t divide "orc_divide"(uint64_t* words, uint64_t divisor) noexcept nogil
     void negate "orc_negate"(uint64_t* words) noexcept nogil
 
@@ -73,22 +40,13 @@ cdef enum:
     INLINE_BYTES = 12  # of a view that holds its text itself
 
 
-cdef const uint8_t* mask_of(object mask, Py_ssize_t count, list held):
-    if mask is None:
-        return NULL
-    cdef View view = view_of(mask, count, 1)
-    held.append(view)
-    return view.ptr
-
-
 def check_texts(offsets, data, Py_ssize_t count, mask, Py_ssize_t most, bint trim):
     """The first text that is no UTF-8, and the first of more than `most` characters (any where it is negative).
 
     Blanks at the end count only without `trim`. Answers (row, row, whether a text has to be cut to fit), -1 for none.
     """
-    cdef View ends_view = view_of(offsets, count + 1, 4), view
-    cdef list held = []
-    cdef const uint8_t* valid = mask_of(mask, count, held)
+    cdef View ends_view = view_of(offsets, count + 1, 4), held = mask_of(mask, count), view
+    cdef const uint8_t* valid = held.ptr
     cdef const int32_t* ends = <const int32_t*> ends_view.ptr
     cdef Py_ssize_t row, size, found, invalid = -1, too_long = -1
     cdef const uint8_t* text
@@ -96,7 +54,7 @@ def check_texts(offsets, data, Py_ssize_t count, mask, Py_ssize_t most, bint tri
     view = view_of(data, ends[count], 1)
     with nogil:
         if count and ends[count] > ends[0]:
-            plain = not has_high_bytes(view.ptr + ends[0], ends[count] - ends[0])
+            plain = is_ascii(view.ptr + ends[0], ends[count] - ends[0])
             for row in range(0 if plain and most < 0 else count):
                 size = ends[row + 1] - ends[row]
                 text = view.ptr + ends[row]
@@ -123,10 +81,10 @@ def texts_of_views(views, Py_ssize_t start, Py_ssize_t count, mask, tuple data):
 
     Answers (offsets, bytes, -1), (None, None, row) for a view that points out of its buffers; OverflowError beyond 31 bits.
     """
-    cdef View view = view_of(views, start + count, 16), part
-    cdef list held = []
-    cdef const uint8_t* valid = mask_of(mask, count, held)
-    cdef const uint8_t* at = view.ptr + start * 16
+    cdef View view = rows_of(views, start, count, 16), held = mask_of(mask, count), part
+    cdef list held_parts = []
+    cdef const uint8_t* valid = held.ptr
+    cdef const uint8_t* at = view.ptr
     cdef const uint8_t* text
     cdef Buffer starts = allocate((len(data) + 1) * 8), sizes = allocate((len(data) + 1) * 8)
     cdef Buffer offsets = allocate((count + 1) * 4), out
@@ -136,7 +94,7 @@ def texts_of_views(views, Py_ssize_t start, Py_ssize_t count, mask, tuple data):
     cdef Py_ssize_t row, bad = -1, i, parts = len(data)
     for i in range(parts):
         part = view_of(data[i], 0, 1)
-        held.append(part)
+        held_parts.append(part)
         (<const uint8_t**> starts.ptr)[i] = part.ptr
         (<int64_t*> sizes.ptr)[i] = part.nbytes
     ends[0] = 0
@@ -180,10 +138,9 @@ def fit_decimals(values, Py_ssize_t start, Py_ssize_t count, int width, mask, in
 
     Answers (values, -1), or (None, row) for one that has digits beyond the scale, or more than `precision` of them.
     """
-    cdef View view = view_of(values, start + count, width)
-    cdef list held = []
-    cdef const uint8_t* valid = mask_of(mask, count, held)
-    cdef const uint8_t* at = view.ptr + start * width
+    cdef View view = rows_of(values, start, count, width), held = mask_of(mask, count)
+    cdef const uint8_t* valid = held.ptr
+    cdef const uint8_t* at = view.ptr
     cdef Buffer out = allocate(count * 16)
     cdef Py_ssize_t row, bad = -1
     cdef int128 found

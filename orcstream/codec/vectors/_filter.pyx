@@ -11,7 +11,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
 from orcstream._buffer import zeroed
-from orcstream.codec._memory cimport View, view_of
+from orcstream.codec._memory cimport View, rows_of, view_of
 from orcstream.codec.vectors._text_hash cimport seed_text_hash, text_hash, text_head
 
 cdef extern from *:
@@ -238,37 +238,32 @@ def match_integers(values, Py_ssize_t first, Py_ssize_t count, Py_ssize_t item_b
     """Integers of 1, 2, 4 or 8 bytes that are one of the literals."""
     cdef View view
     cdef Buffer out
-    if first < 0 or count < 0 or item_bytes not in (1, 2, 4, 8):
-        raise ValueError("negative counts, or no such width")
-    view = view_of(values, first + count, item_bytes)
+    if item_bytes not in (1, 2, 4, 8):
+        raise ValueError("no such width")
+    view = rows_of(values, first, count, item_bytes)
     out = allocate(count)
     with nogil:
         if item_bytes == 1:
-            look_up(<const int8_t*> view.ptr + first, count, literals, out.ptr)
+            look_up(<const int8_t*> view.ptr, count, literals, out.ptr)
         elif item_bytes == 2:
-            look_up(<const int16_t*> view.ptr + first, count, literals, out.ptr)
+            look_up(<const int16_t*> view.ptr, count, literals, out.ptr)
         elif item_bytes == 4:
-            look_up(<const int32_t*> view.ptr + first, count, literals, out.ptr)
+            look_up(<const int32_t*> view.ptr, count, literals, out.ptr)
         else:
-            look_up(<const int64_t*> view.ptr + first, count, literals, out.ptr)
+            look_up(<const int64_t*> view.ptr, count, literals, out.ptr)
     return out
 
 
 def compare_decimals(values, Py_ssize_t first, Py_ssize_t count, int op, int64_t high, uint64_t low):
     """Decimals of 128 bits that are less, ... (0 to 3) than the literal of these two words."""
-    cdef View view
-    cdef Buffer out
+    cdef View view = rows_of(values, first, count, 16)
+    cdef Buffer out = allocate(count)
     cdef int128 literal = (<int128> high) * (<int128> 1 << 64) + low
-    cdef const int128* items
     cdef int128 value
     cdef Py_ssize_t row
-    if first < 0 or count < 0:
-        raise ValueError("negative counts")
-    view = view_of(values, first + count, 16)
-    out = allocate(count)
     with nogil:
         for row in range(count):
-            memcpy(&value, view.ptr + (first + row) * 16, 16)
+            memcpy(&value, view.ptr + row * 16, 16)
             if op == LESS:
                 out.ptr[row] = value < literal
             elif op == LESS_EQUAL:
@@ -282,21 +277,16 @@ def compare_decimals(values, Py_ssize_t first, Py_ssize_t count, int op, int64_t
 
 def match_decimals(values, Py_ssize_t first, Py_ssize_t count, bytes literals not None):
     """Decimals that are one of the literals: little-endian, 16 bytes each, sorted as numbers."""
-    cdef View view
-    cdef Buffer sorted_literals = allocate(len(literals))
-    cdef Buffer out
+    cdef View view = rows_of(values, first, count, 16)
+    cdef Buffer sorted_literals = allocate(len(literals)), out = allocate(count)
     cdef const int128* found
     cdef int128 value
     cdef Py_ssize_t row, low, high, middle, size = len(literals) // 16
-    if first < 0 or count < 0:
-        raise ValueError("negative counts")
-    view = view_of(values, first + count, 16)
-    out = allocate(count)
     memcpy(sorted_literals.ptr, <const uint8_t*> literals, len(literals))
     with nogil:
         found = <const int128*> sorted_literals.ptr
         for row in range(count):
-            memcpy(&value, view.ptr + (first + row) * 16, 16)
+            memcpy(&value, view.ptr + row * 16, 16)
             low = 0
             high = size
             while low < high:

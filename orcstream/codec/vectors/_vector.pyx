@@ -1,4 +1,4 @@
-"""Kernels from decoded values to Arrow buffers: nulls spread in, offsets summed, widths narrowed.
+"""Kernels from decoded values to Arrow buffers: nulls spread in, offsets summed, widths narrowed, decimals scaled.
 
 Know buffers and masks; must not know streams or column types. A mask has one byte a row, 1 where there is
 a value; None stands for all ones. Every kernel checks that its buffers are as long as the counts it is given say
@@ -10,11 +10,15 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec._utf8 cimport characters, is_ascii
 from orcstream.codec.streams._values cimport Values
 
+cdef extern from *:
+    ctypedef long long int128 "__int128"
 
-cdef int check(Buffer buffer, Py_ssize_t size) except -1:
-    if buffer is None or size < 0 or buffer.nbytes < size:
+
+cdef int check(Buffer buffer, Py_ssize_t count, Py_ssize_t item_bytes) except -1:
+    if buffer is None or count < 0 or count > buffer.nbytes // item_bytes:
         raise ValueError("a buffer is shorter than its values")
     return 0
 
@@ -26,10 +30,20 @@ cdef Py_ssize_t ones(const uint8_t* mask, Py_ssize_t count) noexcept nogil:
     return total
 
 
+cdef const uint8_t* check_values(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes) except? NULL:
+    """The mask's bytes, NULL without one; it has as many rows, and the values are as many as these need."""
+    if mask is None:
+        check(values, count, item_bytes)
+        return NULL
+    check(mask, count, 1)
+    check(values, ones(mask.ptr, count), item_bytes)
+    return mask.ptr
+
+
 def count_ones(Buffer mask, Py_ssize_t count):
     """How many of the first `count` rows have a value."""
     cdef Py_ssize_t total
-    check(mask, count)
+    check(mask, count, 1)
     with nogil:
         total = ones(mask.ptr, count)
     return total
@@ -38,7 +52,7 @@ def count_ones(Buffer mask, Py_ssize_t count):
 def rows_within(Buffer mask, Py_ssize_t count, Py_ssize_t values):
     """The largest number of rows, at most `count`, that need no more than `values` values."""
     cdef Py_ssize_t row = 0, used = 0
-    check(mask, count)
+    check(mask, count, 1)
     with nogil:
         while row < count:
             used += mask.ptr[row]
@@ -52,8 +66,8 @@ def merge_masks(Buffer parent, Buffer own, Py_ssize_t count):
     """The mask of a child: `own` has one byte for each row that the parent has."""
     cdef Buffer out = allocate(count)
     cdef Py_ssize_t row, at = 0
-    check(parent, count)
-    check(own, ones(parent.ptr, count))
+    check(parent, count, 1)
+    check(own, ones(parent.ptr, count), 1)
     with nogil:
         for row in range(count):
             if parent.ptr[row]:
@@ -70,7 +84,7 @@ def pack_bits(Buffer mask, Py_ssize_t count):
     cdef Py_ssize_t index, whole = count // 8, bit
     cdef const uint8_t* at
     cdef int value
-    check(mask, count)
+    check(mask, count, 1)
     with nogil:
         at = mask.ptr
         for index in range(whole):
@@ -86,30 +100,40 @@ def pack_bits(Buffer mask, Py_ssize_t count):
     return out
 
 
-ctypedef fused fixed_t:
+ctypedef fused source_t:
     uint8_t
+    int32_t
+    int64_t
+
+ctypedef fused target_t:
+    uint8_t
+    int16_t
     int32_t
     int64_t
 
 
 cdef void spread_items(
-    const fixed_t* values, const uint8_t* mask, fixed_t* out, Py_ssize_t count
+    const source_t* values, const uint8_t* mask, target_t* out, Py_ssize_t count
 ) noexcept nogil:
     cdef Py_ssize_t row, at = 0
+    cdef target_t value
+    if mask == NULL:
+        for row in range(count):
+            out[row] = <target_t> values[row]
+        return
+    # Without branches. Behind the last value are the block's spare bytes, so one may be read too many.
     for row in range(count):
-        if mask[row]:
-            out[row] = values[at]
-            at += 1
-        else:
-            out[row] = 0
+        value = <target_t> values[at]
+        out[row] = value if mask[row] else 0
+        at += mask[row]
 
 
 def spread(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes):
     """`count` rows of `item_bytes` (1, 4, 8 or 16) each, the values in order where the mask has 1, else zeros."""
     cdef Buffer out = allocate(count * item_bytes)
     cdef Py_ssize_t row, at = 0
-    check(mask, count)
-    check(values, ones(mask.ptr, count) * item_bytes)
+    check(mask, count, 1)
+    check(values, ones(mask.ptr, count), item_bytes)
     with nogil:
         if item_bytes == 8:
             spread_items(<const int64_t*> values.ptr, mask.ptr, <int64_t*> out.ptr, count)
@@ -127,47 +151,20 @@ def spread(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes):
     return out
 
 
-ctypedef fused narrow_t:
-    int16_t
-    int32_t
-
-
-cdef void narrow_items(
-    const int64_t* values, const uint8_t* mask, narrow_t* out, Py_ssize_t count
-) noexcept nogil:
-    cdef Py_ssize_t row, at = 0
-    if mask == NULL:
-        for row in range(count):
-            out[row] = <narrow_t> values[row]
-        return
-    for row in range(count):
-        if mask[row]:
-            out[row] = <narrow_t> values[at]
-            at += 1
-        else:
-            out[row] = 0
-
-
 def narrow(Buffer values, Buffer mask, Py_ssize_t count, Py_ssize_t item_bytes):
     """int64 values cut to rows of 2 or 4 bytes, zeros where the mask has 0.
 
     Writers store negative values of narrow columns with their low bits only, so what is above the width says nothing.
     """
     cdef Buffer out = allocate(count * item_bytes)
-    cdef const uint8_t* present = NULL
+    cdef const uint8_t* present = check_values(values, mask, count, 8)
     cdef const int64_t* source
-    if mask is None:
-        check(values, count * 8)
-    else:
-        check(mask, count)
-        check(values, ones(mask.ptr, count) * 8)
-        present = mask.ptr
     with nogil:
         source = <const int64_t*> values.ptr
         if item_bytes == 4:
-            narrow_items(source, present, <int32_t*> out.ptr, count)
+            spread_items(source, present, <int32_t*> out.ptr, count)
         else:
-            narrow_items(source, present, <int16_t*> out.ptr, count)
+            spread_items(source, present, <int16_t*> out.ptr, count)
     return out
 
 
@@ -204,7 +201,7 @@ def fit_lengths(Values lengths, Buffer mask, Py_ssize_t count, Py_ssize_t limit)
     cdef int64_t value
     cdef const uint8_t* present = NULL
     if mask is not None:
-        check(mask, count)
+        check(mask, count, 1)
         present = mask.ptr
     values = <const int64_t*> lengths.pending() if lengths.buffer is not None else NULL
     with nogil:
@@ -234,11 +231,7 @@ def offsets_of(Buffer lengths, Buffer mask, Py_ssize_t count):
     cdef Py_ssize_t row, at = 0
     cdef int64_t total = 0
     cdef uint64_t wide = 0
-    if mask is None:
-        check(lengths, count * 8)
-    else:
-        check(mask, count)
-        check(lengths, ones(mask.ptr, count) * 8)
+    check_values(lengths, mask, count, 8)
     with nogil:
         values = <const int64_t*> lengths.ptr
         offsets[0] = 0
@@ -262,7 +255,7 @@ def offsets_of(Buffer lengths, Buffer mask, Py_ssize_t count):
 
 def last_offset(Buffer offsets, Py_ssize_t count):
     """The end of row `count` - 1."""
-    check(offsets, (count + 1) * 4)
+    check(offsets, count + 1, 4)
     return (<int32_t*> offsets.ptr)[count]
 
 
@@ -272,7 +265,7 @@ def count_up(Buffer mask, Py_ssize_t count):
     cdef Py_ssize_t row
     cdef int32_t at = 0
     if mask is not None:
-        check(mask, count)
+        check(mask, count, 1)
     with nogil:
         for row in range(count):
             if mask is None or mask.ptr[row]:
@@ -293,9 +286,9 @@ def fit_entries(Values indexes, Buffer mask, Py_ssize_t count, Buffer offsets, P
     cdef const int32_t* starts
     cdef const uint8_t* present = NULL
     cdef Py_ssize_t length
-    check(offsets, (size + 1) * 4)
+    check(offsets, size + 1, 4)
     if mask is not None:
-        check(mask, count)
+        check(mask, count, 1)
         present = mask.ptr
     values = <const int64_t*> indexes.pending() if indexes.buffer is not None else NULL
     with nogil:
@@ -324,11 +317,7 @@ def gather_entries(Buffer indexes, Buffer mask, Py_ssize_t count, Buffer offsets
     cdef const int64_t* values
     cdef const int32_t* starts
     cdef Py_ssize_t row, at = 0, position = 0, length, start
-    if mask is None:
-        check(indexes, count * 8)
-    else:
-        check(mask, count)
-        check(indexes, ones(mask.ptr, count) * 8)
+    check_values(indexes, mask, count, 8)
     with nogil:
         values = <const int64_t*> indexes.ptr
         starts = <const int32_t*> offsets.ptr
@@ -348,64 +337,18 @@ def gather_entries(Buffer indexes, Buffer mask, Py_ssize_t count, Buffer offsets
     return out_offsets, out
 
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    /* Whether all bytes are below 0x80. */
-    static int orc_is_ascii(const uint8_t* p, Py_ssize_t n) {
-        uint64_t any = 0, x;
-        Py_ssize_t i = 0;
-        for (; i + 32 <= n; i += 32) {
-            uint64_t a, b, c, d;
-            memcpy(&a, p + i, 8); memcpy(&b, p + i + 8, 8);
-            memcpy(&c, p + i + 16, 8); memcpy(&d, p + i + 24, 8);
-            any |= a | b | c | d;
-        }
-        for (; i + 8 <= n; i += 8) { memcpy(&x, p + i, 8); any |= x; }
-        for (; i < n; i++) any |= p[i];
-        return (any & 0x8080808080808080ull) == 0;
-    }
-    /* Whether n bytes are UTF-8 (RFC 3629: no surrogates, no overlong forms, at most U+10FFFF). */
-    static int orc_is_utf8(const uint8_t* p, Py_ssize_t n) {
-        Py_ssize_t i = 0;
-        while (i < n) {
-            uint8_t c = p[i];
-            if (c < 0x80) { i++; continue; }
-            if (c < 0xC2) return 0;
-            if (c < 0xE0) {
-                if (n - i < 2 || (p[i+1] & 0xC0) != 0x80) return 0;
-                i += 2;
-            } else if (c < 0xF0) {
-                if (n - i < 3 || (p[i+1] & 0xC0) != 0x80 || (p[i+2] & 0xC0) != 0x80) return 0;
-                if ((c == 0xE0 && p[i+1] < 0xA0) || (c == 0xED && p[i+1] > 0x9F)) return 0;
-                i += 3;
-            } else {
-                if (c > 0xF4 || n - i < 4 || (p[i+1] & 0xC0) != 0x80 || (p[i+2] & 0xC0) != 0x80
-                    || (p[i+3] & 0xC0) != 0x80) return 0;
-                if ((c == 0xF0 && p[i+1] < 0x90) || (c == 0xF4 && p[i+1] > 0x8F)) return 0;
-                i += 4;
-            }
-        }
-        return 1;
-    }
-    """
-    bint is_ascii "orc_is_ascii"(const uint8_t* p, Py_ssize_t n) noexcept nogil
-    bint is_utf8 "orc_is_utf8"(const uint8_t* p, Py_ssize_t n) noexcept nogil
-
-
 def invalid_utf8(Buffer offsets, Py_ssize_t count, Buffer data):
     """The first of `count` strings that is no UTF-8, or -1."""
     cdef const int32_t* ends
     cdef Py_ssize_t row, bad = -1, size
-    check(offsets, (count + 1) * 4)
+    check(offsets, count + 1, 4)
     ends = <const int32_t*> offsets.ptr
     size = ends[count]
-    check(data, size)
+    check(data, size, 1)
     with nogil:
         if not is_ascii(data.ptr, size):
             for row in range(count):
-                if not is_utf8(data.ptr + ends[row], ends[row + 1] - ends[row]):
+                if characters(data.ptr + ends[row], ends[row + 1] - ends[row]) < 0:
                     bad = row
                     break
     return bad
@@ -424,11 +367,7 @@ def union_children(Buffer tags, Buffer mask, Py_ssize_t count, Py_ssize_t child_
     cdef Py_ssize_t row, at = 0, bad = -1
     cdef int tag
     cdef bint any_null = False
-    if mask is None:
-        check(tags, count)
-    else:
-        check(mask, count)
-        check(tags, ones(mask.ptr, count))
+    check_values(tags, mask, count, 1)
     with nogil:
         memset(used, 0, sizeof(used))
         for row in range(count):
@@ -456,11 +395,106 @@ def rows_of_union(Buffer types, Buffer offsets, Py_ssize_t count, list available
     cdef int32_t[256] limits
     cdef Py_ssize_t row = 0
     cdef int tag
-    check(types, count)
-    check(offsets, count * 4)
+    check(types, count, 1)
+    check(offsets, count, 4)
     for tag in range(len(available)):
         limits[tag] = min(available[tag], INT32_MAX)
     with nogil:
         while row < count and (<int32_t*> offsets.ptr)[row] < limits[types.ptr[row]]:
             row += 1
     return row
+
+
+# --- decimals --------------------------------------------------------------------------------------
+
+cdef int128[39] POWERS
+cdef int _power
+POWERS[0] = 1
+for _power in range(1, 39):
+    POWERS[_power] = POWERS[_power - 1] * 10
+
+
+cdef bint is_plain(
+    const int64_t* words, const int64_t* scales, Py_ssize_t count, int scale, int64_t limit
+) noexcept nogil:
+    """Whether all values have the scale already and fit; without branches, since nearly all columns are so."""
+    cdef Py_ssize_t index
+    cdef uint64_t odd = 0
+    cdef int64_t low
+    if scales != NULL:
+        for index in range(count):
+            odd |= <uint64_t> (scales[index] ^ scale)
+        if odd:
+            return False
+    for index in range(count):
+        low = words[2 * index]
+        odd |= <uint64_t> (words[2 * index + 1] ^ (low >> 63))
+        odd |= <uint64_t> (low > limit) | <uint64_t> (low < -limit)
+    return odd == 0
+
+
+def decimals(Buffer values, Buffer scales, Py_ssize_t count, int scale, int precision):
+    """Decimals brought to `scale`, in place; digits beyond the scale are cut off, as ORC C++ does.
+
+    `scales` holds each value's own scale as int64, or is None when all have the type's. Answers the index of the
+    first value of more than `precision` digits or of a scale that is none, or -1.
+    """
+    cdef int128* items
+    cdef const int64_t* stored
+    cdef int128 value, factor
+    cdef int128 limit
+    cdef Py_ssize_t index, bad = -1
+    cdef int64_t shift
+    check(values, count, 16)
+    if scales is not None:
+        check(scales, count, 8)
+    if precision < 1 or precision > 38:
+        raise ValueError("a precision is 1 to 38")
+    limit = POWERS[precision] - 1
+    with nogil:
+        items = <int128*> values.ptr
+        stored = <const int64_t*> scales.ptr if scales is not None else NULL
+        if precision <= 18 and is_plain(<const int64_t*> values.ptr, stored, count, scale, <int64_t> limit):
+            count = 0
+        for index in range(count):
+            value = items[index]
+            if stored != NULL and stored[index] != scale:
+                if stored[index] < -38 or stored[index] > 76:
+                    bad = index
+                    break
+                shift = scale - stored[index]
+                if shift > 38:
+                    if value != 0:
+                        bad = index
+                        break
+                elif shift > 0:
+                    factor = POWERS[shift]
+                    if value > limit // factor or value < -(limit // factor):
+                        bad = index
+                        break
+                    value *= factor
+                elif shift < -38:
+                    value = 0
+                else:
+                    value = value // POWERS[-shift]
+                items[index] = value
+            if value > limit or value < -limit:
+                bad = index
+                break
+    return bad
+
+
+def widen(Buffer values, Py_ssize_t count):
+    """int64 values as pairs of words: the decimal64 form's integers as Arrow's decimal128."""
+    cdef Buffer out
+    cdef const int64_t* source
+    cdef int128* target
+    cdef Py_ssize_t index
+    check(values, count, 8)
+    out = allocate(count * 16)
+    with nogil:
+        source = <const int64_t*> values.ptr
+        target = <int128*> out.ptr
+        for index in range(count):
+            target[index] = source[index]
+    return out

@@ -5,6 +5,17 @@ from orcstream._buffer import Buffer
 
 # `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
 
+def dates(days: Buffer, count: int, hybrid: bool) -> Buffer: ...
+def timestamps(
+    seconds: Buffer,
+    nanos: Buffer,
+    count: int,
+    base_seconds: int,
+    transitions: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    hybrid: bool,
+    unit: int,
+) -> tuple[Buffer, int, int]: ...
 def unwritable_timestamps(
     values: object,
     bitmap: object,
