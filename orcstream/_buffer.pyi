@@ -1,3 +1,6 @@
+# In the stubs of kernels `object` stands for any buffer: mypy knows numpy's arrays as buffers only from
+# Python 3.12 on.
+
 class Buffer:
     nbytes: int
     address: int

@@ -70,20 +70,16 @@ cdef Py_ssize_t MAX_VALUES = 1 << 48
 
 def export_schema(field):
     """An "arrow_schema" capsule of the field."""
-    cdef ArrowSchema* schema = <ArrowSchema*> calloc(1, sizeof(ArrowSchema))
-    if schema == NULL:
-        raise MemoryError
-    capsule = own(schema, b"arrow_schema", drop_schema)
+    cdef ArrowSchema* schema = NULL
+    capsule = own(<void**> &schema, sizeof(ArrowSchema), b"arrow_schema", drop_schema)
     fill_schema(schema, field)
     return capsule
 
 
 def export_array(field, vector):
     """Capsules "arrow_schema" and "arrow_array" of a vector; nothing is copied."""
-    cdef ArrowArray* array = <ArrowArray*> calloc(1, sizeof(ArrowArray))
-    if array == NULL:
-        raise MemoryError
-    capsule = own(array, b"arrow_array", drop_array)
+    cdef ArrowArray* array = NULL
+    capsule = own(<void**> &array, sizeof(ArrowArray), b"arrow_array", drop_array)
     fill_array(array, field, vector)
     return export_schema(field), capsule
 
@@ -94,10 +90,8 @@ def export_stream(field, pull):
     It is called when the consumer asks, on the consumer's thread. What it raises becomes the stream's
     last error (type and message), again at each later call.
     """
-    cdef ArrowArrayStream* stream = <ArrowArrayStream*> calloc(1, sizeof(ArrowArrayStream))
-    if stream == NULL:
-        raise MemoryError
-    capsule = own(stream, b"arrow_array_stream", drop_stream)
+    cdef ArrowArrayStream* stream = NULL
+    capsule = own(<void**> &stream, sizeof(ArrowArrayStream), b"arrow_array_stream", drop_stream)
     state = StreamState(field, pull)
     Py_INCREF(state)
     stream.private_data = <PyObject*> state
@@ -145,33 +139,57 @@ cdef Py_ssize_t count_set(const uint8_t* bits, Py_ssize_t start, Py_ssize_t leng
 # --- capsules -------------------------------------------------------------------------------------
 
 
-cdef object own(void* struct_, const char* name, void (*drop)(object) noexcept):
-    """The capsule comes before its struct is filled: on an error half-way its destructor cleans up."""
+cdef object own(void** struct_, size_t size, const char* name, void (*drop)(object) noexcept):
+    """A capsule of a new struct, not filled yet: on an error half-way the capsule's destructor cleans up."""
+    struct_[0] = calloc(1, size)
+    if struct_[0] == NULL:
+        raise MemoryError
     try:
-        return PyCapsule_New(struct_, name, drop)
+        return PyCapsule_New(struct_[0], name, drop)
     except BaseException:
-        free(struct_)
+        free(struct_[0])
         raise
+
+
+ctypedef fused struct_t:
+    ArrowSchema
+    ArrowArray
+    ArrowArrayStream
+
+
+cdef void release_one(struct_t* one) noexcept nogil:
+    if one != NULL and one.release != NULL:
+        one.release(one)
+
+
+ctypedef fused node_t:
+    ArrowSchema
+    ArrowArray
+
+
+cdef void release_nodes(node_t* node) noexcept nogil:
+    """What is below a node."""
+    cdef int64_t i
+    for i in range(node.n_children):
+        release_one(node.children[i])
+    release_one(node.dictionary)
 
 
 cdef void drop_schema(object capsule) noexcept:
     cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema")
-    if schema.release != NULL:
-        schema.release(schema)
+    release_one(schema)
     free(schema)
 
 
 cdef void drop_array(object capsule) noexcept:
     cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array")
-    if array.release != NULL:
-        array.release(array)
+    release_one(array)
     free(array)
 
 
 cdef void drop_stream(object capsule) noexcept:
     cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, b"arrow_array_stream")
-    if stream.release != NULL:
-        stream.release(stream)
+    release_one(stream)
     free(stream)
 
 
@@ -248,12 +266,7 @@ cdef bytes encode_metadata(tuple pairs):
 
 cdef void release_schema(ArrowSchema* schema) noexcept nogil:
     cdef SchemaParts* parts = <SchemaParts*> schema.private_data
-    cdef int64_t i
-    for i in range(schema.n_children):
-        if schema.children[i].release != NULL:
-            schema.children[i].release(schema.children[i])
-    if schema.dictionary != NULL and schema.dictionary.release != NULL:
-        schema.dictionary.release(schema.dictionary)
+    release_nodes(schema)
     free(parts.text)
     free(parts.nodes)
     free(parts.children)
@@ -412,12 +425,8 @@ cdef void release_array(ArrowArray* array) noexcept nogil:
 cdef void release_array_parts(ArrowArray* array) noexcept with gil:
     # One lock for the whole tree: the children's own callbacks then find it taken.
     cdef ArrayParts* parts = <ArrayParts*> array.private_data
-    cdef int64_t i
-    for i in range(array.n_children):
-        if array.children[i].release != NULL:
-            array.children[i].release(array.children[i])
-    if array.dictionary != NULL and array.dictionary.release != NULL:
-        array.dictionary.release(array.dictionary)
+    cdef int i
+    release_nodes(array)
     for i in range(parts.view_count):
         PyBuffer_Release(&parts.views[i])
     free(parts.nodes)

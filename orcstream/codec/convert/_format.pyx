@@ -5,14 +5,15 @@ types or vectors. They answer Arrow offsets and bytes; a mask has one byte a row
 longer than 31 bits together are an OverflowError, raised before they are written. All loops run without the GIL.
 """
 
+cimport cython
 from libc.math cimport fabs
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec.vectors._calendar cimport DAY_SECONDS, Date, date_of, floor_div
 from orcstream.codec.convert._convert cimport int128, load, power_of_ten, shortest_digits
-from orcstream.codec.vectors._texts cimport bytes_of, check_texts
+from orcstream.codec.vectors._texts cimport bytes_of, check_texts, room_for
 
 cdef extern from *:
     bint isfinite(double x) noexcept nogil
@@ -31,30 +32,35 @@ cdef int64_t MOST_SECONDS = 31556889832780799
 cdef int64_t LEAST_SECONDS = -31557014135596800
 
 
+@cython.final
 cdef class _Texts:
-    """Texts under construction: written to memory for the longest ones, then copied to what they take."""
+    """Texts of `count` rows under construction: written to memory for the longest ones, then copied to what they take.
 
-    cdef Buffer offsets
-    cdef Buffer scratch
+    There are `each` values a row.
+    """
 
-    def __cinit__(self, Py_ssize_t count, Py_ssize_t most_bytes):
+    cdef Buffer offsets, scratch
+    cdef Py_ssize_t count
+    cdef int32_t* ends
+    cdef uint8_t* start
+
+    def __cinit__(self, Py_ssize_t count, Py_ssize_t values, Py_ssize_t each, Py_ssize_t most_bytes):
+        if values != count * each:
+            raise ValueError("values and mask differ in length")
+        self.count = count
         self.offsets = allocate((count + 1) * 4)
         self.scratch = allocate(count * most_bytes)
-        (<int32_t*> self.offsets.ptr)[0] = 0
+        self.ends = <int32_t*> self.offsets.ptr
+        self.start = self.scratch.ptr
+        self.ends[0] = 0
 
-    cdef tuple done(self, Py_ssize_t total):
-        cdef Buffer data
-        if total > INT32_MAX:
-            raise OverflowError("texts of more than 31 bits")
-        data = allocate(total)
-        memcpy(data.ptr, self.scratch.ptr, total)
+    cdef inline void end(self, Py_ssize_t row, uint8_t* at) noexcept nogil:
+        self.ends[row + 1] = <int32_t> (at - self.start)
+
+    cdef tuple done(self, uint8_t* at):
+        cdef Buffer data = room_for(at - self.start)
+        memcpy(data.ptr, self.start, data.nbytes)
         return self.offsets, data
-
-
-cdef int rows_of(Py_ssize_t values, Py_ssize_t rows) except -1:
-    if values != rows:
-        raise ValueError("values and mask differ in length")
-    return 0
 
 
 cdef uint8_t* put_number(uint8_t* at, uint64_t value, int least_digits) noexcept nogil:
@@ -79,30 +85,24 @@ cdef uint8_t* put_int(uint8_t* at, int64_t value) noexcept nogil:
 
 def format_ints(const int64_t[::1] values, const uint8_t[::1] mask):
     """Integers: ``-12``."""
-    cdef Py_ssize_t row, count = mask.shape[0]
-    cdef _Texts texts = _Texts(count, INT_BYTES)
-    cdef int32_t* ends = <int32_t*> texts.offsets.ptr
-    cdef uint8_t* start = texts.scratch.ptr
-    cdef uint8_t* at = start
-    rows_of(values.shape[0], count)
+    cdef Py_ssize_t row
+    cdef _Texts texts = _Texts(mask.shape[0], values.shape[0], 1, INT_BYTES)
+    cdef uint8_t* at = texts.start
     with nogil:
-        for row in range(count):
+        for row in range(texts.count):
             if mask[row]:
                 at = put_int(at, values[row])
-            ends[row + 1] = <int32_t> (at - start)
-    return texts.done(at - start)
+            texts.end(row, at)
+    return texts.done(at)
 
 
 def format_booleans(const int64_t[::1] values, const uint8_t[::1] mask):
     """``TRUE`` and ``FALSE``."""
-    cdef Py_ssize_t row, count = mask.shape[0]
-    cdef _Texts texts = _Texts(count, 5)
-    cdef int32_t* ends = <int32_t*> texts.offsets.ptr
-    cdef uint8_t* start = texts.scratch.ptr
-    cdef uint8_t* at = start
-    rows_of(values.shape[0], count)
+    cdef Py_ssize_t row
+    cdef _Texts texts = _Texts(mask.shape[0], values.shape[0], 1, 5)
+    cdef uint8_t* at = texts.start
     with nogil:
-        for row in range(count):
+        for row in range(texts.count):
             if mask[row]:
                 if values[row]:
                     memcpy(at, b"TRUE", 4)
@@ -110,8 +110,8 @@ def format_booleans(const int64_t[::1] values, const uint8_t[::1] mask):
                 else:
                     memcpy(at, b"FALSE", 5)
                     at += 5
-            ends[row + 1] = <int32_t> (at - start)
-    return texts.done(at - start)
+            texts.end(row, at)
+    return texts.done(at)
 
 
 cdef uint8_t* put_double(uint8_t* at, double value) noexcept nogil:
@@ -155,21 +155,18 @@ cdef uint8_t* put_double(uint8_t* at, double value) noexcept nogil:
 
 def format_doubles(const double[::1] values, uint8_t[::1] mask):
     """Floating point with the fewest digits that tell it apart: ``1.0E10``. NaN has no text: its mask becomes 0."""
-    cdef Py_ssize_t row, count = mask.shape[0]
-    cdef _Texts texts = _Texts(count, DOUBLE_BYTES)
-    cdef int32_t* ends = <int32_t*> texts.offsets.ptr
-    cdef uint8_t* start = texts.scratch.ptr
-    cdef uint8_t* at = start
-    rows_of(values.shape[0], count)
+    cdef Py_ssize_t row
+    cdef _Texts texts = _Texts(mask.shape[0], values.shape[0], 1, DOUBLE_BYTES)
+    cdef uint8_t* at = texts.start
     with nogil:
-        for row in range(count):
+        for row in range(texts.count):
             if mask[row]:
                 if isnan(values[row]):
                     mask[row] = 0
                 else:
                     at = put_double(at, values[row])
-            ends[row + 1] = <int32_t> (at - start)
-    return texts.done(at - start)
+            texts.end(row, at)
+    return texts.done(at)
 
 
 cdef uint8_t* put_decimal(uint8_t* at, int128 value, int scale) noexcept nogil:
@@ -204,20 +201,17 @@ cdef uint8_t* put_decimal(uint8_t* at, int128 value, int scale) noexcept nogil:
 
 def format_decimals(const int64_t[::1] values, const uint8_t[::1] mask, int scale):
     """Decimals, two words each: ``-1.5``."""
-    cdef Py_ssize_t row, count = mask.shape[0]
-    cdef _Texts texts = _Texts(count, DECIMAL_BYTES)
-    cdef int32_t* ends = <int32_t*> texts.offsets.ptr
-    cdef uint8_t* start = texts.scratch.ptr
-    cdef uint8_t* at = start
-    rows_of(values.shape[0], 2 * count)
+    cdef Py_ssize_t row
+    cdef _Texts texts = _Texts(mask.shape[0], values.shape[0], 2, DECIMAL_BYTES)
+    cdef uint8_t* at = texts.start
     if not 0 <= scale <= 38:
         raise ValueError("no decimal type")
     with nogil:
-        for row in range(count):
+        for row in range(texts.count):
             if mask[row]:
                 at = put_decimal(at, load(&values[2 * row]), scale)
-            ends[row + 1] = <int32_t> (at - start)
-    return texts.done(at - start)
+            texts.end(row, at)
+    return texts.done(at)
 
 
 cdef uint8_t* put_date(uint8_t* at, int64_t day) noexcept nogil:
@@ -235,18 +229,15 @@ cdef uint8_t* put_date(uint8_t* at, int64_t day) noexcept nogil:
 
 def format_dates(const int32_t[::1] values, const uint8_t[::1] mask):
     """Days since 1970 in the proleptic Gregorian calendar: ``2019-07-09``."""
-    cdef Py_ssize_t row, count = mask.shape[0]
-    cdef _Texts texts = _Texts(count, DATE_BYTES)
-    cdef int32_t* ends = <int32_t*> texts.offsets.ptr
-    cdef uint8_t* start = texts.scratch.ptr
-    cdef uint8_t* at = start
-    rows_of(values.shape[0], count)
+    cdef Py_ssize_t row
+    cdef _Texts texts = _Texts(mask.shape[0], values.shape[0], 1, DATE_BYTES)
+    cdef uint8_t* at = texts.start
     with nogil:
-        for row in range(count):
+        for row in range(texts.count):
             if mask[row]:
                 at = put_date(at, values[row])
-            ends[row + 1] = <int32_t> (at - start)
-    return texts.done(at - start)
+            texts.end(row, at)
+    return texts.done(at)
 
 
 cdef uint8_t* put_time(uint8_t* at, int64_t second, int64_t fraction, int digits) noexcept nogil:
@@ -271,22 +262,16 @@ cdef uint8_t* put_time(uint8_t* at, int64_t second, int64_t fraction, int digits
 
 def format_timestamps(const int64_t[::1] values, uint8_t[::1] mask, int digits, bytes suffix):
     """Counts of 10^-`digits` seconds since 1970, `suffix` after each; times of more than nine digits of years get a 0."""
-    cdef Py_ssize_t row, count = mask.shape[0], size = len(suffix)
-    cdef _Texts texts
-    cdef int32_t* ends
-    cdef uint8_t* start
-    cdef uint8_t* at
+    cdef Py_ssize_t row, size = len(suffix)
+    cdef _Texts texts = _Texts(mask.shape[0], values.shape[0], 1, TIME_BYTES + size)
+    cdef uint8_t* at = texts.start
     cdef const char* tail = suffix
-    cdef int64_t unit = 1, second
-    rows_of(values.shape[0], count)
+    cdef int64_t unit, second
     if not 0 <= digits <= 9:
         raise ValueError("no unit of time")
-    texts = _Texts(count, TIME_BYTES + size)
-    ends = <int32_t*> texts.offsets.ptr
-    start = at = texts.scratch.ptr
     unit = <int64_t> power_of_ten(digits)
     with nogil:
-        for row in range(count):
+        for row in range(texts.count):
             if mask[row]:
                 second = floor_div(values[row], unit)
                 if second > MOST_SECONDS or second < LEAST_SECONDS:
@@ -295,8 +280,8 @@ def format_timestamps(const int64_t[::1] values, uint8_t[::1] mask, int digits, 
                     at = put_time(at, second, values[row] - second * unit, digits)
                     memcpy(at, tail, size)
                     at += size
-            ends[row + 1] = <int32_t> (at - start)
-    return texts.done(at - start)
+            texts.end(row, at)
+    return texts.done(at)
 
 
 # --- texts of texts --------------------------------------------------------------------------------
@@ -320,9 +305,7 @@ def format_hexadecimal(const int32_t[::1] offsets, const uint8_t[::1] data, cons
             if mask[row] and size:
                 total += 3 * size - 1
             ends[row + 1] = <int32_t> total
-    if total > INT32_MAX:
-        raise OverflowError("texts of more than 31 bits")
-    out = allocate(total)
+    out = room_for(total)
     with nogil:
         for row in range(count):
             at = out.ptr + ends[row]

@@ -122,6 +122,10 @@ class ColumnDecoder(ABC):
             return count
         return got if self._mask is None else rows_within(self._mask, count, got)
 
+    def _see_first(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
+        """Rows within the budget for which the first stream has its values."""
+        return self._see_values(self._values[0], self._see(count, parent, budget, turn), turn)
+
     def _fit(self, lengths: Values, mask: Buffer | None, count: int, limit: int) -> tuple[int, int]:
         """Rows, at most `count`, whose lengths add up to `limit` at most, and to what."""
         rows, total, bad = fit_lengths(lengths, mask, count, limit)

@@ -199,8 +199,7 @@ class TextDecoder(_TextColumn):
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         budget = min(budget, MAX_VECTOR_BYTES)
         lengths, data = self._values
-        count = self._see(count, parent, budget, turn)
-        count = self._see_values(lengths, count, turn)
+        count = self._see_first(count, parent, budget, turn)
         rows, total = self._fit(lengths, self._mask, count, budget)
         have = turn.values(data, total)
         return rows if have == total else self._fit(lengths, self._mask, rows, have)[0]
@@ -247,8 +246,7 @@ class DictionaryDecoder(_TextColumn):
             return 0
         assert self._loaded is not None
         budget = min(budget, MAX_VECTOR_BYTES)
-        count = self._see(count, parent, budget, turn)
-        count = self._see_values(self._indexes, count, turn)
+        count = self._see_first(count, parent, budget, turn)
         limit = MAX_VECTOR_BYTES * count if self._dictionaries else budget
         rows, _, bad = fit_entries(self._indexes, self._mask, count, self._loaded[0], self._size, limit)
         if bad >= 0:
@@ -324,8 +322,7 @@ class ListDecoder(ColumnDecoder):
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         (lengths,) = self._values
-        count = self._see(count, parent, budget, turn)
-        count = self._see_values(lengths, count, turn)
+        count = self._see_first(count, parent, budget, turn)
         # An element takes a byte at least, so the budget bounds how many there may be.
         rows, total = self._fit(lengths, self._mask, count, min(budget, MAX_VECTOR_BYTES))
         have = total
@@ -350,8 +347,7 @@ class UnionDecoder(ColumnDecoder):
 
     def ready(self, count: int, parent: Buffer | None, budget: int, turn: Turn) -> int:
         (stream,) = self._values
-        count = self._see(count, parent, budget, turn)
-        count = self._see_values(stream, count, turn)
+        count = self._see_first(count, parent, budget, turn)
         tags = stream.peek(self._values_of(self._mask, count))
         types, offsets, counts, first, bad = union_children(tags, self._mask, count, len(self._children))
         if bad >= 0:

@@ -1,8 +1,6 @@
 from orcstream._buffer import Buffer
 from orcstream.codec.vectors._filter import Texts
 
-# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
-
 class DictionaryBuilder:
     count: int
     data_bytes: int

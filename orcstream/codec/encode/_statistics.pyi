@@ -1,7 +1,5 @@
 from orcstream.codec.vectors._filter import Texts
 
-# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
-
 def integer_bounds(
     values: object, first: int, count: int, item_bytes: int, mask: object = None
 ) -> tuple[int, int, int, int]: ...

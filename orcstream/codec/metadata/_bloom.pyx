@@ -80,6 +80,11 @@ def hash_texts(Texts texts not None, uint64_t[::1] out):
             out[row] = byte_hash(text, length) if texts.at(row, &text, &length) else 0
 
 
+cdef inline uint64_t position_of(uint32_t hash_, uint64_t size) noexcept nogil:
+    """The bit of a filter of `size` bits; Java's hashes have a sign."""
+    return (~hash_ if <int32_t> hash_ < 0 else hash_) % size
+
+
 def add_hashes(uint8_t[::1] bits, int hash_count, const uint64_t[::1] hashes):
     """Sets the bits of these hashes in a filter (little-endian words)."""
     cdef uint64_t size = 8 * <uint64_t> bits.shape[0], position
@@ -94,14 +99,14 @@ def add_hashes(uint8_t[::1] bits, int hash_count, const uint64_t[::1] hashes):
             second = <uint32_t> (hashes[index] >> 32)
             for probe in range(hash_count):
                 combined += second
-                position = (~combined if <int32_t> combined < 0 else combined) % size
+                position = position_of(combined, size)
                 bits[position >> 3] |= 1 << (position & 7)
 
 
 def contains_any(const uint8_t[::1] bits, int hash_count, const uint64_t[::1] hashes):
     """Whether at least one of the hashes may be in the filter of these bits (little-endian words)."""
     cdef uint64_t size = 8 * <uint64_t> bits.shape[0], position
-    cdef uint32_t first, second, combined
+    cdef uint32_t second, combined
     cdef Py_ssize_t index
     cdef int probe
     cdef bint found = False
@@ -109,13 +114,12 @@ def contains_any(const uint8_t[::1] bits, int hash_count, const uint64_t[::1] ha
         raise ValueError("no filter")
     with nogil:
         for index in range(hashes.shape[0]):
-            first = <uint32_t> hashes[index]
+            combined = <uint32_t> hashes[index]
             second = <uint32_t> (hashes[index] >> 32)
-            combined = first
             found = True
             for probe in range(hash_count):
                 combined += second
-                position = (~combined if <int32_t> combined < 0 else combined) % size
+                position = position_of(combined, size)
                 if not bits[position >> 3] >> (position & 7) & 1:
                     found = False
                     break

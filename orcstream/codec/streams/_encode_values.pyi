@@ -2,8 +2,6 @@ from typing_extensions import Buffer as ReadableBuffer
 
 from orcstream.codec.streams._out_stream import OutStream
 
-# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
-
 class Encoder:
     out: OutStream
     item_bytes: int

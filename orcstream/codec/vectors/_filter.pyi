@@ -2,8 +2,6 @@ from collections.abc import Sequence
 
 from orcstream._buffer import Buffer
 
-# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
-
 class Texts:
     count: int
     def __init__(

@@ -1,8 +1,6 @@
 from orcstream._buffer import Buffer
 from orcstream.codec.vectors._selection import Selection
 
-# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
-
 def gather_fixed(
     out: Buffer, at: int, source: object, base: int, selection: Selection, item_bytes: int
 ) -> None: ...

@@ -1,7 +1,5 @@
 from orcstream._buffer import Buffer
 
-# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
-
 class Selection:
     count: int
     rows: int

@@ -70,9 +70,7 @@ def cut_texts(
             ends[row + 1] = <int32_t> total
     if same:
         return None
-    if total > INT32_MAX:
-        raise OverflowError("texts of more than 31 bits")
-    out = allocate(total)
+    out = room_for(total)
     with nogil:
         for row in range(count):
             size = offsets[row + 1] - offsets[row]
@@ -109,9 +107,7 @@ def gather_texts(
                 if total > INT32_MAX:
                     break
             ends[row + 1] = <int32_t> total
-    if total > INT32_MAX:
-        raise OverflowError("texts of more than 31 bits")
-    out = allocate(total)
+    out = room_for(total)
     with nogil:
         for row in range(count):
             size = ends[row + 1] - ends[row]

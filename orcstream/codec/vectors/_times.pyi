@@ -3,8 +3,6 @@ from numpy.typing import NDArray
 
 from orcstream._buffer import Buffer
 
-# `object` stands for any buffer: mypy knows numpy's arrays as buffers from Python 3.12 on only.
-
 def dates(days: Buffer, count: int, hybrid: bool) -> Buffer: ...
 def timestamps(
     seconds: Buffer,
