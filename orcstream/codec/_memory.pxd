@@ -1,6 +1,3 @@
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-
-
 cdef class View:
     """The bytes of any buffer, held for as long as this is."""
 

@@ -23,8 +23,6 @@ from libc.string cimport memcpy, memset
 from orcstream.codec.arrow._arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from orcstream.errors import Unsupported
 
-__all__ = ["count_nulls", "export_array", "export_schema", "export_stream"]
-
 cdef extern from *:
     """
     /* Consumers may let go of an array from a thread of theirs while the interpreter shuts down; waiting

@@ -27,8 +27,6 @@ from orcstream._buffer cimport Buffer, allocate
 from orcstream.codec.arrow._arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from orcstream.errors import SchemaMismatch, SourceError, Unsupported, UsageError
 
-__all__ = ["ArrowColumn", "ArrowField", "ArrowStream", "import_array", "import_schema"]
-
 # One ArrowSchema struct. Keys and values of `metadata` may be any bytes.
 ArrowField = namedtuple("ArrowField", ("format", "name", "metadata", "children", "dictionary"))
 # One ArrowArray struct. `buffers` are those of the format, in order, the data of views as a tuple in the last
@@ -333,9 +331,7 @@ cdef tuple buffers_of(Owner owner, ArrowArray* array, str format_, tuple where):
         expect(array, 1, where)
     else:
         expect(array, 3 if format_ in ("u", "z", "U", "Z", "+vl", "+vL") else 2, where)
-    validity = None if array.buffers[0] == NULL else memory(owner, array, 0, (end + 7) // 8, where)
-    if validity is None and array.null_count > 0:
-        raise SchemaMismatch(f"{place(where)} has nulls and no bitmap")
+    validity = bitmap(owner, array, end, where)
     if array.n_buffers == 1:
         return (validity,)
     if format_ == "b":
@@ -404,6 +400,14 @@ cdef object memory(Owner owner, ArrowArray* array, int64_t index, int64_t nbytes
     return made(owner, start, nbytes)
 
 
+cdef object bitmap(Owner owner, ArrowArray* array, int64_t end, tuple where):
+    if array.buffers[0] != NULL:
+        return memory(owner, array, 0, (end + 7) // 8, where)
+    if array.null_count > 0:
+        raise SchemaMismatch(f"{place(where)} has nulls and no bitmap")
+    return None
+
+
 cdef tuple views(Owner owner, ArrowArray* array, int64_t end, tuple where):
     """Validity, views, and a tuple of the buffers that views point into, whose sizes are in the last buffer."""
     cdef int64_t count = array.n_buffers - 3
@@ -411,9 +415,7 @@ cdef tuple views(Owner owner, ArrowArray* array, int64_t end, tuple where):
     cdef const int64_t* sizes
     if count < 0 or count > MAX_STRUCTS or array.buffers == NULL or (count > 0 and array.buffers[count + 2] == NULL):
         raise SchemaMismatch(f"the array of {place(where)} has {array.n_buffers} buffers")
-    validity = None if array.buffers[0] == NULL else memory(owner, array, 0, (end + 7) // 8, where)
-    if validity is None and array.null_count > 0:
-        raise SchemaMismatch(f"{place(where)} has nulls and no bitmap")
+    validity = bitmap(owner, array, end, where)
     sizes = <const int64_t*> array.buffers[count + 2]
     data = []
     for i in range(count):

@@ -10,6 +10,7 @@ from libc.math cimport fabs
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from orcstream._buffer cimport Buffer, allocate
+from orcstream.codec.vectors._calendar cimport count_ticks
 
 cdef extern from *:
     """
@@ -83,8 +84,6 @@ cdef extern from *:
     double from_digits "orc_from_digits"(const char* digits, int n, int exponent) noexcept nogil
     int shortest "orc_shortest"(double x, char* digits, int* exponent) noexcept nogil
     double c_strtod "orc_strtod"(const char* text) noexcept nogil
-    bint mul_overflow "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
-    bint add_overflow "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
     bint isfinite(double x) noexcept nogil
 
 if not open_locale():
@@ -363,10 +362,7 @@ def ticks_from_seconds(
                 continue
             second = seconds[row]
             fraction = 0 if whole else nanos[row] // divisor
-            # A product just below the smallest value may be in range once the fraction is added.
-            if mul_overflow(second + (1 if second < 0 else 0), unit, &value) or add_overflow(
-                value, fraction - (unit if second < 0 else 0), &value
-            ):
+            if not count_ticks(second, fraction, unit, &value):
                 beyond = row
                 break
             numbers[row] = value

@@ -119,31 +119,25 @@ def _zlib_by_package() -> Decompress:
     return into
 
 
-def _snappy() -> Decompress:
-    def into(chunk: memoryview, out: memoryview) -> int:
-        return int(cramjam.snappy.decompress_raw_into(chunk, out))
-
-    return into
+def _snappy(chunk: memoryview, out: memoryview) -> int:
+    return int(cramjam.snappy.decompress_raw_into(chunk, out))
 
 
-def _lzo() -> Decompress:
-    def into(chunk: memoryview, out: memoryview) -> int:
-        source = bytes(chunk)
-        # The first refuses output beyond a bound but does not say how long it is, the second the other
-        # way round.
-        lzokay.decompress(source, len(out))
-        data = lzallright.LZOCompressor.decompress(source, len(out))
-        out[: len(data)] = data
-        return len(data)
-
-    return into
+def _lzo(chunk: memoryview, out: memoryview) -> int:
+    source = bytes(chunk)
+    # The first refuses output beyond a bound but does not say how long it is, the second the other way round.
+    lzokay.decompress(source, len(out))
+    data = lzallright.LZOCompressor.decompress(source, len(out))
+    out[: len(data)] = data
+    return len(data)
 
 
-def _lz4() -> Decompress:
-    def into(chunk: memoryview, out: memoryview) -> int:
-        return int(cramjam.lz4.decompress_block_into(chunk, out, output_len=len(out)))
+def _lz4(chunk: memoryview, out: memoryview) -> int:
+    return int(cramjam.lz4.decompress_block_into(chunk, out, output_len=len(out)))
 
-    return into
+
+def _brotli(chunk: memoryview, out: memoryview) -> int:
+    return int(cramjam.brotli.decompress_into(chunk, out))
 
 
 def _zstd() -> Decompress:
@@ -167,20 +161,13 @@ def _zstd() -> Decompress:
     return into
 
 
-def _brotli() -> Decompress:
-    def into(chunk: memoryview, out: memoryview) -> int:
-        return int(cramjam.brotli.decompress_into(chunk, out))
-
-    return into
-
-
 _INTO: dict[Compression, Callable[[], Decompress]] = {
     Compression.ZLIB: _zlib,
-    Compression.SNAPPY: _snappy,
-    Compression.LZO: _lzo,
-    Compression.LZ4: _lz4,
+    Compression.SNAPPY: lambda: _snappy,
+    Compression.LZO: lambda: _lzo,
+    Compression.LZ4: lambda: _lz4,
     Compression.ZSTD: _zstd,
-    Compression.BROTLI: _brotli,
+    Compression.BROTLI: lambda: _brotli,
 }
 
 
@@ -250,42 +237,13 @@ class Compressor:
         return b"".join(((length << 1).to_bytes(_HEADER_BYTES, "little"), data))
 
 
-def _zlib_out(level: int) -> _Compress:
-    compress = deflate.deflate_compress
-    return lambda block: compress(block, level)
-
-
-def _snappy_out(_: int) -> _Compress:
-    compress: _Compress = cramjam.snappy.compress_raw
-    return compress
-
-
-def _lzo_out(_: int) -> _Compress:
-    compress: _Compress = lzallright.LZOCompressor().compress
-    return compress
-
-
-def _lz4_out(_: int) -> _Compress:
-    compress = cramjam.lz4.compress_block
-    return lambda block: compress(block, store_size=False)
-
-
-def _zstd_out(level: int) -> _Compress:
-    return zstandard.ZstdCompressor(level=level).compress
-
-
-def _brotli_out(level: int) -> _Compress:
-    compress = cramjam.brotli.compress
-    return lambda block: compress(block, level=level)
-
-
 _OUT_OF: dict[Compression, Callable[[int], _Compress]] = {
-    Compression.ZLIB: _zlib_out,
-    Compression.SNAPPY: _snappy_out,
-    Compression.LZO: _lzo_out,
-    Compression.LZ4: _lz4_out,
-    Compression.ZSTD: _zstd_out,
-    Compression.BROTLI: _brotli_out,
+    Compression.ZLIB: lambda level: lambda block: deflate.deflate_compress(block, level),
+    Compression.SNAPPY: lambda _: cramjam.snappy.compress_raw,
+    Compression.LZO: lambda _: lzallright.LZOCompressor().compress,
+    Compression.LZ4: lambda _: lambda block: cramjam.lz4.compress_block(block, store_size=False),
+    Compression.ZSTD: lambda level: zstandard.ZstdCompressor(level=level).compress,
+    Compression.BROTLI: lambda level: lambda block: cramjam.brotli.compress(block, level=level),
 }
 # Lowest, default, highest.
 _LEVELS = {

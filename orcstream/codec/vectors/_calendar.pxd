@@ -17,6 +17,19 @@ cdef struct Date:
     int day
 
 
+cdef extern from *:
+    bint mul_overflow "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
+    bint add_overflow "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
+
+
+cdef inline bint count_ticks(int64_t second, int64_t fraction, int64_t unit, int64_t* out) noexcept nogil:
+    """`unit` ticks a second, and `fraction` more; false where that is beyond 64 bits."""
+    # A product just below the smallest value may still be in range once the fraction is added.
+    if mul_overflow(second + (1 if second < 0 else 0), unit, out):
+        return False
+    return not add_overflow(out[0], fraction - (unit if second < 0 else 0), out)
+
+
 cdef inline int64_t floor_div(int64_t a, int64_t b) noexcept nogil:
     cdef int64_t quotient = a // b
     return quotient - 1 if (a % b != 0 and (a < 0) != (b < 0)) else quotient

@@ -14,6 +14,8 @@ from orcstream.codec._memory cimport View, bits_of, is_null, rows_of, view_of
 from orcstream.codec.vectors._calendar cimport (
     DAY_SECONDS,
     GREGORIAN_DAY,
+    add_overflow,
+    count_ticks,
     date_of,
     day_of,
     day_of_julian,
@@ -21,10 +23,6 @@ from orcstream.codec.vectors._calendar cimport (
     is_skipped,
     julian_date_of,
 )
-
-cdef extern from *:
-    bint mul_overflow "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
-    bint add_overflow "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* out) noexcept nogil
 
 cdef extern from *:
     """
@@ -213,10 +211,7 @@ def timestamps(
                 day = floor_div(second, DAY_SECONDS)
                 second += (proleptic_day(day) - day) * DAY_SECONDS
             fraction = nano // divisor
-            # A product just below the smallest value may still be in range once the fraction is added.
-            if mul_overflow(second + (1 if second < 0 else 0), unit, &value) or add_overflow(
-                value, fraction - (unit if second < 0 else 0), &value
-            ):
+            if not count_ticks(second, fraction, unit, &value):
                 beyond = index
                 break
             values[index] = value
