@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from orcstream.errors import CorruptStream, FormatError, OrcError, UsageError
-from orcstream.reader import planning
+from orcstream.plan.prune import prune
 from tests.reference import rle_v2
 from tests.reference.builder import FileBuilder, Options
 from tests.reference.columns import Encoder, add_stripe
@@ -46,7 +46,7 @@ Into = list[tuple[Any, ...]]
 def late(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the columns of the predicate come first, whatever that pays."""
     first: bool = request.param == "predicate first"
-    monkeypatch.setattr(planning, "late_pays", lambda *_: first)
+    monkeypatch.setattr(prune, "late_pays", lambda *_: first)
     return first
 
 

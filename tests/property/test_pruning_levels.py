@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from orcstream import UnionValue, blocking, col
+from orcstream.plan.prune import prune
 from orcstream.query.expr import All, Any_, Expr, Not
-from orcstream.reader import planning
 from orcstream.reader.engine.pruning import Pruner
 from orcstream.schema.schema import Schema
 from tests.generators.arrow_vectors import orc_text, patient
@@ -33,7 +33,7 @@ LEVELS = ("none", "file", "stripe", "row group", "all")
 def pruned_by(level: str, *, late: bool) -> Iterator[None]:
     """Reads that use the statistics of one level alone."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(planning, "late_pays", lambda *_: late)
+        patched.setattr(prune, "late_pays", lambda *_: late)
         if level not in ("file", "all"):
             patched.setattr(Pruner, "file_matches", True)
         if level not in ("stripe", "all"):

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 import orcstream
-from orcstream.reader import planning
+from orcstream.plan.prune import prune
 from tests.generators.predicates import Node, Predicates, as_tuples, build, columns_of, matching
 from tests.reference import compare
 from tests.reference.types import T
@@ -48,7 +48,7 @@ def run(path: Path, type_: T, seed: int, **options: Any) -> None:
 def predicate_first(first: bool) -> Iterator[None]:
     """Reads the columns of predicates before the others, or never, whatever that pays."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "late_pays", lambda *_: first)
+        patch.setattr(prune, "late_pays", lambda *_: first)
         yield
 
 
