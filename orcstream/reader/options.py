@@ -152,10 +152,10 @@ class ReadOptions:
     invalid_utf8 : {"error", "binary"}
         With ``invalid_utf8="binary"``, all text comes as bytes, unchecked. Otherwise text that is not UTF-8
         raises `FormatError`.
-    chunk_limit : int
-        Of a table's files: bytes for chunks that columns are in the middle of, where it shares those out.
     case_sensitive : bool
         Without `case_sensitive`, names may differ from those of the file in upper and lower case.
+    chunk_limit : int
+        Of a table's files: bytes for chunks that columns are in the middle of, where it shares those out.
 
     """
 
