@@ -24,7 +24,6 @@ from orcstream.codec.streams.compression import Compression
 from orcstream.file.unlocking import EncryptedColumn
 from orcstream.plan.tail import Tail
 from orcstream.reader import file as reader_file
-from orcstream.reader import opening as reader_many
 from orcstream.reader import opening as reader_opening
 from orcstream.reader import stream as reader_stream
 from orcstream.reader.file import FileStatistics
@@ -229,12 +228,12 @@ def read(url: Url, **options: Unpack[_AtOnce]) -> ReadResult:
     return the_loop().run(work)
 
 
-@takes_as(reader_many.open_many)
+@takes_as(reader_opening.open_many)
 def open_many(urls: Urls, **options: Any) -> FileStream:
     """`orcstream.open_many`: ``for file in files``, best inside ``with ... as files``.
 
     `urls` is iterated, and `on_error` called, on the loop's thread: neither may call this module.
     """
     loop = the_loop()
-    files = loop.run(lambda: made(lambda: reader_many.open_many(urls, **options)))
+    files = loop.run(lambda: made(lambda: reader_opening.open_many(urls, **options)))
     return FileStream(files, loop)

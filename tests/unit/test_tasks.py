@@ -187,6 +187,15 @@ def test_the_first_failure_of_groups_in_groups() -> None:
     assert first_failure(first) is first
 
 
+async def test_side_by_side_keeps_the_cause_of_a_failure() -> None:
+    async def fail(item: int) -> None:
+        raise ValueError(item) from KeyError(item)
+
+    with pytest.raises(ValueError, match="1") as caught:
+        await side_by_side([1], fail)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 async def test_side_by_side_answers_in_order_and_bounds_what_is_under_way() -> None:
     under_way = most = 0
 

@@ -282,7 +282,8 @@ async def side_by_side(
             for _ in numbered[:at_once]:
                 tasks.start_soon(run)
     except BaseExceptionGroup as group:
-        raise first_failure(group) from None
+        failure = first_failure(group)
+        raise failure from failure.__cause__
     if failures:
         raise failures[0]
     return [found[at] for at in sorted(found)]

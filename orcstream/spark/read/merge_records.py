@@ -126,7 +126,7 @@ def row_count_of(given: Mapping[str, Any]) -> int:
 
 
 @dataclass(slots=True)
-class Compaction:
+class RecordedCompaction:
     """A compaction below `root`, as far as there are records: `merged` are numbers of groups."""
 
     root: str
@@ -150,14 +150,14 @@ class Compaction:
 
 async def find_compactions(
     root: str, folder: str, *, storage_options: Mapping[str, Any]
-) -> Sequence[Compaction]:
+) -> Sequence[RecordedCompaction]:
     """Those that there are records of in one of the two folders below a root."""
-    found: dict[str, Compaction] = {}
+    found: dict[str, RecordedCompaction] = {}
     for record in await _listed(f"{root}/{folder}", storage_options):
         match = RECORD.fullmatch(record.path)
         if match is None or (match["query"] is None) != (folder == JOBS_FOLDER):
             continue
-        one = found.setdefault(match["journal"], Compaction(root, f"{folder}/{match['journal']}"))
+        one = found.setdefault(match["journal"], RecordedCompaction(root, f"{folder}/{match['journal']}"))
         if match["kind"] == "plan":
             one.plan = record.url
         elif match["kind"] == "merged":

@@ -24,8 +24,8 @@ from orcstream.spark.read.files import FileChoice, FoundFile, FoundFiles, find_f
 from orcstream.spark.read.merge_records import (
     JOBS_FOLDER,
     LOG_FOLDER,
-    Compaction,
     Group,
+    RecordedCompaction,
     Source,
     find_compactions,
     journal_of,
@@ -108,7 +108,7 @@ class Merges:
                 self._count(one, group)
             self._pending.update(one.name_of(group.target) for group in one.pending(groups))
 
-    def _count(self, one: Compaction, group: Group) -> None:
+    def _count(self, one: RecordedCompaction, group: Group) -> None:
         self._counted[one.name_of(group.target)] = one.root, group
         row = 0
         for source in group.sources:
@@ -116,7 +116,7 @@ class Merges:
             self._moves.setdefault(one.name_of(source.path), []).append(move)
             row += source.row_count
 
-    async def _compactions(self, urls: Iterable[str] | None) -> Sequence[Compaction]:
+    async def _compactions(self, urls: Iterable[str] | None) -> Sequence[RecordedCompaction]:
         if urls is None:
             wanted = {(root, folder) for root in self.roots for folder in (LOG_FOLDER, JOBS_FOLDER)}
         else:
