@@ -19,7 +19,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import UsageError
 from orcstream.io import globs
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.source import kind_of
+from orcstream.io.urls import kind_of
 from orcstream.plan.acid.names import is_table_file
 from orcstream.schema.schema import Schema
 from orcstream.table.files import PlacedFile, distinct, files_at, unlisted

@@ -1,6 +1,6 @@
 """Folders: what is in them, removing it, and making them where a store has folders that must be there.
 
-Knows which protocol goes where. Must not know how any of them lists, or what the files are.
+Must not know how any store lists, or what the files are.
 
 A listing is no snapshot: files that come or go meanwhile may be in it or not.
 
@@ -19,11 +19,10 @@ from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
 from orcstream.io.contract.folder import Folder, FolderListing, ListedFile
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.options import plain_options
-from orcstream.io.source import kind_of
-from orcstream.io.stores.local.calls import in_thread
-from orcstream.io.stores.local.folder import LocalFolder, check_no_link_leads_out
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of
+from orcstream.io.stores.local.folder import check_no_link_leads_out
+from orcstream.io.stores.local.source import in_thread
+from orcstream.io.stores.target import READ_ONLY, Target
+from orcstream.io.urls import kind_of, local_path, protocol_of
 
 T = TypeVar("T")
 
@@ -81,7 +80,7 @@ async def remove_folders(
 
 def check_listable(url: str) -> None:
     """Raise `Unsupported` (``no_listing``) for a store without listings, without asking it."""
-    if kind_of(url) in ("http", "https", "chain"):
+    if kind_of(url) in READ_ONLY:
         shown = strip_credentials(url)
         raise Unsupported("there is no listing what is in a folder there", reason="no_listing", url=shown)
 
@@ -110,27 +109,11 @@ async def _with_folder(
     storage_options: Mapping[str, Any] | None,
     call: Callable[[Folder], Awaitable[T]],
 ) -> T:
-    folder = await _open_folder(os.fspath(url), plain_options(storage_options))
+    target = Target.of(url, storage_options)
+    check_listable(target.url)
+    # fsspec keeps no folders in memory apart: what its files are in is found as in all its stores.
+    folder: Folder = await target.open("folder", store="fsspec" if target.kind == "memory" else "")
     try:
         return await call(folder)
     finally:
         await until_over(folder.aclose())
-
-
-async def _open_folder(url: str, options: Mapping[str, Any]) -> Folder:
-    check_listable(url)
-    shown = strip_credentials(url)
-    kind = kind_of(url)
-    if kind in ("file", "local"):
-        return LocalFolder(url, shown)
-    if kind in ("s3", "s3a"):
-        from orcstream.io.stores.s3.folder import open_s3_folder
-
-        return await open_s3_folder(url, options, shown)
-    if is_our_hdfs(kind, options):
-        from orcstream.io.stores.hdfs.folder import open_hdfs_folder
-
-        return await open_hdfs_folder(url, options, shown)
-    from orcstream.io.stores.fsspec.folder import open_filesystem_folder
-
-    return await open_filesystem_folder(kind, url, options, shown)

@@ -23,8 +23,8 @@ from orcstream.io.contract.append_file import FLUSH_LENGTH, LENGTH_BYTES, last_l
 from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.source import kind_of
-from orcstream.io.urls import text_of
+from orcstream.io.stores.target import READ_ONLY
+from orcstream.io.urls import kind_of, text_of
 
 _Open: TypeAlias = Callable[[], Awaitable[ByteSource]]
 
@@ -37,7 +37,7 @@ def flush_length_url(url: object) -> str:
     if isinstance(url, bytes | bytearray | memoryview):
         raise UsageError("bytes in memory do not grow; follow a file by its path or URL")
     text = text_of(url, "text or a path")
-    if kind_of(text) in ("http", "https", "chain"):
+    if kind_of(text) in READ_ONLY:
         raise Unsupported("files are followed on file systems, not here", reason="follow")
     return text + FLUSH_LENGTH
 

@@ -1,32 +1,27 @@
-"""Writes to a URL: decides which store takes it, commits what was prepared, cleans up after killed writers.
+"""Writes to a URL, commits what was prepared, cleans up after killed writers.
 
-Knows which protocol goes where. Must not know how any of them works, nor what the bytes mean. Stores' modules
-are imported when their first URL is opened.
+Must not know how any store works, nor what the bytes mean.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
 
-from orcstream._credentials import strip_credentials
 from orcstream._keywords import check_seconds
 from orcstream.errors import CommitFailed, OrcError, SinkError, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOptions, Store
 from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.options import plain_options
 from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
-from orcstream.io.urls import is_our_hdfs, local_path, protocol_of, text_of
+from orcstream.io.stores.target import READ_ONLY, Target
 
 BUFFER_URL = "<buffer>"
-# A chain of file systems: a cache, an archive or the like over another.
-CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(://[^:]*)?::[A-Za-z]")
+_KINDS = "text, a path or a buffer"
 
 
 async def open_sink(
@@ -47,10 +42,10 @@ async def open_sink(
         from orcstream.io.stores.memory.sink import BufferStore
 
         return PartSink(BUFFER_URL, BufferStore(url), options, overwrite=overwrite)
-    text = text_of(url, "text, a path or a buffer")
-    store = await _open_store(text, storage_options)
+    target = Target.of(url, storage_options, kinds=_KINDS)
+    store = await _open_store(target)
     try:
-        return PartSink(text, store, options, overwrite=overwrite)
+        return PartSink(target.url, store, options, overwrite=overwrite)
     except BaseException:
         await until_over(store.aclose())
         raise
@@ -128,16 +123,15 @@ async def cleanup(
 
     Raises `FileNotFoundError` (no such bucket), `PermissionError`, `SinkError`, `Unsupported`, `UsageError`.
     """
-    text = text_of(url, "text, a path or a buffer")
+    target = Target.of(url, storage_options, kinds=_KINDS)
     check_seconds("older_than_s", older_than_s, may_be_0=True)
-    store = await _open_store(text, storage_options)
+    store = await _open_store(target)
     try:
         return await policy_of(SinkOptions()).run(
-            lambda: store.cleanup(older_than_s, containing=containing, remove=remove),
-            url=strip_credentials(text),
+            lambda: store.cleanup(older_than_s, containing=containing, remove=remove), url=target.shown
         )
     except SourceError as error:
-        raise sink_error(error, strip_credentials(text)) from error
+        raise sink_error(error, target.shown) from error
     finally:
         await until_over(store.aclose())
 
@@ -157,37 +151,17 @@ async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | Non
         from orcstream.io.stores.memory.sink import BufferStore
 
         return BufferStore()
-    return await _open_store(prepared.url, storage_options)
+    return await _open_store(Target.of(prepared.url, storage_options))
 
 
-async def _open_store(url: str, storage_options: Mapping[str, Any] | None) -> Store:
+async def _open_store(target: Target) -> Store:
     need_asyncio()
-    options = plain_options(storage_options)
-    shown = strip_credentials(url)
-    kind = protocol_of(url)
-    if kind in ("http", "https") or CHAIN.match(url):
+    if target.kind in READ_ONLY:
         raise Unsupported(
-            "nothing can be written there; name the store itself", reason="read_only_store", url=shown
+            "nothing can be written there; name the store itself", reason="read_only_store", url=target.shown
         )
-    if kind in ("file", "local"):
-        from orcstream.io.stores.local.sink import LocalStore
-
-        return LocalStore(local_path(url), shown)
-    if kind == "memory":
-        from orcstream.io.stores.memory.sink import MemoryStore
-
-        return MemoryStore(url, shown)
-    if kind in ("s3", "s3a"):
-        from orcstream.io.stores.s3.sink import open_s3_store
-
-        return await open_s3_store(url, options, shown)
-    if is_our_hdfs(kind, options):
-        from orcstream.io.stores.hdfs.sink import open_hdfs_store
-
-        return await open_hdfs_store(url, options, shown)
-    from orcstream.io.stores.fsspec.sink import open_filesystem_store
-
     try:
-        return await open_filesystem_store(kind, url, options, shown)
+        store: Store = await target.open("sink")
     except SourceError as error:
-        raise SinkError(error.message, url=shown) from error
+        raise SinkError(error.message, url=target.shown) from error
+    return store

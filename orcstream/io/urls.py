@@ -33,6 +33,24 @@ def protocol_of(url: str) -> str:
     return "file"
 
 
+def kind_of(url: str) -> str:
+    """The protocol of a URL, or "chain"."""
+    protocol = protocol_of(url)
+    if protocol not in ("http", "https") and "::" in url and _is_chain(url):
+        return "chain"
+    return protocol
+
+
+def _is_chain(url: str) -> bool:
+    """Whether the part before the first ``::`` is a file system over another; else it is an odd file name."""
+    first = url.partition("::")[0]
+    if "://" in first:
+        return protocol_of(first) not in ("file", "local", "memory")
+    from fsspec.registry import known_implementations, registry
+
+    return first in known_implementations or first in registry
+
+
 def is_our_hdfs(protocol: str, options: Mapping[str, Any]) -> bool:
     """Whether a client of our own speaks it; Kerberos over HTTP is left to fsspec's, which blocks threads."""
     return protocol in NATIVE_HDFS or (protocol in WEB_HDFS and not options.get("kerberos"))

@@ -18,7 +18,7 @@ from orcstream.errors import Unsupported
 from orcstream.io import globs
 from orcstream.io.contract.folder import ListedFile
 from orcstream.io.folders import list_files
-from orcstream.io.source import kind_of
+from orcstream.io.urls import kind_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from orcstream.acid.compact import cleaning, compacting
 from orcstream.acid.transactions import log
 from orcstream.acid.transactions.log import TransactionLog
 from orcstream.acid.write import delta_files
-from orcstream.io import append_sink, sink
+from orcstream.io import sink
+from orcstream.io.stores.local.append import GrowingLocalFile
 from orcstream.log import records
 from tests.generators.acid_tables import SCHEMA, rows_of
 from tests.support.effort import STEP
@@ -40,7 +41,7 @@ class Killer:
         for home in (delta_files, compacting, cleaning):
             self._at(monkeypatch, home, "remove_folders")
         for name in ("begin", "append", "flush", "finish", "cut"):
-            self._at(monkeypatch, append_sink._LocalFile, name)
+            self._at(monkeypatch, GrowingLocalFile, name)
 
     def _at(self, monkeypatch: pytest.MonkeyPatch, home: Any, name: str) -> None:
         call = getattr(home, name)

@@ -19,13 +19,13 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from orcstream.errors import SinkError, SourceError, Unsupported, UsageError
-from orcstream.io import append_sink
 from orcstream.io.append_sink import open_append_sink
 from orcstream.io.contract.append_file import GATHERED_BYTES, last_length
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.loop.clients import Lease
 from orcstream.io.stores.hdfs.append import GrowingHdfsFile
-from orcstream.io.stores.hdfs.opening import OpenedHdfs
+from orcstream.io.stores.hdfs.source import OpenedHdfs
+from orcstream.io.stores.local import append
 
 DATA = os.urandom(3 * GATHERED_BYTES + 7)
 # Longer than any test waits that does not fail.
@@ -293,7 +293,7 @@ async def test_a_beginning_that_fails_halfway_leaves_nothing(
     def full(_: str) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(append_sink, "sync_folder", full)
+    monkeypatch.setattr(append, "sync_folder", full)
     with pytest.raises(SinkError, match="no space"):
         await open_append_sink(tmp_path / "a.orc")
     assert list(tmp_path.iterdir()) == []
@@ -334,7 +334,7 @@ async def test_a_beginning_that_fails_halfway_leaves_nothing_on_hdfs(
 
     calls: Any = hdfs
     opened = OpenedHdfs(calls, Lease(calls, give_back), "/a")
-    file = GrowingHdfsFile(opened, "_flush_length", "webhdfs://h/a", SinkOptions(timeout_s=0.5))
+    file = GrowingHdfsFile(opened, "webhdfs://h/a", SinkOptions(timeout_s=0.5))
     beginning = asyncio.create_task(file.begin())
     await hdfs.is_asked.wait()
     if failure is None:

@@ -148,7 +148,7 @@ async def test_sizes_while_writing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("failing", ["append", "flush", "finish"])
 async def test_a_store_that_fails(failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was flushed before can be read, whatever fails afterwards."""
-    from orcstream.io import append_sink
+    from orcstream.io.stores.local.append import GrowingLocalFile
 
     path = tmp_path / "a.orc"
 
@@ -159,7 +159,7 @@ async def test_a_store_that_fails(failing: str, tmp_path: Path, monkeypatch: pyt
         async with orcstream.create(path, SCHEMA, growing=True) as out:
             await out.write(rows(0, 3))
             await out.flush()
-            monkeypatch.setattr(append_sink._LocalFile, failing, fail)
+            monkeypatch.setattr(GrowingLocalFile, failing, fail)
             await out.write(rows(3, 6))
             await out.flush()
 

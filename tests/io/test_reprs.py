@@ -12,8 +12,7 @@ from orcstream.io.stores.hdfs.calls import place_of
 from orcstream.io.stores.hdfs.hadoop_tokens import HadoopToken
 from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection
 from orcstream.io.stores.local.sink import LocalFile
-from orcstream.io.stores.s3.presign import SignedPattern
-from orcstream.io.stores.s3.source import _Signature
+from orcstream.io.stores.s3.source import SignedPattern, _Signature
 
 URL = "webhdfs://user:secret@host:9870/a"
 PATTERN = SignedPattern(

@@ -20,7 +20,9 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.folders import list_files
 from orcstream.io.loop.clients import leased_clients
 from orcstream.io.source import open_source
-from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source, lease_s3
+from orcstream.io.stores.s3.client import S3Place, lease_s3
+from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source
+from orcstream.io.stores.target import Target
 from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
 
 __all__ = ["moto_server", "range_server"]  # fixtures
@@ -177,8 +179,10 @@ async def test_signatures_are_renewed_before_they_end(range_server: RangeServer)
     range_server.serve("bucket/a", DATA)
     now = [0.0]
     lease = await lease_s3(options_of(range_server), "s3://bucket")
-    async with opened("s3://bucket/a", options_of(range_server)) as other:
-        source = S3Source("bucket", "a", None, lease, other.cost, "s3://bucket/a", 10, clock=lambda: now[0])
+    async with opened("s3://bucket/a", options_of(range_server)):
+        source = S3Source(
+            S3Place(lease, "bucket", "a", None), Target.of("s3://bucket/a", None), clock=lambda: now[0]
+        )
         signatures = []
         for now[0] in (0.0, RENEWED_AFTER_S - 1, RENEWED_AFTER_S + 1):
             await source.fetch_suffix(10)

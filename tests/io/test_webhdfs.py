@@ -40,6 +40,7 @@ from orcstream.io.stores.fsspec import source as filesystem
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal, StandBy, place_of
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
+from orcstream.io.stores.target import Target
 from tests.servers.certificates import certificate
 from tests.servers.hdfs import HdfsServer
 from tests.servers.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server
@@ -437,11 +438,11 @@ async def test_over_tls(tmp_path: Path) -> None:
 async def test_kerberos_is_left_to_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    async def note(protocol: str, *_: Any) -> None:
-        asked.append(protocol)
+    async def note(target: Target) -> None:
+        asked.append(target.kind)
 
-    monkeypatch.setattr(filesystem, "open_filesystem", note)
-    monkeypatch.setattr(sink_filesystem, "open_filesystem_store", note)
+    monkeypatch.setattr(filesystem, "open_target", note)
+    monkeypatch.setattr(sink_filesystem, "open_target", note)
     options = {"kerberos": True}
     await open_source("webhdfs://nn/a", storage_options=options, io_options=None)
     with pytest.raises(AttributeError):  # there is no store

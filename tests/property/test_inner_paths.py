@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from orcstream.errors import OrcError, UsageError
 from orcstream.io.folders import check_links, remove_files, remove_folders
-from orcstream.io.source import kind_of
-from orcstream.io.urls import inner_path, is_inner_path, protocol_of
+from orcstream.io.urls import inner_path, is_inner_path, kind_of, protocol_of
 
 PIECES = st.sampled_from(
     [

@@ -11,11 +11,14 @@ one after the other asks for clients to be kept meanwhile (`keep_clients`), used
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
+from orcstream.errors import UsageError
+from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 
 CLOSE_TIMEOUT_S = 5.0
@@ -181,3 +184,16 @@ def canonical_options(value: object) -> Hashable:
     if value is None or isinstance(value, str | bytes | int | float | bool):
         return (type(value).__name__, value)
     return ("object", id(value))
+
+
+async def tls_of(verify: object, option: str, url: str) -> ssl.SSLContext | bool:
+    """What aiohttp takes as `ssl`: `verify` is a file of certificates, False for any, or True.
+
+    Raises `UsageError` that names the `option` for a file that cannot be read or holds none.
+    """
+    if not isinstance(verify, str):
+        return verify is not False
+    try:
+        return await run_in_thread(lambda: ssl.create_default_context(cafile=verify))
+    except OSError as error:
+        raise UsageError(f"{option}: no certificates in {verify}: {error}", url=url) from error

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
-from orcstream._credentials import strip_credentials
 from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import run_in_thread
@@ -23,6 +22,7 @@ from orcstream.io.stores.fsspec.source import (
     translated,
     version_of,
 )
+from orcstream.io.stores.target import Target
 
 T = TypeVar("T")
 
@@ -30,12 +30,11 @@ T = TypeVar("T")
 class FilesystemFolder:
     """Any other file system of fsspec, on threads."""
 
-    def __init__(self, lease: Lease[SyncFilesystem], path: str, url: str) -> None:
+    def __init__(self, lease: Lease[SyncFilesystem], path: str, target: Target) -> None:
         self._lease = lease
         self._filesystem = lease.client.filesystem
         self._path = path
-        self._url = url
-        self._shown = strip_credentials(url)
+        self._url, self._shown = target.url, target.shown
 
     async def walk(self) -> FolderListing:
         return await self._in_thread(self._find)
@@ -132,8 +131,5 @@ def _walks(filesystem: Any) -> bool:
     return bool(cls.find is AbstractFileSystem.find)
 
 
-async def open_filesystem_folder(
-    protocol: str, url: str, options: Mapping[str, Any], shown: str
-) -> FilesystemFolder:
-    lease, path = await lease_filesystem(protocol, url, options, shown)
-    return FilesystemFolder(lease, path, url)
+async def open_target(target: Target) -> FilesystemFolder:
+    return FilesystemFolder(*await lease_filesystem(target), target)

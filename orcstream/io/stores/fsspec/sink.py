@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import own_limiter
 from orcstream.io.stores.fsspec.source import SyncFilesystem, lease_filesystem, modified_of, translated
 from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
+from orcstream.io.stores.target import Target
 
 T = TypeVar("T")
 
@@ -227,11 +228,8 @@ class _Upload:
         return await _in_thread(alone, self._url)
 
 
-async def open_filesystem_store(
-    protocol: str, url: str, options: Mapping[str, Any], shown: str
-) -> FilesystemStore:
-    lease, path = await lease_filesystem(protocol, url, options, shown)
-    return FilesystemStore(lease, path, shown)
+async def open_target(target: Target) -> FilesystemStore:
+    return FilesystemStore(*await lease_filesystem(target), target.shown)
 
 
 def _rename_of(filesystem: Any) -> Rename | None:

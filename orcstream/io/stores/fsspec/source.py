@@ -37,6 +37,7 @@ from orcstream.io.contract.byte_source import (
 )
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.stores.target import Target
 
 T = TypeVar("T")
 
@@ -176,20 +177,16 @@ class SyncFilesystem:
         """They close what they hold when they are collected."""
 
 
-async def lease_filesystem(
-    protocol: str, url: str, options: Mapping[str, Any], shown: str
-) -> tuple[Lease[SyncFilesystem], str]:
-    """A share of the file system that fsspec finds by `protocol`, and its path for the URL."""
-    cls = await _class_of(protocol, shown)
-    arguments = {**cls._get_kwargs_from_urls(url), **options}
+async def lease_filesystem(target: Target) -> tuple[Lease[SyncFilesystem], str]:
+    """A share of the file system that fsspec finds by the protocol, and its path for the URL."""
+    cls, arguments, path = await _found(target)
 
     async def make() -> SyncFilesystem:
-        with translated(shown):
+        with translated(target.shown):
             made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
         return SyncFilesystem(made)
 
-    lease = await lease_client(f"{protocol}, on threads", arguments, make)
-    return lease, cls._strip_protocol(url)
+    return await lease_client(f"{target.kind}, on threads", arguments, make), path
 
 
 def version_of(info: Mapping[str, Any]) -> str:
@@ -213,42 +210,46 @@ def modified_of(info: Mapping[str, Any]) -> float | None:
     return None
 
 
-async def _class_of(protocol: str, shown: str) -> Any:
+async def _found(target: Target) -> tuple[Any, dict[str, Any], str]:
+    """The class of the file system, its arguments, and the path in it."""
     try:
         # On a thread: this imports the file system's package.
-        return await run_in_thread(lambda: fsspec.get_filesystem_class(protocol))
+        cls: Any = await run_in_thread(lambda: fsspec.get_filesystem_class(target.kind))
     except (ValueError, ImportError) as error:
-        raise UsageError(f"no file system for {protocol}: {error}", url=shown) from error
+        raise UsageError(f"no file system for {target.kind}: {error}", url=target.shown) from error
+    return cls, {**cls._get_kwargs_from_urls(target.url), **target.options}, cls._strip_protocol(target.url)
 
 
-async def open_filesystem(
-    protocol: str, url: str, options: Mapping[str, Any], cost: CostModel, shown: str
-) -> FilesystemSource:
-    """The file of a file system that fsspec finds by `protocol`."""
-    cls = await _class_of(protocol, shown)
-    arguments = {**cls._get_kwargs_from_urls(url), **options}
+async def open_target(target: Target) -> FilesystemSource:
+    """The file of a file system that fsspec finds by the protocol, or of a chain of them."""
+    if target.kind == "chain":
+        return await _open_chain(target)
+    cost = target.cost
+    cls, arguments, path = await _found(target)
 
     async def make() -> _Calls:
-        with translated(shown):
+        with translated(target.shown):
             if cls.async_impl:
                 return _OnLoop(cls(asynchronous=True, skip_instance_cache=True, **arguments))
             made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
             return _OnThreads(made, anyio.CapacityLimiter(max(cost.request_cap, 16)))
 
-    lease = await lease_client(protocol, arguments, make)
-    return FilesystemSource(lease, cls._strip_protocol(url), cost, shown)
+    return FilesystemSource(await lease_client(target.kind, arguments, make), path, cost, target.shown)
 
 
-async def open_chain(url: str, options: Mapping[str, Any], cost: CostModel, shown: str) -> FilesystemSource:
+async def _open_chain(target: Target) -> FilesystemSource:
     """A chain of file systems, which fsspec takes apart; on threads, and shared as fsspec shares them."""
-    with translated(shown):
+    with translated(target.shown):
         try:
-            filesystem, path = await run_in_thread(lambda: fsspec.core.url_to_fs(url, **options))
+            filesystem, path = await run_in_thread(
+                lambda: fsspec.core.url_to_fs(target.url, **target.options)
+            )
         except (ValueError, ImportError, TypeError) as error:
             text = f"fsspec does not understand this chain: {strip_text(str(error))}"
-            raise UsageError(text, url=shown) from cause_of(error)
+            raise UsageError(text, url=target.shown) from cause_of(error)
+    cost = target.cost
     calls = _OnThreads(filesystem, anyio.CapacityLimiter(cost.request_cap))
-    return FilesystemSource(Lease(calls, calls.aclose), path, cost, shown)
+    return FilesystemSource(Lease(calls, calls.aclose), path, cost, target.shown)
 
 
 def translate_error(error: Exception, url: str) -> Exception:

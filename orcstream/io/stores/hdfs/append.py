@@ -8,20 +8,19 @@ last length.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 import anyio
 import anyio.lowlevel
 
 from orcstream.errors import SinkError, SourceError
-from orcstream.io.contract.append_file import LENGTH_BYTES, NO_LENGTH
+from orcstream.io.contract.append_file import FLUSH_LENGTH, LENGTH_BYTES, NO_LENGTH
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.contract.byte_source import Transient
-from orcstream.io.loop.uncancelled import until_done, until_over
+from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of, sink_error
-from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
+from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
+from orcstream.io.stores.target import Target
 
 CLOSED_POLL_S = 0.25
 
@@ -29,32 +28,29 @@ CLOSED_POLL_S = 0.25
 class GrowingHdfsFile:
     """One growing file and its lengths; see `io.contract.append_file`."""
 
-    def __init__(self, opened: OpenedHdfs, ending: str, url: str, options: SinkOptions) -> None:
-        self._hdfs = opened.hdfs
-        self._lease = opened.lease
-        self._path = opened.path
-        self._lengths_path = opened.path + ending
+    def __init__(self, opened: OpenedHdfs, url: str, options: SinkOptions) -> None:
+        self._hdfs, self._lease, self._path = opened.hdfs, opened.lease, opened.path
+        self._lengths_path = opened.path + FLUSH_LENGTH
         self._url = url
         self._create_timeout_s = min(options.timeout_s, options.abort_timeout_s)
         self._abort_timeout_s = options.abort_timeout_s
         self._policy = policy_of(options)
         self.gathered_bytes = options.part_bytes
         self._flushed_bytes = -1
+        self._is_made = False
         self._is_in_doubt = False
 
     async def begin(self) -> None:
         """Make both files; `FileExistsError` where there is one of the name."""
         # What is created after its writer gave up would stay: creations are waited for, and then undone.
-        making = asyncio.create_task(self._make())
         try:
-            await until_done(making)
+            await until_over(self._make())
             await anyio.lowlevel.checkpoint_if_cancelled()  # a scope's cancellation is not raised before
         except asyncio.CancelledError:
-            if not making.cancelled() and making.exception() is None:
+            if self._is_made:
                 with suppress(SinkError):
                     await until_over(self.cut())
             raise
-        making.result()
 
     async def _make(self) -> None:
         is_ours = False
@@ -64,6 +60,7 @@ class GrowingHdfsFile:
                 await self._hdfs.create(self._path)
                 is_ours = True
                 await self._begin_lengths()
+            self._is_made = True
         except BaseException as error:
             if is_ours:
                 with suppress(SinkError):
@@ -147,8 +144,5 @@ class GrowingHdfsFile:
                 return
 
 
-async def open_hdfs_file(
-    url: str, ending: str, options: Mapping[str, Any], sink_options: SinkOptions, shown: str
-) -> GrowingHdfsFile:
-    """The file of a URL of WebHDFS; its lengths are beside it, with `ending`."""
-    return GrowingHdfsFile(await open_hdfs(url, options, shown), ending, shown, sink_options)
+async def open_target(target: Target, options: SinkOptions) -> GrowingHdfsFile:
+    return GrowingHdfsFile(await open_hdfs(target), target.shown, options)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from orcstream._credentials import strip_credentials
 from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal
-from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
+from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
+from orcstream.io.stores.target import Target
 
 
 class HdfsFolder:
     """See `Folder`."""
 
-    def __init__(self, opened: OpenedHdfs, url: str) -> None:
-        self._lease = opened.lease
-        self._hdfs = opened.hdfs
-        self._path = opened.path
-        self._shown = strip_credentials(url)
-        self._url = url
+    def __init__(self, opened: OpenedHdfs, target: Target) -> None:
+        self._lease, self._hdfs, self._path = opened.lease, opened.hdfs, opened.path
+        self._url, self._shown = target.url, target.shown
 
     async def walk(self) -> FolderListing:
         status = await retried(lambda: self._hdfs.status(self._path), self._shown)
@@ -80,5 +76,5 @@ class HdfsFolder:
         return ListedFile(url, path, status.length, status.version, status.modified_ms / 1000)
 
 
-async def open_hdfs_folder(url: str, options: Mapping[str, Any], shown: str) -> HdfsFolder:
-    return HdfsFolder(await open_hdfs(url, options, shown), url)
+async def open_target(target: Target) -> HdfsFolder:
+    return HdfsFolder(await open_hdfs(target), target)

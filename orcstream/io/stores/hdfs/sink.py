@@ -22,9 +22,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 
@@ -41,8 +39,9 @@ from orcstream.io.contract.retry import is_transient
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of
 from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter, status_or_none
-from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
+from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
 from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
+from orcstream.io.stores.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,5 +255,5 @@ class _Upload:
         return True
 
 
-async def open_hdfs_store(url: str, options: Mapping[str, Any], shown: str) -> HdfsStore:
-    return HdfsStore(await open_hdfs(url, options, shown), shown)
+async def open_target(target: Target) -> HdfsStore:
+    return HdfsStore(await open_hdfs(target), target.shown)

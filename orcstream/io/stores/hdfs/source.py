@@ -1,4 +1,4 @@
-"""Files of HDFS as sources of bytes.
+"""Files of HDFS as sources of bytes, and the client for a URL, of the two that speak its protocols.
 
 Knows which calls a read takes, not how they travel. No request can be made conditional, so the pin is the
 status: length, time of the last change and, over WebHDFS, the file's id, which a file that takes its place
@@ -7,13 +7,44 @@ does not have. `verify` asks for it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead, SourceError
 from orcstream.io.contract.byte_source import OnBytes, StatusSource
-from orcstream.io.stores.hdfs.opening import OpenedHdfs, open_hdfs
+from orcstream.io.loop.clients import Lease
+from orcstream.io.stores.hdfs.calls import Hdfs, place_of
+from orcstream.io.stores.target import Target
+from orcstream.io.urls import NATIVE_HDFS
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedHdfs:
+    """The calls for one path; `lease` is given back by whoever opened them."""
+
+    hdfs: Hdfs
+    lease: Lease[Any]
+    path: str
+
+
+async def open_hdfs(target: Target, stall_timeout_s: float | None = None) -> OpenedHdfs:
+    """The client that speaks the protocol of the URL; nothing is asked yet.
+
+    Each client is imported when it is first used: both bring libraries that most programs do without.
+    `stall_timeout_s` is WebHDFS's only: hdfs-native has timeouts of its own.
+    """
+    place = place_of(target.url, target.shown)
+    if target.kind in NATIVE_HDFS:
+        from orcstream.io.stores.hdfs.native import HdfsNative, lease_hdfs_native
+
+        native = await lease_hdfs_native(place, target.options, target.shown)
+        return OpenedHdfs(HdfsNative(native.client, target.shown), native, place.path)
+    from orcstream.io.stores.hdfs.webhdfs import WebHdfs
+    from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
+
+    web = await lease_webhdfs({**place.options, **target.options}, target.shown)
+    return OpenedHdfs(WebHdfs(web.client, target.shown, stall_timeout_s), web, place.path)
 
 
 class HdfsSource(StatusSource):
@@ -39,7 +70,5 @@ class HdfsSource(StatusSource):
         return status.length, status.version
 
 
-async def open_hdfs_source(
-    url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
-) -> HdfsSource:
-    return HdfsSource(await open_hdfs(url, options, shown, stall_timeout_s), cost, shown)
+async def open_target(target: Target) -> HdfsSource:
+    return HdfsSource(await open_hdfs(target, target.io.stall_timeout_s), target.cost, target.shown)

@@ -17,9 +17,8 @@ import aiohttp
 import yarl
 
 from orcstream.errors import UsageError
-from orcstream.io.loop.clients import Lease, lease_client
+from orcstream.io.loop.clients import Lease, lease_client, tls_of
 from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.request.tls import tls_of
 from orcstream.io.stores.hdfs.hadoop_configuration import HadoopConfiguration, configuration_folder
 from orcstream.io.stores.hdfs.hadoop_rest import new_session
 from orcstream.io.stores.hdfs.hadoop_tokens import read_tokens, services_of, token_for

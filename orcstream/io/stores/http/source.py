@@ -12,12 +12,13 @@ from typing import Any
 import aiohttp
 import yarl
 
-from orcstream.byterange import ByteRange, BytesLike, CostModel
+from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.byte_source import OnBytes, PinnedSource, Suffix, no_such_file, not_permitted
 from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.stores.http.ranges import HttpStatus, RangeClient, cannot_be, stall_timeout
 from orcstream.io.stores.http.redirects import new_stranger
+from orcstream.io.stores.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,45 +42,41 @@ async def _make_client(options: Mapping[str, Any]) -> _HttpClient:
     return _HttpClient(filesystem, session, new_stranger(session, filesystem.client_kwargs))
 
 
-async def open_http(
-    url: str, options: Mapping[str, Any], cost: CostModel, shown: str, stall_timeout_s: float
-) -> HttpSource:
+async def open_target(target: Target) -> HttpSource:
     try:
-        lease = await lease_client("http", options, lambda: _make_client(options))
+        lease = await lease_client("http", target.options, lambda: _make_client(target.options))
     except (TypeError, ValueError) as error:
-        raise cannot_be(error, shown) from None
+        raise cannot_be(error, target.shown) from None
     try:
-        target = lease.client.filesystem.encode_url(url)
+        url = lease.client.filesystem.encode_url(target.url)
     except (ValueError, TypeError):
         await lease.aclose()
-        raise UsageError("this is no URL", url=shown) from None
-    return HttpSource(target, lease, cost, shown, stall_timeout_s)
+        raise UsageError("this is no URL", url=target.shown) from None
+    return HttpSource(url, lease, target)
 
 
 class HttpSource(PinnedSource):
     """An object behind a URL. Every answer is checked; where the server names no version, only its length."""
 
-    def __init__(
-        self, target: yarl.URL, lease: Lease[_HttpClient], cost: CostModel, url: str, stall_timeout_s: float
-    ) -> None:
-        self._target = target
+    def __init__(self, encoded: yarl.URL, lease: Lease[_HttpClient], target: Target) -> None:
+        super().__init__(target.cost, target.shown)
+        self._encoded = encoded
         self._lease = lease
-        super().__init__(cost, url)
         filesystem = lease.client.filesystem
         options = dict(filesystem.kwargs)
         if "timeout" not in filesystem.client_kwargs:  # the user's own, where there are some
-            options.setdefault("timeout", stall_timeout(stall_timeout_s))
+            options.setdefault("timeout", stall_timeout(target.io.stall_timeout_s))
         self._ranges = RangeClient(lease.client.session, self._pin, options, lease.client.stranger)
 
     async def fetch_suffix(self, length: int) -> Suffix:
         try:
-            return await self._ranges.suffix(self._target, length)
+            return await self._ranges.suffix(self._encoded, length)
         except HttpStatus as error:
             raise _refused(error, self.url) from None
 
     async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:
         try:
-            return await self._ranges.range(self._target, range, on_bytes)
+            return await self._ranges.range(self._encoded, range, on_bytes)
         except HttpStatus as error:
             raise _refused(error, self.url) from None
 

@@ -11,23 +11,22 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from orcstream.errors import UsageError
+from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.folder import FolderListing, ListedFile, below
-from orcstream.io.stores.local.calls import in_thread
-from orcstream.io.stores.local.source import fingerprint_of
+from orcstream.io.stores.local.source import fingerprint_of, in_thread
+from orcstream.io.stores.target import Target
 from orcstream.io.urls import local_path
 
 
 class LocalFolder:
     """See `Folder`."""
 
-    def __init__(self, url: str, shown: str) -> None:
-        self._url = url
-        self._path = Path(local_path(url))
-        self._shown = shown
+    def __init__(self, target: Target) -> None:
+        self._url, self._shown = target.url, target.shown
+        self._path = Path(local_path(target.url))
 
     async def walk(self) -> FolderListing:
-        return await in_thread(self._walk, self._shown)
+        return await in_thread(self._walk, self._shown, SourceError)
 
     async def names(self) -> Sequence[str]:
         def work() -> list[str]:
@@ -36,7 +35,7 @@ class LocalFolder:
             except NotADirectoryError:
                 return []
 
-        return await in_thread(work, self._shown)
+        return await in_thread(work, self._shown, SourceError)
 
     async def remove_files(self, paths: Sequence[str]) -> None:
         def work() -> None:
@@ -104,3 +103,7 @@ def _unless_removed(error: OSError) -> None:
 
 def _of_status(url: str, path: str, status: os.stat_result) -> ListedFile:
     return ListedFile(url, path, status.st_size, fingerprint_of(status), status.st_mtime)
+
+
+async def open_target(target: Target) -> LocalFolder:
+    return LocalFolder(target)

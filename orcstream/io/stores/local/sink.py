@@ -26,9 +26,11 @@ from orcstream.io.contract.byte_sink import (
     state_of,
     temporary_name,
 )
-from orcstream.io.stores.local.calls import in_thread
+from orcstream.io.stores.local.source import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, set_mode, sync_folder, write_at
 from orcstream.io.stores.moving import MovingStore, Temporary
+from orcstream.io.stores.target import Target
+from orcstream.io.urls import local_path
 
 # What file systems without hard links answer to one.
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -197,3 +199,7 @@ def _temporaries(path: str) -> Iterator[Temporary]:
             status = candidate.lstat()
             if stat.S_ISREG(status.st_mode):
                 yield Temporary(str(candidate), str(candidate), status.st_mtime)
+
+
+async def open_target(target: Target) -> LocalStore:
+    return LocalStore(local_path(target.url), target.shown)

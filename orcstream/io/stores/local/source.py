@@ -20,7 +20,7 @@ import anyio.lowlevel
 
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.errors import ShortRead, SourceError
+from orcstream.errors import OrcError, ShortRead, SinkError, SourceError
 from orcstream.io.contract.byte_source import (
     OnBytes,
     PinnedSource,
@@ -32,6 +32,8 @@ from orcstream.io.contract.byte_source import (
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.system import READ_ONLY, read_at, read_cached, tells_cached
+from orcstream.io.stores.target import Target
+from orcstream.io.urls import local_path
 
 T = TypeVar("T")
 # Reads a range of a descriptor, of the file at a URL; None where that would take waiting for a disk.
@@ -39,12 +41,6 @@ _Reading: TypeAlias = Callable[[int, ByteRange, str], BytesLike | None]
 
 # Copying so little takes no longer than the way to a thread and back.
 _AT_ONCE_BYTES = 1 << 17
-
-
-async def open_local(path: str, cost: CostModel, url: str) -> LocalSource:
-    limiter = anyio.CapacityLimiter(cost.request_cap)
-    file = await _in_thread(lambda: _OpenFile(path), limiter, url)
-    return LocalSource(path, file, limiter, cost, url)
 
 
 class _OpenFile:
@@ -115,7 +111,7 @@ class LocalSource(PinnedSource):
         """What `work` reads: at once where that is little and takes no waiting, else on a thread."""
         if length <= _AT_ONCE_BYTES and self._file.tells_cached:
             await anyio.lowlevel.checkpoint()
-            with _told(self.url):
+            with _told(self.url, SourceError):
                 found = work(_read_cached)
             if found is not None:
                 return found
@@ -125,7 +121,7 @@ class LocalSource(PinnedSource):
             assert data is not None
             return data
 
-        return await _in_thread(read, self._limiter, self.url)
+        return await in_thread(read, self.url, SourceError, limiter=self._limiter)
 
     async def verify(self) -> None:
         """`fetch` has done it."""
@@ -149,7 +145,7 @@ class LocalSource(PinnedSource):
         # All tokens: no read is under way.
         for _ in range(int(self._limiter.total_tokens) - 1):
             await self._limiter.acquire_on_behalf_of(object())
-        await _in_thread(self._file.close, self._limiter, self.url)
+        await in_thread(self._file.close, self.url, SourceError, limiter=self._limiter)
 
 
 def _read(descriptor: int, range: ByteRange, url: str) -> BytesLike:
@@ -171,21 +167,41 @@ def fingerprint_of(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
-async def _in_thread(work: Callable[[], T], limiter: anyio.CapacityLimiter, url: str) -> T:
-    with _told(url):
+async def open_target(target: Target) -> LocalSource:
+    path, cost = local_path(target.url), target.cost
+    limiter = anyio.CapacityLimiter(cost.request_cap)
+    file = await in_thread(lambda: _OpenFile(path), target.shown, SourceError, limiter=limiter)
+    return LocalSource(path, file, limiter, cost, target.shown)
+
+
+async def in_thread(
+    work: Callable[[], T],
+    url: str,
+    kind: type[SourceError | SinkError] = SinkError,
+    *,
+    limiter: anyio.CapacityLimiter | None = None,
+) -> T:
+    """What `work` returns, called on a thread; its errors are about the file at `url`.
+
+    `kind` is that of failures of the system, by reading or writing.
+    """
+    with _told(url, kind):
         return await run_in_thread(work, limiter=limiter)
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
-    """Errors of the system as ours, with the file they are about."""
+def _told(url: str, kind: type[SourceError | SinkError]) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
         raise no_such_file(url) from None
     except PermissionError:
         raise not_permitted(url) from None
-    except SourceError as error:
-        raise error.locate(url=url) from None
+    except OrcError as error:
+        error.locate(url=url)
+        raise
+    except (FileExistsError, IsADirectoryError):
+        raise
     except OSError as error:
-        raise SourceError(f"the file cannot be read: {error.strerror or error}", url=url) from error
+        done = "read" if kind is SourceError else "written"
+        raise kind(f"the file cannot be {done}: {error.strerror or error}", url=url) from error

@@ -10,8 +10,9 @@ from __future__ import annotations
 import anyio.lowlevel
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from orcstream.io.contract.append_file import GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
-from orcstream.io.contract.byte_sink import already_there
+from orcstream.io.contract.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
+from orcstream.io.contract.byte_sink import SinkOptions, already_there
+from orcstream.io.stores.target import Target
 
 
 class InMemoryFile:
@@ -19,10 +20,10 @@ class InMemoryFile:
 
     gathered_bytes = GATHERED_BYTES
 
-    def __init__(self, url: str, lengths_ending: str, shown: str) -> None:
-        self._path = MemoryFileSystem._strip_protocol(url)
-        self._lengths_path = self._path + lengths_ending
-        self._url = shown
+    def __init__(self, target: Target) -> None:
+        self._path = MemoryFileSystem._strip_protocol(target.url)
+        self._lengths_path = self._path + FLUSH_LENGTH
+        self._url = target.shown
         self._content = bytearray()
         self._lengths = bytearray(NO_LENGTH)
         self._is_flushed = False
@@ -61,3 +62,7 @@ class InMemoryFile:
 def _show(path: str, content: bytearray) -> None:
     filesystem = MemoryFileSystem()
     filesystem.store[path] = MemoryFile(filesystem, path, bytes(content))
+
+
+async def open_target(target: Target, options: SinkOptions) -> InMemoryFile:  # noqa: ARG001 - of HDFS
+    return InMemoryFile(target)

@@ -17,6 +17,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.errors import UsageError
 from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
+from orcstream.io.stores.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,10 @@ class _Store:
 class MemoryStore(_Store):
     """One path of fsspec's memory store."""
 
-    def __init__(self, url: str, shown: str) -> None:
+    def __init__(self, target: Target) -> None:
         super().__init__()
-        self._path = MemoryFileSystem._strip_protocol(url)
-        self._url = shown
+        self._path = MemoryFileSystem._strip_protocol(target.url)
+        self._url = target.shown
 
     async def commit(self, prepared: Prepared, options: SinkOptions) -> None:  # noqa: ARG002
         held = state_of(prepared, HeldBytes, "in memory")
@@ -125,3 +126,7 @@ class BufferStore(_Store):
         if held.buffer is None:
             raise UsageError("this was not prepared for a buffer", url=prepared.shown)
         held.buffer.write(b"".join(held.parts))
+
+
+async def open_target(target: Target) -> MemoryStore:
+    return MemoryStore(target)

@@ -13,6 +13,7 @@ import anyio.lowlevel
 from orcstream.byterange import ByteRange, BytesLike, CostModel
 from orcstream.errors import ShortRead
 from orcstream.io.contract.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file
+from orcstream.io.stores.target import Target
 
 
 class BytesSource(PinnedSource):
@@ -86,10 +87,11 @@ class MemoryFileSource(PinnedSource):
             raise no_such_file(self.url) from None
 
 
-def open_memory(url: str, cost: CostModel, shown: str) -> MemoryFileSource:
+async def open_target(target: Target) -> MemoryFileSource:
     from fsspec.implementations.memory import MemoryFileSystem
 
-    return MemoryFileSource(MemoryFileSystem.store, MemoryFileSystem._strip_protocol(url), cost, shown)
+    path = MemoryFileSystem._strip_protocol(target.url)
+    return MemoryFileSource(MemoryFileSystem.store, path, target.cost, target.shown)
 
 
 def _copy(file: Any, start: int, stop: int | None) -> tuple[bytes, int]:

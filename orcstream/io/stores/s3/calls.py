@@ -17,13 +17,13 @@ from botocore.exceptions import NoCredentialsError, ParamValidationError
 from orcstream.errors import SinkError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
 from orcstream.io.stores.fsspec.source import translate_error
-from orcstream.io.stores.s3.options import parameter_refused
-from orcstream.io.stores.s3.source import (
+from orcstream.io.stores.s3.client import (
     CREDENTIAL_CODES,
     NO_CREDENTIALS,
     TRANSIENT_CODES,
     answer_of,
     asked_wait_s,
+    parameter_refused,
 )
 
 # A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.

@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-from orcstream._credentials import strip_credentials
 from orcstream.errors import SourceError
 from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
-from orcstream.io.loop.clients import Lease
-from orcstream.io.stores.s3.source import TRANSIENT_CODES, S3Client, find_place, guarded
+from orcstream.io.stores.s3.client import TRANSIENT_CODES, S3Place, find_place, guarded
+from orcstream.io.stores.target import Target
 
 # As many as one request takes.
 REMOVED_AT_ONCE = 1000
@@ -26,14 +25,12 @@ REMOVED_AT_ONCE = 1000
 class S3Folder:
     """Keys below a prefix, whatever is in them; keys that end like folders are markers of them."""
 
-    def __init__(self, lease: Lease[S3Client], bucket: str, key: str, url: str) -> None:
-        self._lease = lease
-        self._filesystem = lease.client.filesystem
-        self._bucket = bucket
-        self._prefix = f"{key.rstrip('/')}/" if key else ""
-        self._key = key
-        self._url = url
-        self._shown = strip_credentials(url)
+    def __init__(self, place: S3Place, target: Target) -> None:
+        self._lease = place.lease
+        self._filesystem = place.lease.client.filesystem
+        self._bucket, self._key = place.bucket, place.key
+        self._prefix = f"{place.key.rstrip('/')}/" if place.key else ""
+        self._url, self._shown = target.url, target.shown
 
     async def walk(self) -> FolderListing:
         found = [one async for one in self._objects(self._prefix)]
@@ -155,9 +152,7 @@ def _without_more(paths: Sequence[str]) -> list[str]:
     return [path[:-1] for path, after in pairs if path.endswith("/") and not after.startswith(path)]
 
 
-async def open_s3_folder(url: str, options: Mapping[str, Any], shown: str) -> S3Folder:
+async def open_target(target: Target) -> S3Folder:
     form = "a folder in S3 is s3://bucket/prefix"
-    place = await find_place(
-        url, options, shown, is_meant=lambda one: bool(one.bucket) and not one.version, form=form
-    )
-    return S3Folder(place.lease, place.bucket, place.key, url)
+    place = await find_place(target, is_meant=lambda one: bool(one.bucket) and not one.version, form=form)
+    return S3Folder(place, target)

@@ -40,17 +40,13 @@ from orcstream.errors import (
 from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
 from orcstream.io.contract.byte_source import Transient, no_such_file
 from orcstream.io.contract.retry import is_transient
-from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.uncancelled import end_task, until_over
 from orcstream.io.request.part_sink import policy_of
 from orcstream.io.stores.fsspec.source import translated
 from orcstream.io.stores.http.ranges import ContentRange
 from orcstream.io.stores.s3.calls import Refused, S3Calls
-from orcstream.io.stores.s3.options import object_of
-from orcstream.io.stores.s3.source import (
-    S3Client,
-    find_place,
-)
+from orcstream.io.stores.s3.client import S3Place, arguments_of, find_place, object_of
+from orcstream.io.stores.target import Target
 from orcstream.io.urls import protocol_of
 
 TOKEN = "orcstream-write"  # noqa: S105 - a name, no secret
@@ -97,9 +93,9 @@ class S3Store:
     smallest_part_bytes = SMALLEST_PART_BYTES
     upload_cap = None
 
-    def __init__(self, bucket: str, key: str, lease: Lease[S3Client], url: str) -> None:
-        self._calls = S3Calls(lease.client.filesystem, bucket, key, url)
-        self._lease = lease
+    def __init__(self, place: S3Place, url: str) -> None:
+        self._calls = S3Calls(place.lease.client.filesystem, place.bucket, place.key, url)
+        self._lease = place.lease
 
     def new_upload(self, options: SinkOptions) -> _Upload:
         return _Upload(self._calls, options)
@@ -223,8 +219,7 @@ class _Upload:
         return data
 
     def _object(self, source: str) -> dict[str, str]:
-        bucket, key, version = object_of(self._calls.filesystem, source)
-        return {"Bucket": bucket, "Key": key} | ({"VersionId": version} if version else {})
+        return arguments_of(*object_of(self._calls.filesystem, source))
 
     async def _of_source(
         self, source: str, call: Coroutine[Any, Any, Mapping[str, Any]]
@@ -467,10 +462,8 @@ class _Commit:
         )
 
 
-async def open_s3_store(url: str, options: Mapping[str, Any], shown: str) -> S3Store:
+async def open_target(target: Target) -> S3Store:
     """The key of a bucket; empty for a clean-up of all of it."""
     form = "an S3 URL to write to is s3://bucket/key, without a version"
-    place = await find_place(
-        url, options, shown, is_meant=lambda one: bool(one.bucket) and not one.version, form=form
-    )
-    return S3Store(place.bucket, place.key, place.lease, shown)
+    place = await find_place(target, is_meant=lambda one: bool(one.bucket) and not one.version, form=form)
+    return S3Store(place, target.shown)
