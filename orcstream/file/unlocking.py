@@ -27,6 +27,7 @@ from orcstream.codec.streams.compression import decompress_metadata
 from orcstream.encryption import EncryptionKey, KeyProvider, LocalKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.contract.byte_source import ByteSource, Suffix
+from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.plan.tail import METADATA_CAP_BYTES, Large, Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema.schema import Schema
@@ -69,8 +70,6 @@ def known_tail(fetcher: TailFetcher, tail: Tail) -> tuple[Tail, RangeBuffer]:
 
 # What a place for statistics takes in lists that are laid over each other.
 _PLACE_BYTES = 16
-# Requests to a key store at a time.
-_REQUESTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,41 +152,26 @@ class KeyRing:
         if provider is None or not any(map(self._is_unknown, wanted := list(dict.fromkeys(wanted)))):
             return
         async with self._lock:  # what another stream of the file asks for just now is not asked for twice
-            waiting = iter([one for one in wanted if self._is_unknown(one)])
-            failures: list[Exception] = []
-            async with anyio.create_task_group() as tasks:
-                for _ in range(_REQUESTS):
-                    tasks.start_soon(self._ask, provider, waiting, failures, tasks.cancel_scope)
-            for one in wanted if failures else ():
-                if self._is_unknown(one):
-                    self._failed[one] = failures[0]
+            try:
+                await side_by_side(filter(self._is_unknown, wanted), partial(self._ask, provider))
+            except Exception as error:  # noqa: BLE001 - kept
+                self._failed |= dict.fromkeys(filter(self._is_unknown, wanted), error)
 
     def _is_unknown(self, one: _Wrapped) -> bool:
         """Whether the provider neither handed it out nor refused it."""
         return one not in self._found and one[0] not in self._refused
 
-    async def _ask(
-        self,
-        provider: KeyProvider,
-        waiting: Iterator[_Wrapped],
-        failures: list[Exception],
-        scope: anyio.CancelScope,
-    ) -> None:
-        while (one := next(waiting, None)) is not None:
-            key, encrypted = one
-            try:
-                local: Any = await provider.decrypt_local_key(key, encrypted)
-                if not isinstance(local, LocalKey):
-                    failures.append(UsageError(f"the key provider returned no LocalKey for {_shown(key)}"))
-                    scope.cancel()
-                    return
-                self._found[one] = _checked(local.key, key)
-                self._failed.pop(one, None)
-            except KeyUnavailable as error:
-                self._refused[key] = error
-            except Exception as error:  # noqa: BLE001  # kept: groups are not for users
-                failures.append(error)
-                scope.cancel()  # the others would wait as long for a store that is down
+    async def _ask(self, provider: KeyProvider, one: _Wrapped) -> None:
+        key, encrypted = one
+        try:
+            local: Any = await provider.decrypt_local_key(key, encrypted)
+        except KeyUnavailable as error:
+            self._refused[key] = error
+            return
+        if not isinstance(local, LocalKey):
+            raise UsageError(f"the key provider returned no LocalKey for {_shown(key)}")
+        self._found[one] = _checked(local.key, key)
+        self._failed.pop(one, None)
 
 
 class UnlockedFile:

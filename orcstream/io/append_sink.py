@@ -21,8 +21,7 @@ from orcstream.io.contract.append_file import AppendFile
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.loop.tasks import OneTask
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.stores.target import Target
-from orcstream.io.urls import NATIVE_HDFS
+from orcstream.io.urls import NATIVE_HDFS, Target
 
 _CLOSED = "the sink is closed"
 

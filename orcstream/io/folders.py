@@ -21,8 +21,7 @@ from orcstream.io.contract.folder import Folder, FolderListing, ListedFile
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.folder import check_no_link_leads_out
 from orcstream.io.stores.local.source import in_thread
-from orcstream.io.stores.target import READ_ONLY, Target
-from orcstream.io.urls import kind_of, local_path, protocol_of
+from orcstream.io.urls import READ_ONLY, Target, kind_of, local_path, protocol_of
 
 T = TypeVar("T")
 

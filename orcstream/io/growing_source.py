@@ -23,8 +23,7 @@ from orcstream.io.contract.append_file import FLUSH_LENGTH, LENGTH_BYTES, last_l
 from orcstream.io.contract.byte_source import ByteSource, OnBytes, Suffix
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.stores.target import READ_ONLY
-from orcstream.io.urls import kind_of, text_of
+from orcstream.io.urls import READ_ONLY, kind_of, text_of
 
 _Open: TypeAlias = Callable[[], Awaitable[ByteSource]]
 

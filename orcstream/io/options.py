@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar, cast
 
+from orcstream._keywords import check_integer
 from orcstream.byterange import CostModel
 from orcstream.errors import UsageError
+
+# For these, None is not a choice.
+_NEEDED = ("retries", "timeout_s", "stall_timeout_s", "adaptive", "hedge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,24 +45,16 @@ class IoOptions:
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("request_cap", 1), ("part_bytes", 1), ("tail_bytes", 1), ("retries", 0)):
-            value = getattr(self, name)
-            if value is None and name != "retries":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UsageError(f"io_options: {name} must be an integer of at least {least}, not {value!r}")
-        for name in ("timeout_s", "stall_timeout_s", "latency_s", "bandwidth"):
-            value = getattr(self, name)
-            if value is None and name in ("latency_s", "bandwidth"):
-                continue
-            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-                raise UsageError(f"io_options: {name} must be above 0, not {value!r}")
+        given = {name: value for name, value in asdict(self).items() if value is not None or name in _NEEDED}
+        check_options(
+            "io_options",
+            given,
+            integers={"request_cap": 1, "part_bytes": 1, "tail_bytes": 1, "retries": 0},
+            numbers=("timeout_s", "stall_timeout_s", "latency_s", "bandwidth"),
+            flags=("adaptive", "hedge"),
+        )
         if max(self.latency_s or 0, self.bandwidth or 0) == math.inf:
             raise UsageError("io_options: latency_s and bandwidth must be finite")
-        for name in ("adaptive", "hedge"):
-            value = getattr(self, name)
-            if not isinstance(value, bool):
-                raise UsageError(f"io_options: {name} must be True or False, not {value!r}")
 
     @classmethod
     def of(cls, value: IoOptions | Mapping[str, Any] | None) -> IoOptions:
@@ -77,6 +73,29 @@ class IoOptions:
             bandwidth=self.bandwidth or cost.bandwidth,
             adaptive=cost.adaptive and self.adaptive and not named,
         )
+
+
+def check_options(
+    of: str,
+    given: Mapping[str, object],
+    *,
+    integers: Mapping[str, int],
+    numbers: Collection[str],
+    flags: Collection[str],
+) -> None:
+    """Raise `UsageError` for values that options `of` this name cannot have; those not `given` may be so.
+
+    `integers` have a least value, `numbers` are above 0, and `flags` are True or False.
+    """
+    for name in integers.keys() & given.keys():
+        check_integer(f"{of}: {name}", given[name], integers[name])
+    for name in given.keys() & set(numbers):
+        value = given[name]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise UsageError(f"{of}: {name} must be above 0, not {value!r}")
+    for name in given.keys() & set(flags):
+        if not isinstance(given[name], bool):
+            raise UsageError(f"{of}: {name} must be True or False, not {given[name]!r}")
 
 
 _Options = TypeVar("_Options")

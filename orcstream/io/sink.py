@@ -18,7 +18,7 @@ from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOp
 from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
-from orcstream.io.stores.target import READ_ONLY, Target
+from orcstream.io.urls import READ_ONLY, Target
 
 BUFFER_URL = "<buffer>"
 _KINDS = "text, a path or a buffer"

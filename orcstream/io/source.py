@@ -10,8 +10,7 @@ from orcstream.byterange import BytesLike, CostModel
 from orcstream.io.contract.byte_source import ByteSource
 from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.options import IoOptions
-from orcstream.io.stores.target import Target, preset_of
-from orcstream.io.urls import kind_of, text_of
+from orcstream.io.urls import Target, kind_of, preset_of, text_of
 
 _KINDS = "text, a path or bytes"
 

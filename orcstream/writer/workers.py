@@ -15,6 +15,7 @@ from typing import TypeVar
 import anyio
 
 from orcstream.codec.streams.compression import Compressor
+from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 
@@ -56,31 +57,23 @@ class Workers:
             self._costs = [0.0] * count
         waiting = deque(sorted(range(count), key=self._costs.__getitem__, reverse=True))
         answers: dict[int, T] = {}
-        failures: list[BaseException] = []
 
         def work(compressor: Compressor | None) -> None:
-            while waiting and not failures:
+            while True:
                 try:
                     column = waiting.popleft()
-                except IndexError:  # another thread was faster
+                except IndexError:  # other threads have the rest
                     return
                 begun = time.perf_counter()
                 try:
                     answers[column] = function(column, compressor)
-                except BaseException as error:  # noqa: BLE001 - raised below
-                    failures.append(error)
+                except BaseException:
+                    waiting.clear()
+                    raise
                 self._costs[column] = time.perf_counter() - begun
 
-        async def run(compressor: Compressor | None) -> None:
-            await run_in_thread(lambda: work(compressor), limiter=self._limiter)
-
-        async def run_all() -> None:
-            async with anyio.create_task_group() as group:
-                for compressor in self._compressors[:count]:
-                    group.start_soon(run, compressor)
-
-        await until_over(run_all())
+        await until_over(
+            side_by_side(self._compressors[:count], lambda one: self.run(lambda: work(one)), at_once=count)
+        )
         self.busy_s += sum(self._costs)
-        if failures:
-            raise failures[0]
         return [answers[column] for column in range(count)]

@@ -22,7 +22,7 @@ from orcstream.io.loop.clients import leased_clients
 from orcstream.io.source import open_source
 from orcstream.io.stores.s3.client import S3Place, lease_s3
 from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
 
 __all__ = ["moto_server", "range_server"]  # fixtures

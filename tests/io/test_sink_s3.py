@@ -22,7 +22,7 @@ from orcstream.io.request.part_sink import GROWS_AFTER_PARTS, PartSink
 from orcstream.io.sink import cleanup, open_sink
 from orcstream.io.stores.s3.client import lease_s3
 from orcstream.io.stores.s3.sink import PART_CAP, TOKEN, _Body, open_target
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 from tests.servers.loopback import MotoServer, RangeServer, range_server
 from tests.servers.s3_proxy import Asked, Fault, Refusal, S3Proxy, s3_proxies
 from tests.servers.sink_stores import BUCKET, SinkStore, memory_store, s3_store

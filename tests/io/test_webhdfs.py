@@ -40,7 +40,7 @@ from orcstream.io.stores.fsspec import source as filesystem
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal, StandBy, place_of
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 from tests.servers.certificates import certificate
 from tests.servers.hdfs import HdfsServer
 from tests.servers.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server

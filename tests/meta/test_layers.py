@@ -35,18 +35,17 @@ byterange: errors
 codec.streams: _buffer codec errors
 encryption: errors
 io.loop: errors
-io.urls: _credentials errors
 plan.acid: errors
 schema: _printable errors
 spark.options: errors
 
 figures: schema
-io.options: byterange errors
+io.options: _keywords byterange errors
 query: _printable errors schema
 
 codec.vectors: _buffer codec codec.streams errors query schema
+io.urls: _credentials byterange errors io.options
 io.contract: _credentials _printable byterange errors io.loop io.options
-io.stores.target: _credentials byterange io.options io.urls
 
 batch_values: codec.vectors errors
 codec.arrow: _buffer codec.vectors errors schema
@@ -54,8 +53,8 @@ codec.convert: _buffer codec.vectors errors schema
 codec.hive: _buffer codec codec.vectors
 codec.metadata: _buffer _proto byterange codec codec.streams codec.vectors encryption errors schema
 io.request: _credentials byterange errors io.contract io.loop
-io.stores.http: _buffer byterange errors io.contract io.loop io.options io.stores.target
-io.stores.memory: byterange errors io.contract io.stores.target
+io.stores.http: _buffer byterange errors io.contract io.loop io.options io.urls
+io.stores.memory: byterange errors io.contract io.urls
 
 batch: batch_values codec.arrow codec.vectors errors schema
 codec.ingest: _buffer codec codec.arrow codec.convert codec.vectors errors schema
@@ -65,9 +64,9 @@ plan.prune: byterange codec.metadata query schema
 
 codec.crypto: _buffer _cipher byterange codec codec.convert codec.ingest codec.metadata codec.streams
     codec.vectors encryption errors schema
-io.stores.fsspec: _credentials byterange errors io.contract io.loop io.stores io.stores.target
-io.stores.hdfs: byterange errors io.contract io.loop io.request io.stores io.stores.target io.urls
-io.stores.local: _buffer byterange errors io.contract io.loop io.stores io.stores.target io.urls
+io.stores.fsspec: _credentials byterange errors io.contract io.loop io.stores io.urls
+io.stores.hdfs: byterange errors io.contract io.loop io.request io.stores io.urls
+io.stores.local: _buffer byterange errors io.contract io.loop io.stores io.urls
 
 codec.decode: _buffer byterange codec.crypto codec.metadata codec.streams codec.vectors errors schema
 codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest codec.metadata codec.streams
@@ -75,13 +74,13 @@ codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest 
 io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.options
     io.stores.hdfs io.urls
 io.stores.s3: _credentials byterange errors io.contract io.loop io.options io.request io.stores.fsspec
-    io.stores.http io.stores.target io.urls
+    io.stores.http io.urls
 plan.merge: byterange codec.crypto codec.metadata codec.streams encryption errors plan schema
 
 file: byterange codec.convert codec.crypto codec.metadata codec.streams codec.vectors encryption errors
     io.contract io.loop plan schema
 io: _credentials _keywords _lazy byterange errors io.contract io.keys io.loop io.options io.request
-    io.stores.hdfs io.stores.local io.stores.memory io.stores.target io.urls
+    io.stores.hdfs io.stores.local io.stores.memory io.urls
 
 log: errors io io.contract
 
@@ -163,7 +162,6 @@ UNITS_OF_THEIR_OWN = (
     "acid.view",
     "cli.main",
     "io.options",
-    "io.stores.target",
     "io.urls",
     "spark.access",
     "spark.options",

@@ -20,7 +20,7 @@ LOOKS_AT_THE_ENVIRONMENT = {
     "io/stores/hdfs/native.py": set(hdfs_native.ENVIRONMENT),
     "io/stores/hdfs/webhdfs_connection.py": set(webhdfs_connection.ENVIRONMENT),
     "spark/write/options.py": {"TZ"},
-    "io/stores/s3/source.py": {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"},
+    "io/stores/s3/client.py": {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"},
     # Says to Spark which Python runs.
     "cli/commands/job.py": set(),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import platform
 import subprocess
 import sys
@@ -416,14 +415,17 @@ async def test_the_c_library_is_asked_for_its_memory_on_a_thread_and_not_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trimmed: list[bool] = []
+    monkeypatch.setattr(session, "IDLE_S", 0.2)
     monkeypatch.setattr(session, "_open_sessions", WeakSet())
-    monkeypatch.setattr(session._Trimmed, "at_s", -math.inf)
+    data = make_file(T("struct", (T("bigint"),), ("a",)), [(1,)])
     monkeypatch.setattr(
         session, "trim", lambda: trimmed.append(threading.current_thread() is threading.main_thread())
     )
     for _ in range(3):
-        session._trim()
+        async with orcstream.open(data) as file:
+            await file.read()
         await anyio.sleep(0.01)
+    await anyio.sleep(0.5)
     assert trimmed == [False]
 
 

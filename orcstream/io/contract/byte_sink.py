@@ -18,14 +18,14 @@ import errno
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
 from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SinkError, UsageError
-from orcstream.io.options import options_of
+from orcstream.io.options import check_options, options_of
 
 S = TypeVar("S")
 
@@ -56,20 +56,13 @@ class SinkOptions:
     allow_non_atomic: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("part_bytes", 1), ("upload_cap", 1), ("in_flight_bytes", 1), ("retries", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UsageError(
-                    f"sink_options: {name} must be an integer of at least {least}, not {value!r}"
-                )
-        for name in ("timeout_s", "stall_timeout_s", "abort_timeout_s"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-                raise UsageError(f"sink_options: {name} must be above 0, not {value!r}")
-        if not isinstance(self.allow_non_atomic, bool):
-            raise UsageError(
-                f"sink_options: allow_non_atomic must be True or False, not {self.allow_non_atomic!r}"
-            )
+        check_options(
+            "sink_options",
+            asdict(self),
+            integers={"part_bytes": 1, "upload_cap": 1, "in_flight_bytes": 1, "retries": 0},
+            numbers=("timeout_s", "stall_timeout_s", "abort_timeout_s"),
+            flags=("allow_non_atomic",),
+        )
 
     @classmethod
     def of(cls, value: SinkOptions | Mapping[str, Any] | None) -> SinkOptions:

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeAlias
 
 from orcstream._printable import printable
 from orcstream.byterange import ByteRange, BytesLike, CostModel, RangeBuffer
-from orcstream.errors import SourceChanged, SourceError
+from orcstream.errors import ShortRead, SourceChanged, SourceError
 from orcstream.io.loop.clients import Lease
 
 # HTTP statuses that another attempt may not meet; 509 and 52x are what content networks say of a store
@@ -175,6 +175,12 @@ class StatusSource(PinnedSource, ABC):
 def check_length(length: int) -> None:
     if length < 1:
         raise ValueError(f"a suffix of {length} bytes")
+
+
+def short_read(range: ByteRange, what: str, url: str) -> ShortRead:
+    return ShortRead(
+        f"bytes {range.start} to {range.stop} were asked for, {what}", url=url, file_offset=range.start
+    )
 
 
 def no_such_file(url: str, reason: str = "") -> FileNotFoundError:

@@ -7,9 +7,7 @@ one.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -32,21 +30,19 @@ IDLE_S = 10.0
 _open_sessions: WeakSet[Session] = WeakSet()
 
 
-class _Trimmed:
-    """When the C library was asked last."""
+class _Idle:
+    """Stands for the time since the last file was closed."""
 
-    at_s = -math.inf
+    since = object()
 
 
-def _trim() -> None:
-    """Free the pool, and have the C library return it to the system; the latter at most every `IDLE_S`."""
-    if _open_sessions:
+def _trim(since: object) -> None:
+    """Free the pool, and have the C library return it to the system, if no file was opened `since`."""
+    if _open_sessions or since is not _Idle.since:
         return
     release_retained()
-    if time.monotonic() - _Trimmed.at_s >= IDLE_S:
-        _Trimmed.at_s = time.monotonic()
-        # It takes longer than a loop may be held up, and does not need the interpreter's lock.
-        threading.Thread(target=trim, name="orcstream trim", daemon=True).start()
+    # It takes longer than a loop may be held up, and does not need the interpreter's lock.
+    threading.Thread(target=trim, name="orcstream trim", daemon=True).start()
 
 
 class Session:
@@ -153,7 +149,8 @@ class Session:
             await until_over(self.source.aclose())
             _open_sessions.discard(self)
             if not _open_sessions:
-                self._loop.call_later(IDLE_S, _trim)
+                _Idle.since = object()
+                self._loop.call_later(IDLE_S, _trim, _Idle.since)
 
 
 def _tell(watch: Watch, report: FetchReport, wave: str | None = None) -> None:

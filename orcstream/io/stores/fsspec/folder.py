@@ -22,7 +22,7 @@ from orcstream.io.stores.fsspec.source import (
     translated,
     version_of,
 )
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import own_limiter
 from orcstream.io.stores.fsspec.source import SyncFilesystem, lease_filesystem, modified_of, translated
 from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 T = TypeVar("T")
 

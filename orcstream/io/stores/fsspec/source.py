@@ -26,7 +26,7 @@ from fsspec.spec import AbstractFileSystem
 
 from orcstream._credentials import strip_text
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.errors import OrcError, ShortRead, SourceError, Unsupported, UsageError
+from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_source import (
     TRANSIENT_STATUS,
     OnBytes,
@@ -34,10 +34,11 @@ from orcstream.io.contract.byte_source import (
     Transient,
     no_such_file,
     not_permitted,
+    short_read,
 )
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 T = TypeVar("T")
 
@@ -141,12 +142,12 @@ class FilesystemSource(StatusSource):
             return b""
         # Not every file system survives a range past the end.
         if self._pin.file_length is not None and range.stop > self._pin.file_length:
-            raise self._short(range, f"the file has {self._pin.file_length}")
+            raise short_read(range, f"the file has {self._pin.file_length}", self.url)
         data = await self._guard(self._calls.cat_file(self._path, range.start, range.stop))
         view = memoryview(data).cast("B")
         if len(view) != range.length:
             await self.verify()
-            raise self._short(range, f"{len(view)} arrived")
+            raise short_read(range, f"{len(view)} arrived", self.url)
         return view
 
     async def _ask(self) -> tuple[int, str]:
@@ -161,10 +162,6 @@ class FilesystemSource(StatusSource):
     async def _guard(self, call: Awaitable[T]) -> T:
         with translated(self.url):
             return await call
-
-    def _short(self, range: ByteRange, what: str) -> ShortRead:
-        text = f"bytes {range.start} to {range.stop} were asked for, {what}"
-        return ShortRead(text, url=self.url, file_offset=range.start)
 
 
 class SyncFilesystem:

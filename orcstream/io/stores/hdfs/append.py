@@ -20,7 +20,7 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of, sink_error
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 CLOSED_POLL_S = 0.25
 

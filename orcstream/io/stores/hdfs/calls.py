@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import yarl
 
 from orcstream.byterange import BytesLike
-from orcstream.errors import ShortRead, SourceError, Unsupported, UsageError
+from orcstream.errors import SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import already_there
 from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.urls import is_utf8, protocol_of
@@ -172,11 +172,6 @@ def error_of(kind: str, reason: str, url: str) -> Exception | None:
     if kind == "UnsupportedOperationException":
         return Unsupported(reason, reason="store_cannot_do_this", url=url)
     return None
-
-
-def missing_bytes(url: str, offset: int, length: int, what: str) -> ShortRead:
-    text = f"{length} bytes from {offset} on were asked for, {what}"
-    return ShortRead(text, url=url, file_offset=offset)
 
 
 @dataclass(frozen=True, slots=True)

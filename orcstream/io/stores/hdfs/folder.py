@@ -9,7 +9,7 @@ from functools import partial
 from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 
 class HdfsFolder:

@@ -27,10 +27,10 @@ from typing import Any, Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from orcstream.byterange import BytesLike
+from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import already_there
-from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted
+from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted, short_read
 from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.loop.threads import own_limiter, run_in_thread
 from orcstream.io.loop.uncancelled import until_over
@@ -40,7 +40,6 @@ from orcstream.io.stores.hdfs.calls import (
     HdfsPlace,
     HdfsRefusal,
     error_of,
-    missing_bytes,
 )
 from orcstream.io.stores.hdfs.hadoop_configuration import configuration_folder
 
@@ -106,7 +105,7 @@ class HdfsNative:
             if len(reader) < stop:  # it panics past the end
                 if self._client.get_file_info(path).length >= stop:
                     raise Transient(STILL_OPEN, url=self._url)
-                raise missing_bytes(self._url, offset, length, f"the file has {len(reader)}")
+                raise short_read(ByteRange(offset, stop), f"the file has {len(reader)}", self._url)
             try:
                 data: bytes = reader.read_range(offset, length)
             except BaseException:
@@ -117,7 +116,7 @@ class HdfsNative:
 
         data = await self._run(work)
         if len(data) != length:
-            raise missing_bytes(self._url, offset, length, f"{len(data)} arrived")
+            raise short_read(ByteRange(offset, offset + length), f"{len(data)} arrived", self._url)
         return data
 
     async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> _Writer:

@@ -41,7 +41,7 @@ from orcstream.io.request.part_sink import policy_of
 from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter, status_or_none
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
 from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from orcstream.errors import ShortRead, SourceError
 from orcstream.io.contract.byte_source import OnBytes, StatusSource
 from orcstream.io.loop.clients import Lease
 from orcstream.io.stores.hdfs.calls import Hdfs, place_of
-from orcstream.io.stores.target import Target
-from orcstream.io.urls import NATIVE_HDFS
+from orcstream.io.urls import NATIVE_HDFS, Target
 
 
 @dataclass(frozen=True, slots=True)

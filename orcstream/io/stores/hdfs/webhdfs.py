@@ -20,16 +20,21 @@ from urllib.parse import quote, urlencode
 
 import yarl
 
-from orcstream.byterange import BytesLike
+from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import OrcError, SourceError
-from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient, not_permitted, retry_after_s
+from orcstream.io.contract.byte_source import (
+    TRANSIENT_STATUS,
+    Transient,
+    not_permitted,
+    retry_after_s,
+    short_read,
+)
 from orcstream.io.stores.hdfs.calls import (
     Appending,
     FileStatus,
     HdfsRefusal,
     StandBy,
     error_of,
-    missing_bytes,
 )
 from orcstream.io.stores.hdfs.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member
 from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection
@@ -44,10 +49,9 @@ PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 
 
 class WebHdfs:
-    """The calls. `url` is what errors name: what the user named, without credentials.
+    """The calls; see `io.stores.hdfs.calls.Hdfs`. `url` is what errors name, without credentials.
 
-    Paths are absolute and plain, without any escapes. A request of whose answer nothing arrives for
-    `stall_timeout_s` seconds has failed.
+    A request of whose answer nothing arrives for `stall_timeout_s` seconds has failed.
     """
 
     appends = True
@@ -58,7 +62,7 @@ class WebHdfs:
         self._stall_timeout_s = stall_timeout_s
 
     async def read(self, path: str, offset: int, length: int) -> BytesLike:
-        """Exactly `length` bytes from `offset` on, which must be 1 at least; `ShortRead` otherwise."""
+        asked = ByteRange(offset, offset + length)
         try:
             wanted = {"offset": str(offset), "length": str(length), "noredirect": "true"}
             reply = await self._ask_for_node("GET", "OPEN", path, wanted, max(length, SHORT_BYTES))
@@ -67,42 +71,30 @@ class WebHdfs:
                 reply = await self._exchange_with("GET", node, path, offset, None, length)
         except HdfsRefusal as error:
             if "out of the range" in error.message:
-                raise missing_bytes(self._url, offset, length, "the file ends before") from error
+                raise short_read(asked, "the file ends before", self._url) from error
             raise
         if reply.status != 200:
             raise self._senseless(f"bytes were asked for, and the status is {reply.status}")
         if len(reply.body) != length:
-            raise missing_bytes(self._url, offset, length, f"{len(reply.body)} arrived")
+            raise short_read(asked, f"{len(reply.body)} arrived", self._url)
         return reply.body
 
     async def create(self, path: str, *, overwrite: bool = False, permission: str = "") -> Appending:
-        """Make an empty file, and the folders above it; `FileExistsError` without `overwrite`.
-
-        aiohttp sends such a request a second time by itself where the first was not answered. So one without
-        `overwrite` may find its own file; and it has no bytes, which would have to be sent again.
-        """
+        # aiohttp sends such a request a second time by itself where the first was not answered. So one
+        # without `overwrite` may find its own file; and it has no bytes, which would have to be sent again.
         options = {"permission": permission} if permission else {}
         options["overwrite"] = "true" if overwrite else "false"
         await self._send("PUT", "CREATE", path, b"", options)
         return Appending(self, path)
 
     async def append(self, path: str, data: BytesLike) -> None:
-        """Add `data` to the end, and close the file again.
-
-        After a failure any beginning of `data` may have been added, or be added yet. While another client
-        has the file open this is `Transient`, so adding nothing finds out whether one has.
-        """
         await self._send("POST", "APPEND", path, data, {})
 
     async def truncate(self, path: str, length: int) -> None:
-        """Cut a file off at `length`. Until its last block has its new length, appending is `Transient`."""
         await self._ask("POST", "TRUNCATE", path, {"newlength": str(length)})
 
     async def rename(self, path: str, target: str, *, overwrite: bool) -> None:
-        """Give a file another name at once; a file of that name is replaced, or `FileExistsError`.
-
-        `FileNotFoundError` may also mean that the file was renamed by a first request, as with `create`.
-        """
+        # `FileNotFoundError` may also mean that the file was renamed by a first request, as with `create`.
         options = {"destination": target, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
         reply = await self._ask("PUT", "RENAME", path, options)
         # Servers without options (HttpFS) answer that they did not rename with success and "false".
@@ -110,7 +102,6 @@ class WebHdfs:
             raise HdfsRefusal("the file was not renamed", url=self._url)
 
     async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Whether there was anything to delete."""
         options = {"recursive": "true" if recursive else "false"}
         reply = await self._ask("DELETE", "DELETE", path, options)
         return self._boolean(reply)

@@ -28,6 +28,7 @@ from orcstream.io.contract.byte_source import (
     Transient,
     check_length,
     retry_after_s,
+    short_read,
 )
 from orcstream.io.options import unknown_option
 from orcstream.io.stores.http.redirects import get_following
@@ -370,11 +371,7 @@ class RangeClient:
         return Unsupported(f"the server {what}", reason="no_range_requests", url=self._pin.url)
 
     def _short(self, wanted: ByteRange, stop: int | None) -> ShortRead:
-        return ShortRead(
-            f"bytes {wanted.start} to {wanted.stop} were asked for, there were none after {stop}",
-            url=self._pin.url,
-            file_offset=wanted.start,
-        )
+        return short_read(wanted, f"there were none after {stop}", self._pin.url)
 
 
 def _fingerprint(headers: Mapping[str, str]) -> str:
@@ -398,8 +395,7 @@ def _has_no_first_byte(error: HttpStatus) -> bool:
 
 def other_range(asked: ByteRange, there: ByteRange, url: str) -> ShortRead:
     """The error for an answer with other bytes than the ones asked for."""
-    text = f"bytes {asked.start} to {asked.stop} were asked for, the answer has {there.start} to {there.stop}"
-    return ShortRead(text, url=url, file_offset=asked.start)
+    return short_read(asked, f"the answer has {there.start} to {there.stop}", url)
 
 
 def cannot_be(error: Exception, url: str) -> UsageError:

@@ -18,7 +18,7 @@ from orcstream.io.contract.byte_source import OnBytes, PinnedSource, Suffix, no_
 from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.stores.http.ranges import HttpStatus, RangeClient, cannot_be, stall_timeout
 from orcstream.io.stores.http.redirects import new_stranger
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from orcstream.io.contract.byte_sink import SinkOptions, already_there
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.source import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, sync_data, sync_folder, write_at
-from orcstream.io.stores.target import Target
-from orcstream.io.urls import local_path
+from orcstream.io.urls import Target, local_path
 
 
 class GrowingLocalFile:

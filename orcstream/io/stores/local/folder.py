@@ -14,8 +14,7 @@ from pathlib import Path
 from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.folder import FolderListing, ListedFile, below
 from orcstream.io.stores.local.source import fingerprint_of, in_thread
-from orcstream.io.stores.target import Target
-from orcstream.io.urls import local_path
+from orcstream.io.urls import Target, local_path
 
 
 class LocalFolder:

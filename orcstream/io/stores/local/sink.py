@@ -29,8 +29,7 @@ from orcstream.io.contract.byte_sink import (
 from orcstream.io.stores.local.source import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, set_mode, sync_folder, write_at
 from orcstream.io.stores.moving import MovingStore, Temporary
-from orcstream.io.stores.target import Target
-from orcstream.io.urls import local_path
+from orcstream.io.urls import Target, local_path
 
 # What file systems without hard links answer to one.
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})

@@ -28,12 +28,12 @@ from orcstream.io.contract.byte_source import (
     check_length,
     no_such_file,
     not_permitted,
+    short_read,
 )
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.system import READ_ONLY, read_at, read_cached, tells_cached
-from orcstream.io.stores.target import Target
-from orcstream.io.urls import local_path
+from orcstream.io.urls import Target, local_path
 
 T = TypeVar("T")
 # Reads a range of a descriptor, of the file at a URL; None where that would take waiting for a disk.
@@ -153,7 +153,7 @@ def _read(descriptor: int, range: ByteRange, url: str) -> BytesLike:
     data = memoryview(Buffer(range.length))
     stop = range.start + read_at(descriptor, data, range.start)
     if stop < range.stop:
-        raise ShortRead(f"the file ends at {stop}, before {range.stop}", url=url, file_offset=range.start)
+        raise short_read(range, f"the file ends at {stop}", url)
     return data
 
 

@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.io.contract.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
 from orcstream.io.contract.byte_sink import SinkOptions, already_there
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 
 class InMemoryFile:

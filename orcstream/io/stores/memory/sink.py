@@ -17,7 +17,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.errors import UsageError
 from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,15 @@ from typing import Any
 import anyio.lowlevel
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
-from orcstream.errors import ShortRead
-from orcstream.io.contract.byte_source import OnBytes, PinnedSource, Suffix, check_length, no_such_file
-from orcstream.io.stores.target import Target
+from orcstream.io.contract.byte_source import (
+    OnBytes,
+    PinnedSource,
+    Suffix,
+    check_length,
+    no_such_file,
+    short_read,
+)
+from orcstream.io.urls import Target
 
 
 class BytesSource(PinnedSource):
@@ -33,7 +39,7 @@ class BytesSource(PinnedSource):
         await anyio.lowlevel.checkpoint()
         if range.stop > len(self._data):
             self._pin.check(len(self._data), "")
-            raise _ends_before(range, len(self._data), self.url)
+            raise short_read(range, f"the file has {len(self._data)}", self.url)
         return self._data[range.start : range.stop]
 
     async def verify(self) -> None:
@@ -69,7 +75,7 @@ class MemoryFileSource(PinnedSource):
         data, file_length = _copy(file, range.start, range.stop)
         self._pin.check(file_length, _fingerprint(file))
         if range.stop > file_length:
-            raise _ends_before(range, file_length, self.url)
+            raise short_read(range, f"the file has {file_length}", self.url)
         return data
 
     async def verify(self) -> None:
@@ -104,11 +110,3 @@ def _copy(file: Any, start: int, stop: int | None) -> tuple[bytes, int]:
 
 def _fingerprint(file: Any) -> str:
     return str(file.modified.timestamp())
-
-
-def _ends_before(range: ByteRange, file_length: int, url: str) -> ShortRead:
-    return ShortRead(
-        f"bytes {range.start} to {range.stop} were asked for, the file has {file_length}",
-        url=url,
-        file_offset=range.start,
-    )

@@ -33,7 +33,7 @@ from orcstream.io.loop.clients import Lease, lease_client, tls_of
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import unknown_option
 from orcstream.io.stores.fsspec.source import cause_of, translate_error
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 T = TypeVar("T")
 

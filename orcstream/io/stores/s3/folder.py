@@ -16,7 +16,7 @@ from orcstream.errors import SourceError
 from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
 from orcstream.io.stores.s3.client import TRANSIENT_CODES, S3Place, find_place, guarded
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 # As many as one request takes.
 REMOVED_AT_ONCE = 1000

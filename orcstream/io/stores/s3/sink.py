@@ -46,8 +46,7 @@ from orcstream.io.stores.fsspec.source import translated
 from orcstream.io.stores.http.ranges import ContentRange
 from orcstream.io.stores.s3.calls import Refused, S3Calls
 from orcstream.io.stores.s3.client import S3Place, arguments_of, find_place, object_of
-from orcstream.io.stores.target import Target
-from orcstream.io.urls import protocol_of
+from orcstream.io.urls import Target, protocol_of
 
 TOKEN = "orcstream-write"  # noqa: S105 - a name, no secret
 PART_CAP = 10_000

@@ -34,7 +34,7 @@ from orcstream.io.stores.s3.client import (
     refused,
     status_of,
 )
-from orcstream.io.stores.target import Target
+from orcstream.io.urls import Target
 
 T = TypeVar("T")
 
