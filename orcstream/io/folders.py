@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from orcstream._credentials import strip_credentials
 from orcstream.errors import Unsupported
@@ -24,11 +24,11 @@ from orcstream.io.stores.local.source import in_thread
 from orcstream.io.urls import READ_ONLY, Target, kind_of, local_path, protocol_of
 
 T = TypeVar("T")
+_Url: TypeAlias = str | os.PathLike[str]
+_Options: TypeAlias = Mapping[str, Any] | None
 
 
-async def list_files(
-    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
-) -> list[ListedFile]:
+async def list_files(url: _Url, *, storage_options: _Options = None) -> list[ListedFile]:
     """All files below a folder, at any depth, in the order of their paths; of a file, itself.
 
     A folder that is there and empty has no files. S3 knows no such folder: there that is `FileNotFoundError`.
@@ -36,9 +36,7 @@ async def list_files(
     return list((await list_folder(url, storage_options=storage_options)).files)
 
 
-async def list_folder(
-    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
-) -> FolderListing:
+async def list_folder(url: _Url, *, storage_options: _Options = None) -> FolderListing:
     """`list_files`, and the folders below that have nothing in them, in the order of their paths.
 
     S3 has these as far as somebody left a key there that ends with ``/``; other stores of objects have none.
@@ -47,9 +45,7 @@ async def list_folder(
     return FolderListing(sorted(found.files, key=lambda file: file.path), sorted(found.empty_folders))
 
 
-async def list_names(
-    url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
-) -> list[str]:
+async def list_names(url: _Url, *, storage_options: _Options = None) -> list[str]:
     """The names of files and folders that are directly in a folder, sorted; none where there is no folder."""
     try:
         return sorted(await _with_folder(url, storage_options, lambda folder: folder.names()))
@@ -57,22 +53,12 @@ async def list_names(
         return []
 
 
-async def remove_files(
-    url: str | os.PathLike[str],
-    paths: Iterable[str],
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
+async def remove_files(url: _Url, paths: Iterable[str], *, storage_options: _Options = None) -> None:
     """Remove files below a folder, by their paths in it; those that are gone already are no failure."""
     await _with_folder(url, storage_options, lambda folder: folder.remove_files(list(paths)))
 
 
-async def remove_folders(
-    url: str | os.PathLike[str],
-    paths: Iterable[str],
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
+async def remove_folders(url: _Url, paths: Iterable[str], *, storage_options: _Options = None) -> None:
     """Remove folders below a folder that are empty, or hold nothing but empty ones; others stay."""
     await _with_folder(url, storage_options, lambda folder: folder.remove_folders(list(paths)))
 
@@ -103,11 +89,7 @@ async def make_folder_of(url: str) -> None:
         await in_thread(lambda: folder.mkdir(parents=True, exist_ok=True), strip_credentials(url))
 
 
-async def _with_folder(
-    url: str | os.PathLike[str],
-    storage_options: Mapping[str, Any] | None,
-    call: Callable[[Folder], Awaitable[T]],
-) -> T:
+async def _with_folder(url: _Url, storage_options: _Options, call: Callable[[Folder], Awaitable[T]]) -> T:
     target = Target.of(url, storage_options)
     check_listable(target.url)
     # fsspec keeps no folders in memory apart: what its files are in is found as in all its stores.

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from orcstream.errors import UsageError
 
 _SPECIAL = re.compile(r"[{}\[\]*?\\]")
+# What is behind a backslash is none.
+_BRACES = re.compile(r"\\.|[{},]", re.DOTALL)
 
 
 def is_pattern(path: str) -> bool:
@@ -24,18 +27,23 @@ def is_pattern_url(url: str) -> bool:
 
 def expanded(pattern: str) -> list[str]:
     """The patterns without ``{a,b}`` that one with them stands for."""
-    open_at = _unescaped(pattern, "{")
-    if open_at is None:
-        return [pattern]
-    close_at, commas = _closing(pattern, open_at)
-    ends = [*commas, close_at]
-    begins = [open_at + 1, *(comma + 1 for comma in commas)]
-    head, tail = pattern[:open_at], pattern[close_at + 1 :]
-    return [
-        one
-        for begin, end in zip(begins, ends, strict=True)
-        for one in expanded(head + pattern[begin:end] + tail)
-    ]
+    depth, cuts = 0, [0]
+    for found in _BRACES.finditer(pattern):
+        if found[0] == "{":
+            depth += 1
+            if depth == 1:
+                cuts = [found.start()]
+        elif found[0] == "," and depth == 1:
+            cuts.append(found.start())
+        elif found[0] == "}" and depth:
+            depth -= 1
+            if not depth:
+                head, tail = pattern[: cuts[0]], pattern[found.end() :]
+                inside = [pattern[one + 1 : after] for one, after in pairwise([*cuts, found.start()])]
+                return [one for text in inside for one in expanded(head + text + tail)]
+    if depth:
+        raise UsageError(f"the pattern {pattern!r} has no }} for its {{")
+    return [pattern]
 
 
 def split_pattern(pattern: str) -> tuple[str, list[str]]:
@@ -81,36 +89,6 @@ def _parts(pattern: str) -> Iterator[str]:
             at = stop + 1
         else:
             yield re.escape(sign)
-
-
-def _unescaped(text: str, sign: str) -> int | None:
-    at = 0
-    while at < len(text):
-        if text[at] == "\\":
-            at += 1
-        elif text[at] == sign:
-            return at
-        at += 1
-    return None
-
-
-def _closing(pattern: str, open_at: int) -> tuple[int, list[int]]:
-    """Where the bracket ends that begins there, and the commas that are its own."""
-    depth, commas, at = 0, [], open_at
-    while at < len(pattern):
-        sign = pattern[at]
-        if sign == "\\":
-            at += 1
-        elif sign == "{":
-            depth += 1
-        elif sign == "," and depth == 1:
-            commas.append(at)
-        elif sign == "}":
-            depth -= 1
-            if not depth:
-                return at, commas
-        at += 1
-    raise UsageError(f"the pattern {pattern!r} has no }} for its {{")
 
 
 def is_hidden(path: str) -> bool:

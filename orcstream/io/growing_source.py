@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from orcstream.byterange import ByteRange, BytesLike, CostModel
@@ -41,12 +42,12 @@ def flush_length_url(url: object) -> str:
     return text + FLUSH_LENGTH
 
 
+@dataclass(slots=True)
 class _Opened:
     """A source that is closed when the last of those who use it is done."""
 
-    def __init__(self, source: ByteSource) -> None:
-        self.source = source
-        self.user_count = 1
+    source: ByteSource
+    user_count: int = 1
 
     async def leave(self) -> None:
         self.user_count -= 1
@@ -54,6 +55,7 @@ class _Opened:
             await until_over(self.source.aclose())
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class GrowingSource:
     """A `ByteSource` whose `file_length` is where the file is valid up to; `refresh` looks again.
 
@@ -61,21 +63,18 @@ class GrowingSource:
     the file was found longer, or complete; while it is 0 there is nothing to read.
     """
 
-    def __init__(
-        self, url: str, cost: CostModel, open_file: _Open, open_lengths: _Open, retry: RetryPolicy
-    ) -> None:
-        self.url = url
-        self.cost = cost
-        self._open_file = open_file
-        self._open_lengths = open_lengths
-        self._retry = retry
-        self._opened: _Opened | None = None
-        self._length: int | None = None
-        self._ending: tuple[ByteRange, bytes] | None = None
-        self._saw_empty = False
-        self._is_closed = False
-        self.is_complete = False
-        self.version = 0
+    url: str
+    cost: CostModel
+    _open_file: _Open
+    _open_lengths: _Open
+    _retry: RetryPolicy
+    _opened: _Opened | None = field(default=None, init=False)
+    _length: int | None = field(default=None, init=False)
+    _ending: tuple[ByteRange, bytes] | None = field(default=None, init=False)
+    _saw_empty: bool = field(default=False, init=False)
+    _is_closed: bool = field(default=False, init=False)
+    is_complete: bool = field(default=False, init=False)
+    version: int = field(default=0, init=False)
 
     # --- the file as it is now
 

@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import pickle
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -17,9 +17,17 @@ import anyio
 from orcstream.byterange import ByteRange
 from orcstream.errors import SinkError, UsageError
 from orcstream.io.contract.byte_sink import ByteSink, Prepared
-from orcstream.testing.checks import Contract, data_of, declared, expect, expect_bytes, expect_raised
+from orcstream.testing.checks import (
+    Contract,
+    Watch,
+    cancelled_at_each_turn,
+    data_of,
+    declared,
+    expect,
+    expect_bytes,
+    expect_raised,
+)
 from orcstream.testing.stores import SinkStore
-from orcstream.testing.turns import Watch, cancelled_at_each_turn
 
 __all__ = ["ByteSinkContract"]
 
@@ -311,20 +319,14 @@ class ByteSinkContract(Contract):
 @asynccontextmanager
 async def _kept(store: SinkStore) -> AsyncIterator[None]:
     """With a sink that stays open, so that what sinks share is not made anew for each."""
-    sink = await store.open(store.url_of("kept.orc"))
-    try:
+    async with aclosing(await store.open(store.url_of("kept.orc"))):
         yield
-    finally:
-        await sink.aclose()
 
 
 async def _prepared(store: SinkStore, data: bytes, *, name: str = NAME, overwrite: bool = True) -> Prepared:
-    sink = await store.open(store.url_of(name), overwrite=overwrite)
-    try:
+    async with aclosing(await store.open(store.url_of(name), overwrite=overwrite)) as sink:
         await sink.write(data)
         return await sink.prepare()
-    finally:
-        await sink.aclose()
 
 
 async def _appears_with_the_commit(store: SinkStore, name: str, data: bytes) -> None:

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import anyio
 
 from orcstream.byterange import ByteRange, CostModel, RangeBuffer
 from orcstream.errors import ShortRead, SourceChanged, SourceError
 from orcstream.io.contract.byte_source import ByteSource
-from orcstream.testing.checks import Contract, data_of, declared, expect, expect_bytes, expect_raised
+from orcstream.testing.checks import (
+    Contract,
+    Watch,
+    cancelled_at_each_turn,
+    data_of,
+    declared,
+    expect,
+    expect_bytes,
+    expect_raised,
+)
 from orcstream.testing.stores import SourceStore
-from orcstream.testing.turns import Watch, cancelled_at_each_turn
 
 __all__ = ["ByteSourceContract"]
 
@@ -127,7 +135,7 @@ class ByteSourceContract(Contract):
         await store.put(NAME, DATA)
         url = store.url_of("missing.orc")
         with expect_raised(FileNotFoundError, "a file that is not there") as caught:
-            async with _source(store, url) as source:
+            async with aclosing(await store.open(url)) as source:
                 await source.fetch_suffix(10)
         expect(caught.error.filename == url, f"the error names {caught.error.filename!r}, not {url!r}")
 
@@ -136,7 +144,7 @@ class ByteSourceContract(Contract):
         if not await store.forbid(NAME):
             raise declared("nobody can be kept from reading")
         with expect_raised(PermissionError, "a file that may not be read"):
-            async with _source(store, store.url_of(NAME)) as source:
+            async with aclosing(await store.open(store.url_of(NAME))) as source:
                 await source.fetch_suffix(10)
 
     async def test_a_replaced_file_is_noticed(self, store: SourceStore) -> None:
@@ -169,13 +177,13 @@ class ByteSourceContract(Contract):
     async def test_pin_holds_a_source_to_a_version_known_from_elsewhere(self, store: SourceStore) -> None:
         async with _opened(store, DATA) as source:
             suffix = await source.fetch_suffix(10)
-        async with _source(store, store.url_of(NAME)) as source:
+        async with aclosing(await store.open(store.url_of(NAME))) as source:
             source.pin(suffix.file_length, suffix.fingerprint)
             expect(source.file_length == LENGTH, "a pinned source has the length of its pin")
             expect(source.fingerprint == suffix.fingerprint, "a pinned source has the fingerprint of its pin")
             expect_bytes(await source.fetch(ByteRange(3, 33)), DATA[3:33], "a source that was pinned")
             await source.verify()
-        async with _source(store, store.url_of(NAME)) as source:
+        async with aclosing(await store.open(store.url_of(NAME))) as source:
             source.pin(suffix.file_length + 1, suffix.fingerprint)
             with expect_raised(SourceChanged, "a source that is pinned to another length"):
                 await _fetch_and_verify(source)
@@ -186,7 +194,7 @@ class ByteSourceContract(Contract):
             await store.put(name, data)
         async with _kept(store):
             for name, data in contents.items():
-                async with _source(store, store.url_of(name)) as source:
+                async with aclosing(await store.open(store.url_of(name))) as source:
                     expect_bytes((await source.fetch_suffix(10)).data, data[-10:], f"the end of {name!r}")
                     expect_bytes(await source.fetch(ByteRange(1, 900)), data[1:900], f"bytes of {name!r}")
 
@@ -210,7 +218,7 @@ class ByteSourceContract(Contract):
         watch = Watch(store)
         async with _opened(store, DATA) as source:
             await source.fetch_suffix(10)
-            async with _source(store, store.url_of(NAME)) as other:
+            async with aclosing(await store.open(store.url_of(NAME))) as other:
                 await other.fetch_suffix(10)
             expect_bytes(await source.fetch(ByteRange(5, 50)), DATA[5:50], "after another source was closed")
         await watch.nothing_left("after both were closed")
@@ -268,19 +276,10 @@ class ByteSourceContract(Contract):
 
 
 @asynccontextmanager
-async def _source(store: SourceStore, url: str) -> AsyncIterator[ByteSource]:
-    source = await store.open(url)
-    try:
-        yield source
-    finally:
-        await source.aclose()
-
-
-@asynccontextmanager
 async def _opened(store: SourceStore, data: bytes) -> AsyncIterator[ByteSource]:
     """A source of a file that was put there just now."""
     await store.put(NAME, data)
-    async with _source(store, store.url_of(NAME)) as source:
+    async with aclosing(await store.open(store.url_of(NAME))) as source:
         yield source
 
 

@@ -414,7 +414,7 @@ async def fails(contract: Contract, make: Any, check: str, *, timeout_s: float =
 @contextmanager
 def told_of_nothing() -> Iterator[None]:
     """Tasks that never end are given up sooner."""
-    with unittest.mock.patch("orcstream.testing.turns.SETTLE_S", 0.05):
+    with unittest.mock.patch("orcstream.testing.checks.SETTLE_S", 0.05):
         yield
 
 

@@ -21,7 +21,12 @@ from orcstream.io.contract.byte_sink import ByteSink
 from orcstream.io.sink import open_sink
 from orcstream.io.source import open_source
 from orcstream.io.stores.hdfs.native import HdfsNative
-from orcstream.io.stores.hdfs.webhdfs_nodes import AVOIDED_S, MOST_AVOIDED, AvoidedNodes, transfer_address
+from orcstream.io.stores.hdfs.webhdfs_connection import (
+    AVOIDED_S,
+    MOST_AVOIDED,
+    AvoidedNodes,
+    transfer_address,
+)
 from tests.servers.hdfs import USER, FaultyHdfs, HdfsServer, faulty_hdfs, hdfs_server, native_hdfs
 
 __all__ = ["faulty_hdfs", "hdfs_server", "native_hdfs"]  # fixtures

@@ -45,7 +45,8 @@ query: _printable errors schema
 
 codec.vectors: _buffer codec codec.streams errors query schema
 io.urls: _credentials byterange errors io.options
-io.contract: _credentials _printable byterange errors io.loop io.options
+
+io.contract: _credentials _printable byterange errors io.loop io.options io.urls
 
 batch_values: codec.vectors errors
 codec.arrow: _buffer codec.vectors errors schema
@@ -73,7 +74,7 @@ codec.encode: _buffer codec codec.arrow codec.convert codec.crypto codec.ingest 
     codec.vectors encryption errors schema
 io.keys: _cipher _credentials _lazy _printable encryption errors io.contract io.loop io.options
     io.stores.hdfs io.urls
-io.stores.s3: _credentials byterange errors io.contract io.loop io.options io.request io.stores.fsspec
+io.stores.s3: _credentials byterange errors io.contract io.loop io.options io.stores io.stores.fsspec
     io.stores.http io.urls
 plan.merge: byterange codec.crypto codec.metadata codec.streams encryption errors plan schema
 

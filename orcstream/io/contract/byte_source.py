@@ -142,14 +142,27 @@ class PinnedSource:
     def pin(self, file_length: int, fingerprint: str) -> None:
         self._pin.set(file_length, fingerprint)
 
+    async def verify(self) -> None:
+        """Nothing is to be done where each fetch checks."""
 
-class StatusSource(PinnedSource, ABC):
+
+class LeasedSource(PinnedSource):
+    """Of a store that is asked through a shared client."""
+
+    def __init__(self, lease: Lease[Any], cost: CostModel, url: str) -> None:
+        super().__init__(cost, url)
+        self._lease = lease
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
+
+
+class StatusSource(LeasedSource, ABC):
     """One path of a store that has to be asked for length and version apart from the bytes."""
 
     def __init__(self, lease: Lease[Any], path: str, cost: CostModel, url: str) -> None:
-        self._lease = lease
         self._path = path
-        super().__init__(cost, url)
+        super().__init__(lease, cost, url)
 
     @abstractmethod
     async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike: ...
@@ -167,9 +180,6 @@ class StatusSource(PinnedSource, ABC):
 
     async def verify(self) -> None:
         self._pin.check(*await self._ask())
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
 
 def check_length(length: int) -> None:

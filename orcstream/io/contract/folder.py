@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from orcstream.io.contract.retry import RetryPolicy
+from orcstream.io.loop.clients import Lease
 from orcstream.io.options import IoOptions
+from orcstream.io.urls import Target
 
 T = TypeVar("T")
 
@@ -60,6 +62,17 @@ class Folder(Protocol):
         """Those that are empty, or hold nothing but such; others stay. Some stores have no folders."""
 
     async def aclose(self) -> None: ...
+
+
+class LeasedFolder:
+    """What folders have in common whose store is asked through a shared client; part of a `Folder`."""
+
+    def __init__(self, target: Target, lease: Lease[Any]) -> None:
+        self._url, self._shown = target.url, target.shown
+        self._lease = lease
+
+    async def aclose(self) -> None:
+        await self._lease.aclose()
 
 
 def below(url: str, path: str) -> str:

@@ -11,7 +11,6 @@ that the service rotates still open what they closed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import aiobotocore.session
@@ -29,7 +28,7 @@ from orcstream._credentials import strip_credentials
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
 from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient
-from orcstream.io.keys.service import KeyService, algorithm_of
+from orcstream.io.keys.service import KeyService, ServiceClient, algorithm_of
 
 CONNECT_TIMEOUT_S = 20.0
 KEY_SPECS: Final = {
@@ -44,18 +43,7 @@ PASSING: Final = frozenset(
 )
 
 
-class _Client:
-    """The client of aiobotocore, and how it is closed."""
-
-    def __init__(self, calls: Any, stack: AsyncExitStack) -> None:
-        self.calls = calls
-        self._stack = stack
-
-    async def aclose(self) -> None:
-        await self._stack.aclose()
-
-
-class AwsKeyProvider(KeyService[_Client]):
+class AwsKeyProvider(KeyService[ServiceClient]):
     """Keys in AWS KMS, named by id, ARN or alias (``alias/NAME``).
 
     `algorithm` is that of new local keys. With `context` (the encryption context) a local key opens only for
@@ -66,6 +54,7 @@ class AwsKeyProvider(KeyService[_Client]):
     """
 
     kind = KeyProviderKind.AWS
+    _service = "AWS KMS"
 
     def __init__(
         self,
@@ -109,7 +98,7 @@ class AwsKeyProvider(KeyService[_Client]):
         )
         encrypted = answer.get("CiphertextBlob")
         if not isinstance(encrypted, bytes):
-            raise SourceError("not an answer of AWS KMS: no encrypted key", url=self.url)
+            raise self._senseless("no encrypted key")
         return self._of_length(key, encrypted, answer.get("Plaintext"))
 
     async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:
@@ -118,7 +107,7 @@ class AwsKeyProvider(KeyService[_Client]):
         )
         return self._of_length(key, encrypted, answer.get("Plaintext"))
 
-    async def _connect(self) -> _Client:
+    async def _connect(self) -> ServiceClient:
         # Attempts inside attempts multiply their waits.
         config = AioConfig(
             retries={"total_max_attempts": 1, "mode": "standard"},
@@ -127,20 +116,21 @@ class AwsKeyProvider(KeyService[_Client]):
         )
         options = dict(self._options)
         given = options.pop("config", None)
-        stack = AsyncExitStack()
+        client = ServiceClient(None)
         try:
             session = aiobotocore.session.AioSession(profile=self._profile)
-            client = session.create_client(
+            creating = session.create_client(
                 "kms", region_name=self._region, config=config.merge(given) if given else config, **options
             )
-            return _Client(await stack.enter_async_context(client), stack)
+            client.calls = await client.closing.enter_async_context(creating)
         except NoRegionError as error:
             raise UsageError("no region is named: aws-kms://REGION", url=self.url) from error
         except (BotoCoreError, TypeError, ValueError) as error:
             raise UsageError(f"no client of AWS KMS: {error}", url=self.url) from error
+        return client
 
     async def _ask(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
-        async def attempt(client: _Client) -> Mapping[str, Any]:
+        async def attempt(client: ServiceClient) -> Mapping[str, Any]:
             call: Callable[..., Awaitable[Mapping[str, Any]]] = getattr(client.calls, operation)
             try:
                 return await call(**arguments)
@@ -153,7 +143,7 @@ class AwsKeyProvider(KeyService[_Client]):
             except BotoCoreError as error:  # no credentials, or a name that no key can have
                 raise self._refused(str(error)) from error
             except (AttributeError, TypeError, ValueError, LookupError) as error:  # from its parser
-                raise SourceError(f"not an answer of AWS KMS: {error}", url=self.url) from error
+                raise self._senseless(error) from error
 
         return await self._call(attempt)
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
-from orcstream.errors import SourceError, UsageError
+from orcstream.errors import UsageError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient
-from orcstream.io.keys.service import KeyService, algorithm_of, import_extra, new_local_key
+from orcstream.io.keys.service import KeyService, ServiceClient, algorithm_of, import_extra, new_local_key
 
 VAULT = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 NAME = re.compile(r"[A-Za-z0-9-]{1,127}")
@@ -28,22 +27,7 @@ HEAD = re.compile(rb"(?P<algorithm>RSA-OAEP-256|A256KW)/(?P<version>[0-9A-Za-z]{
 WRAPPINGS: Final = {"RSA": "RSA-OAEP-256", "oct": "A256KW"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    """Microsoft's client and credential, and the tree of errors that they raise."""
-
-    calls: Any
-    credential: Any
-    errors: Any
-
-    async def aclose(self) -> None:
-        try:
-            await self.calls.close()
-        finally:
-            await self.credential.close()
-
-
-class AzureKeyProvider(KeyService[_Client]):
+class AzureKeyProvider(KeyService[ServiceClient]):
     """Keys of a vault, by their names.
 
     `vault` is its name, or its host where that is not under vault.azure.net. `algorithm` is that of new local
@@ -55,6 +39,7 @@ class AzureKeyProvider(KeyService[_Client]):
     """
 
     kind = KeyProviderKind.AZURE
+    _service = "Azure Key Vault"
 
     def __init__(
         self,
@@ -111,7 +96,7 @@ class AzureKeyProvider(KeyService[_Client]):
             raise self._refused(f"the key {name!r} is disabled")
         return wrapping, str(found.properties.version)
 
-    async def _connect(self) -> _Client:
+    async def _connect(self) -> ServiceClient:
         keys = await import_extra("azure.keyvault.keys.aio", "azure")
         errors = await import_extra("azure.core.exceptions", "azure")
         make_credential = self._make_credential
@@ -122,11 +107,14 @@ class AzureKeyProvider(KeyService[_Client]):
         if self._make_transport is not None:
             options["transport"] = self._make_transport()
         credential = make_credential()
-        return _Client(keys.KeyClient(self._vault_url, credential, **options), credential, errors)
+        client = ServiceClient(keys.KeyClient(self._vault_url, credential, **options), errors)
+        client.closing.push_async_callback(credential.close)
+        client.closing.push_async_callback(client.calls.close)  # before the credential
+        return client
 
     async def _ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
-        async def attempt(client: _Client) -> Any:
-            errors = client.errors
+        async def attempt(client: ServiceClient) -> Any:
+            (errors,) = client.errors
             try:
                 return await call(client.calls)
             except (errors.ServiceRequestError, errors.ServiceResponseError) as error:
@@ -136,18 +124,15 @@ class AzureKeyProvider(KeyService[_Client]):
                     raise Transient(_first_line(error), url=self.url) from error
                 if (error.status_code or 0) >= 400 or isinstance(error, errors.ClientAuthenticationError):
                     raise self._refused(_first_line(error)) from error
-                raise self._senseless(error) from error
+                raise self._senseless(_first_line(error)) from error
             except errors.AzureError as error:
                 raise self._refused(_first_line(error)) from error
             except ValueError as error:  # the key is not valid yet, or no more
                 raise self._refused(_first_line(error)) from error
             except (AttributeError, TypeError, LookupError) as error:  # from their parser
-                raise self._senseless(error) from error
+                raise self._senseless(_first_line(error)) from error
 
         return await self._call(attempt)
-
-    def _senseless(self, error: Exception) -> SourceError:
-        return SourceError(f"not an answer of Azure Key Vault: {_first_line(error)}", url=self.url)
 
     def _key_name(self, name: str) -> str:
         if not NAME.fullmatch(name):

@@ -12,15 +12,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio.lowlevel
 
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
-from orcstream.errors import SourceError, UsageError
+from orcstream.errors import UsageError
 from orcstream.io.contract.byte_source import Transient
-from orcstream.io.keys.service import KeyService, algorithm_of, import_extra, new_local_key
+from orcstream.io.keys.service import KeyService, ServiceClient, algorithm_of, import_extra, new_local_key
 from orcstream.io.loop.threads import run_in_thread
 
 RING = re.compile(r"projects/[^/]+/locations/[^/]+/keyRings/[^/]+")
@@ -35,19 +34,7 @@ PASSING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    """Google's client, and the two trees of errors that it raises."""
-
-    calls: Any
-    errors: Any
-    auth_errors: Any
-
-    async def aclose(self) -> None:
-        await self.calls.transport.close()
-
-
-class GcpKeyProvider(KeyService[_Client]):
+class GcpKeyProvider(KeyService[ServiceClient]):
     """Keys in Google Cloud KMS, by their full names, or their names in `ring`.
 
     A ring is named ``projects/P/locations/L/keyRings/R``.
@@ -59,6 +46,7 @@ class GcpKeyProvider(KeyService[_Client]):
     """
 
     kind = KeyProviderKind.GCP
+    _service = "Cloud KMS"
 
     def __init__(
         self,
@@ -90,7 +78,7 @@ class GcpKeyProvider(KeyService[_Client]):
         local = new_local_key(key)
         answer = await self._ask(lambda calls, how: calls.encrypt(name=full_name, plaintext=local, **how))
         if not answer.ciphertext:
-            raise SourceError("not an answer of Cloud KMS: no encrypted key", url=self.url)
+            raise self._senseless("no encrypted key")
         return LocalKey(answer.ciphertext, local)
 
     async def decrypt_local_key(self, key: EncryptionKey, encrypted: bytes) -> LocalKey:
@@ -100,36 +88,41 @@ class GcpKeyProvider(KeyService[_Client]):
         )
         return self._of_length(key, encrypted, answer.plaintext)
 
-    async def _connect(self) -> _Client:
+    async def _connect(self) -> ServiceClient:
         service = await import_extra("google.cloud.kms_v1", "gcp")
         errors = await import_extra("google.api_core.exceptions", "gcp")
         auth_errors = await import_extra("google.auth.exceptions", "gcp")
         if self._make_client is not None:
-            return _Client(self._make_client(), errors, auth_errors)
-        auth = await import_extra("google.auth", "gcp")
-        try:  # on a thread, because it may ask the network
-            credentials, _ = await run_in_thread(lambda: auth.default(scopes=SCOPES))
-        except auth_errors.DefaultCredentialsError as error:
-            raise self._refused(str(error)) from error
-        return _Client(service.KeyManagementServiceAsyncClient(credentials=credentials), errors, auth_errors)
+            calls = self._make_client()
+        else:
+            auth = await import_extra("google.auth", "gcp")
+            try:  # on a thread, because it may ask the network
+                credentials, _ = await run_in_thread(lambda: auth.default(scopes=SCOPES))
+            except auth_errors.DefaultCredentialsError as error:
+                raise self._refused(str(error)) from error
+            calls = service.KeyManagementServiceAsyncClient(credentials=credentials)
+        client = ServiceClient(calls, errors, auth_errors)
+        client.closing.push_async_callback(calls.transport.close)
+        return client
 
     async def _ask(self, call: Callable[[Any, dict[str, Any]], Awaitable[Any]]) -> Any:
         # Attempts inside attempts multiply their waits.
         how = {"retry": None, "timeout": self._policy.timeout_s}
 
-        async def attempt(client: _Client) -> Any:
+        async def attempt(client: ServiceClient) -> Any:
+            errors, auth_errors = client.errors
             try:
                 return await call(client.calls, how)
             except asyncio.CancelledError:
                 # gRPC raises another one than it was given, which no cancel scope would know for its own.
                 await anyio.lowlevel.checkpoint_if_cancelled()
                 raise
-            except client.errors.GoogleAPIError as error:
+            except errors.GoogleAPIError as error:
                 if type(error).__name__ in PASSING:
                     raise Transient(str(error), url=self.url) from error
                 raise self._refused(str(error)) from error
-            except client.auth_errors.GoogleAuthError as error:
-                if error.retryable or isinstance(error, client.auth_errors.TransportError):
+            except auth_errors.GoogleAuthError as error:
+                if error.retryable or isinstance(error, auth_errors.TransportError):
                     raise Transient(str(error), url=self.url) from error
                 raise self._refused(str(error)) from error
 

@@ -29,7 +29,7 @@ import yarl
 
 from orcstream._cipher import BLOCK_BYTES
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProviderKind, LocalKey
-from orcstream.errors import SourceError, Unsupported, UsageError
+from orcstream.errors import Unsupported, UsageError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient, retry_after_s
 from orcstream.io.keys.service import KeyService, import_extra, new_local_key, shown_place
 from orcstream.io.loop.clients import tls_of
@@ -68,6 +68,7 @@ class HadoopKeyProvider(KeyService[_Servers]):
     """
 
     kind = KeyProviderKind.HADOOP
+    _service = "a key server"
 
     def __init__(
         self,
@@ -226,9 +227,6 @@ class HadoopKeyProvider(KeyService[_Servers]):
             except (binascii.Error, ValueError):
                 pass
         raise self._senseless("bytes that are none")
-
-    def _senseless(self, what: str) -> SourceError:
-        return SourceError(f"not an answer of a key server: {what}", url=self.url)
 
 
 def _keep_cookie(servers: _Servers, origin: yarl.URL, reply: Reply) -> None:

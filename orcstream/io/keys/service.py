@@ -14,13 +14,13 @@ import importlib
 import os
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from orcstream._credentials import strip_credentials
 from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProvider, LocalKey
-from orcstream.errors import KeyUnavailable, Unsupported, UsageError
+from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageError
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.tasks import Closable
@@ -31,12 +31,26 @@ C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 
 
+class ServiceClient:
+    """A library's client with the modules of its errors; `closing` closes what it holds."""
+
+    def __init__(self, calls: Any, *errors: Any) -> None:
+        self.calls = calls
+        self.errors = errors
+        self.closing = AsyncExitStack()
+
+    async def aclose(self) -> None:
+        await self.closing.aclose()
+
+
 class KeyService(Closable, KeyProvider, Generic[C]):
     """A key store that is asked through a client of type `C`.
 
     `shown` is the store as errors name it, without credentials. A failed call is made again up to `retries`
     times; each may take `timeout_s` seconds.
     """
+
+    _service: ClassVar[str]  # whose answers these are, for errors
 
     def __init__(self, shown: str, identity: Mapping[str, Any], *, timeout_s: float, retries: int) -> None:
         self.url = shown
@@ -101,6 +115,9 @@ class KeyService(Closable, KeyProvider, Generic[C]):
 
     def _refused(self, why: str) -> KeyUnavailable:
         return KeyUnavailable(why, url=self.url)
+
+    def _senseless(self, what: object) -> SourceError:
+        return SourceError(f"not an answer of {self._service}: {what}", url=self.url)
 
 
 def shown_place(place: str) -> str:

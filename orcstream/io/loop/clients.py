@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
@@ -35,29 +36,25 @@ class Client(Protocol):
 C = TypeVar("C", bound=Client)
 
 
+@dataclass(slots=True)
 class _Entry:
     """One client and its users; `options` keeps alive the objects whose identity is part of the key."""
 
-    __slots__ = ("client", "lock", "options", "user_count")
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self.client: Client | None = None
-        self.lock = anyio.Lock()
-        self.options = options
-        self.user_count = 0
+    options: Mapping[str, Any]
+    client: Client | None = None
+    user_count: int = 0
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
 
 
 Key = tuple[str, Hashable]
 
 
+@dataclass(slots=True)
 class _Clients:
     """The clients of one loop, and how many ask for them to be kept."""
 
-    __slots__ = ("entries", "keeper_count")
-
-    def __init__(self) -> None:
-        self.entries: dict[Key, _Entry] = {}
-        self.keeper_count = 0
+    entries: dict[Key, _Entry] = field(default_factory=dict)
+    keeper_count: int = 0
 
 
 # Each loop touches its own only.

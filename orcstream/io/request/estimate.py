@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
+from typing import NamedTuple
 
 from orcstream.byterange import CostModel
 
@@ -29,8 +30,7 @@ _ROUNDS = 3
 _LEAST_MOVING = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(NamedTuple):
     byte_count: int
     start_s: float
     stop_s: float

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ from orcstream.io.request.estimate import CostEstimate, SlowRequests
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchStatistics:
     """What was measured so far.
 
@@ -47,15 +47,15 @@ class FetchStatistics:
     (bytes a second) are those of `FetchScheduler.cost`: measured, or the preset's while little is known.
     """
 
-    request_count: int
-    retry_count: int
-    byte_count: int
-    hop_count: int
-    wait_s: float
-    busy_s: float
-    hedge_count: int
-    latency_s: float
-    bandwidth: float
+    request_count: int = 0
+    retry_count: int = 0
+    byte_count: int = 0
+    hop_count: int = 0
+    wait_s: float = 0.0
+    busy_s: float = 0.0
+    hedge_count: int = 0
+    latency_s: float = 0.0
+    bandwidth: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +70,20 @@ class FetchReport:
     error: Exception | None = None
 
 
+@dataclass(slots=True, eq=False)
 class FetchTicket:
     """One range that was submitted. Its bytes live as long as the ticket."""
 
-    __slots__ = (
-        *("_buffer", "_done", "_error", "_owner", "_scope"),
-        *("attempt_count", "label", "on_bytes", "priority", "range"),
-    )
-
-    def __init__(
-        self, owner: FetchScheduler, range: ByteRange, priority: int, on_bytes: OnBytes | None, label: Any
-    ) -> None:
-        self.range = range
-        self.priority = priority
-        self.label = label
-        self.on_bytes = on_bytes
-        self.attempt_count = 0
-        self._owner = owner
-        self._done = anyio.Event()
-        self._buffer: RangeBuffer | None = None
-        self._error: Exception | None = None
-        self._scope: anyio.CancelScope | None = None
+    _owner: FetchScheduler
+    range: ByteRange
+    priority: int
+    on_bytes: OnBytes | None
+    label: Any
+    attempt_count: int = 0
+    _done: anyio.Event = field(default_factory=anyio.Event)
+    _buffer: RangeBuffer | None = None
+    _error: Exception | None = None
+    _scope: anyio.CancelScope | None = None
 
     @property
     def done(self) -> bool:
@@ -157,8 +150,7 @@ class FetchScheduler:
         self._active_count = 0  # requests under way, the suffix included
         self._active_since = 0.0
         self._period_open = False
-        self._request_count = self._retry_count = self._byte_count = self._hop_count = 0
-        self._wait_s = self._busy_s = 0.0
+        self._counts = FetchStatistics()
         self._estimate = estimate or CostEstimate(source.cost)
         # Near sources answer from memory, or on threads that cannot be interrupted.
         self._slow = SlowRequests() if retry.hedge and not source.cost.is_near else None
@@ -176,19 +168,14 @@ class FetchScheduler:
         return sum(1 for _, _, ticket in self._queue if not ticket.done)
 
     def statistics(self) -> FetchStatistics:
-        busy_s = self._busy_s
-        if self._active_count:
-            busy_s += self._clock() - self._active_since
-        return FetchStatistics(
-            request_count=self._request_count,
-            retry_count=self._retry_count,
-            byte_count=self._byte_count,
-            hop_count=self._hop_count,
-            wait_s=self._wait_s,
-            busy_s=busy_s,
+        under_way_s = self._clock() - self._active_since if self._active_count else 0.0
+        cost = self.cost
+        return replace(
+            self._counts,
+            busy_s=self._counts.busy_s + under_way_s,
             hedge_count=self._slow.hedge_count if self._slow else 0,
-            latency_s=self.cost.latency_s,
-            bandwidth=self.cost.bandwidth,
+            latency_s=cost.latency_s,
+            bandwidth=cost.bandwidth,
         )
 
     def submit(
@@ -228,7 +215,7 @@ class FetchScheduler:
             suffix = await self._attempts(length, attempt)
         finally:
             self._end()
-        self._byte_count += len(suffix.data)
+        self._counts.byte_count += len(suffix.data)
         if self._on_finished is not None:
             stop = suffix.file_length
             range_ = ByteRange(stop - len(suffix.data), stop)
@@ -279,7 +266,7 @@ class FetchScheduler:
             with anyio.CancelScope() as ticket._scope:
                 buffer = await self._attempts(wanted.length, lambda: self._fetch(ticket))
             if buffer is not None:
-                self._byte_count += wanted.length
+                self._counts.byte_count += wanted.length
         except Exception as error:  # noqa: BLE001 - raised where someone waits for the ticket
             if isinstance(error, OrcError):
                 error.locate(url=self._source.url, file_offset=wanted.start)
@@ -347,7 +334,7 @@ class FetchScheduler:
                 await settled.wait()
             if not settled.is_set() and self._slow is not None and self._slow.may_hedge():
                 self._slow.hedge_count += 1
-                self._request_count += 1
+                self._counts.request_count += 1
                 sent_count = 2
                 tasks.start_soon(ask, name="orcstream hedge")
             await settled.wait()
@@ -358,7 +345,7 @@ class FetchScheduler:
 
     async def _attempts(self, byte_count: int, attempt: Callable[[], Awaitable[T]]) -> T:
         async def counted() -> T:
-            self._request_count += 1
+            self._counts.request_count += 1
             return await attempt()
 
         return await self._retry.run(
@@ -366,13 +353,13 @@ class FetchScheduler:
         )
 
     def _count_retry(self) -> None:
-        self._retry_count += 1
+        self._counts.retry_count += 1
 
     def _begin(self) -> float:
         now = self._count_time()
         if self._active_count == 0:
             self._active_since = now
-            self._hop_count += not self._period_open
+            self._counts.hop_count += not self._period_open
             self._period_open = True
         self._active_count += 1
         return now
@@ -381,7 +368,7 @@ class FetchScheduler:
         now = self._count_time()
         self._active_count -= 1
         if self._active_count == 0:
-            self._busy_s += now - self._active_since
+            self._counts.busy_s += now - self._active_since
             # What was queued meanwhile waited for a place, not for an answer: the period goes on.
             self._period_open = self.queued_count > 0
 
@@ -397,4 +384,4 @@ class FetchScheduler:
         try:
             yield
         finally:
-            self._wait_s += self._clock() - start_s
+            self._counts.wait_s += self._clock() - start_s

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
-from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
+from orcstream.io.contract.folder import FolderListing, LeasedFolder, ListedFile, below, retried
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.stores.fsspec.source import (
-    SyncFilesystem,
+    OnThreads,
     fingerprint_of,
     lease_filesystem,
     modified_of,
@@ -27,14 +27,13 @@ from orcstream.io.urls import Target
 T = TypeVar("T")
 
 
-class FilesystemFolder:
+class FilesystemFolder(LeasedFolder):
     """Any other file system of fsspec, on threads."""
 
-    def __init__(self, lease: Lease[SyncFilesystem], path: str, target: Target) -> None:
-        self._lease = lease
+    def __init__(self, lease: Lease[OnThreads], path: str, target: Target) -> None:
+        super().__init__(target, lease)
         self._filesystem = lease.client.filesystem
         self._path = path
-        self._url, self._shown = target.url, target.shown
 
     async def walk(self) -> FolderListing:
         return await self._in_thread(self._find)
@@ -71,9 +70,6 @@ class FilesystemFolder:
         # Not empty, gone meanwhile, or nothing that this store has.
         with contextlib.suppress(OSError, NotImplementedError):
             self._filesystem.rmdir(folder)
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     def _find(self) -> FolderListing:
         self._filesystem.invalidate_cache()

@@ -35,8 +35,8 @@ from orcstream.io.contract.byte_sink import (
 )
 from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import own_limiter
-from orcstream.io.stores.fsspec.source import SyncFilesystem, lease_filesystem, modified_of, translated
-from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
+from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside
+from orcstream.io.stores.fsspec.source import OnThreads, lease_filesystem, modified_of, translated
 from orcstream.io.urls import Target
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class FilesystemStore(MovingStore[StoredFile]):
     _kind = StoredFile
     _how = "on a file system"
 
-    def __init__(self, lease: Lease[SyncFilesystem], path: str, url: str) -> None:
+    def __init__(self, lease: Lease[OnThreads], path: str, url: str) -> None:
         super().__init__(lease, path, url)
         self._filesystem = lease.client.filesystem
 

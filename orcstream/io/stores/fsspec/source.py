@@ -100,7 +100,9 @@ class _OnLoop:
 
 
 @dataclass(frozen=True, slots=True)
-class _OnThreads:
+class OnThreads:
+    """A file system that is called on threads, whatever its kind."""
+
     filesystem: Any
     limiter: anyio.CapacityLimiter
 
@@ -133,8 +135,8 @@ class _OnThreads:
 class FilesystemSource(StatusSource):
     """One path of a file system."""
 
-    def __init__(self, lease: Lease[_Calls], path: str, cost: CostModel, url: str) -> None:
-        self._calls = lease.client
+    def __init__(self, lease: Lease[Any], path: str, cost: CostModel, url: str) -> None:
+        self._calls: _Calls = lease.client
         super().__init__(lease, path, cost, url)
 
     async def fetch(self, range: ByteRange, on_bytes: OnBytes | None = None) -> BytesLike:  # noqa: ARG002 - whole at once
@@ -164,26 +166,19 @@ class FilesystemSource(StatusSource):
             return await call
 
 
-class SyncFilesystem:
-    """A file system that is called on threads, whatever its kind; it holds nothing that must be closed."""
-
-    def __init__(self, filesystem: Any) -> None:
-        self.filesystem = filesystem
-
-    async def aclose(self) -> None:
-        """They close what they hold when they are collected."""
-
-
-async def lease_filesystem(target: Target) -> tuple[Lease[SyncFilesystem], str]:
-    """A share of the file system that fsspec finds by the protocol, and its path for the URL."""
+async def lease_filesystem(target: Target) -> tuple[Lease[OnThreads], str]:
+    """A share of the file system that fsspec finds by the protocol, on threads, and its path for the URL."""
     cls, arguments, path = await _found(target)
+    return await _lease_on_threads(target, cls, arguments), path
 
-    async def make() -> SyncFilesystem:
+
+async def _lease_on_threads(target: Target, cls: Any, arguments: Mapping[str, Any]) -> Lease[OnThreads]:
+    async def make() -> OnThreads:
         with translated(target.shown):
             made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
-        return SyncFilesystem(made)
+        return OnThreads(made, anyio.CapacityLimiter(max(target.cost.request_cap, 16)))
 
-    return await lease_client(f"{target.kind}, on threads", arguments, make), path
+    return await lease_client(f"{target.kind}, on threads", arguments, make)
 
 
 def version_of(info: Mapping[str, Any]) -> str:
@@ -221,17 +216,18 @@ async def open_target(target: Target) -> FilesystemSource:
     """The file of a file system that fsspec finds by the protocol, or of a chain of them."""
     if target.kind == "chain":
         return await _open_chain(target)
-    cost = target.cost
     cls, arguments, path = await _found(target)
 
-    async def make() -> _Calls:
+    async def make() -> _OnLoop:
         with translated(target.shown):
-            if cls.async_impl:
-                return _OnLoop(cls(asynchronous=True, skip_instance_cache=True, **arguments))
-            made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
-            return _OnThreads(made, anyio.CapacityLimiter(max(cost.request_cap, 16)))
+            return _OnLoop(cls(asynchronous=True, skip_instance_cache=True, **arguments))
 
-    return FilesystemSource(await lease_client(target.kind, arguments, make), path, cost, target.shown)
+    lease: Lease[Any]
+    if cls.async_impl:
+        lease = await lease_client(target.kind, arguments, make)
+    else:
+        lease = await _lease_on_threads(target, cls, arguments)
+    return FilesystemSource(lease, path, target.cost, target.shown)
 
 
 async def _open_chain(target: Target) -> FilesystemSource:
@@ -245,7 +241,7 @@ async def _open_chain(target: Target) -> FilesystemSource:
             text = f"fsspec does not understand this chain: {strip_text(str(error))}"
             raise UsageError(text, url=target.shown) from cause_of(error)
     cost = target.cost
-    calls = _OnThreads(filesystem, anyio.CapacityLimiter(cost.request_cap))
+    calls = OnThreads(filesystem, anyio.CapacityLimiter(cost.request_cap))
     return FilesystemSource(Lease(calls, calls.aclose), path, cost, target.shown)
 
 

@@ -6,18 +6,18 @@ import posixpath
 from collections.abc import Sequence
 from functools import partial
 
-from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
+from orcstream.io.contract.folder import FolderListing, LeasedFolder, ListedFile, below, retried
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
 from orcstream.io.urls import Target
 
 
-class HdfsFolder:
+class HdfsFolder(LeasedFolder):
     """See `Folder`."""
 
     def __init__(self, opened: OpenedHdfs, target: Target) -> None:
-        self._lease, self._hdfs, self._path = opened.lease, opened.hdfs, opened.path
-        self._url, self._shown = target.url, target.shown
+        super().__init__(target, opened.lease)
+        self._hdfs, self._path = opened.hdfs, opened.path
 
     async def walk(self) -> FolderListing:
         status = await retried(lambda: self._hdfs.status(self._path), self._shown)
@@ -60,9 +60,6 @@ class HdfsFolder:
         except HdfsRefusal:  # something was put there meanwhile
             return False
         return True
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     async def _list_folder(self, folder: str) -> list[FileStatus] | None:
         whole = posixpath.join(self._path, folder)

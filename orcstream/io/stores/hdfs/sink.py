@@ -38,9 +38,9 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.contract.retry import is_transient
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of
+from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside
 from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter, status_or_none
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
-from orcstream.io.stores.moving import MovingStore, Temporary, temporary_beside
 from orcstream.io.urls import Target
 
 

@@ -37,8 +37,7 @@ from orcstream.io.stores.hdfs.calls import (
     error_of,
 )
 from orcstream.io.stores.hdfs.hadoop_rest import HEADERS, SHORT_BYTES, Reply, exchange, member
-from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection
-from orcstream.io.stores.hdfs.webhdfs_nodes import avoids_all, transfer_address
+from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection, avoids_all, transfer_address
 from orcstream.io.urls import is_utf8
 
 PREFIX: Final = "/webhdfs/v1"

@@ -3,12 +3,17 @@
 Knows storage options, the environment and Hadoop's configuration, and what they say about NameNodes, users
 and tokens. Must not know the calls. A name that stands for several NameNodes is resolved here; which of them
 is active turns out when they are asked (`io.stores.hdfs.webhdfs`).
+
+A NameNode counts a DataNode as alive for ten minutes after its end, and sends requests there. It leaves out
+the nodes in `excludedatanodes`, each by its address for data transfer. A redirect has the address for HTTP;
+the places of a file's blocks have both.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,9 +25,8 @@ from orcstream.errors import UsageError
 from orcstream.io.loop.clients import Lease, lease_client, tls_of
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.stores.hdfs.hadoop_configuration import HadoopConfiguration, configuration_folder
-from orcstream.io.stores.hdfs.hadoop_rest import new_session
+from orcstream.io.stores.hdfs.hadoop_rest import member, new_session
 from orcstream.io.stores.hdfs.hadoop_tokens import read_tokens, services_of, token_for
-from orcstream.io.stores.hdfs.webhdfs_nodes import AvoidedNodes
 
 DEFAULT_PORTS: Final = {"http": 9870, "https": 9871}
 OPTIONS: Final = frozenset(
@@ -31,8 +35,37 @@ OPTIONS: Final = frozenset(
     | {"kerberos"}  # which is not asked for, where this module is
 )
 LONGEST_NOTE = 300
+# So long, a node is left out. It may be back by then, and others may be gone.
+AVOIDED_S: Final = 60.0
+# Of so many nodes, so that a request stays short.
+MOST_AVOIDED: Final = 50
 # What Hadoop's own clients take from the environment.
 ENVIRONMENT: Final = ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME", "HADOOP_TOKEN_FILE_LOCATION")
+
+
+class AvoidedNodes:
+    """The nodes that all users of a connection leave out, each for `AVOIDED_S` seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def add(self, address: str) -> None:
+        """Leave out the node with this address for data transfer."""
+        self._until.pop(address, None)
+        self._until[address] = self._clock() + AVOIDED_S
+        while len(self._until) > MOST_AVOIDED:
+            del self._until[next(iter(self._until))]
+
+    def clear(self) -> None:
+        """Leave out none: the NameNode has no other."""
+        self._until.clear()
+
+    def option(self) -> dict[str, str]:
+        """The option of a request."""
+        now = self._clock()
+        self._until = {address: until for address, until in self._until.items() if until > now}
+        return {"excludedatanodes": ",".join(self._until)} if self._until else {}
 
 
 @dataclass(slots=True)
@@ -190,3 +223,31 @@ def _data_proxy(given: object, shown: str) -> Callable[[str], str]:
         return location
 
     return replace
+
+
+def transfer_address(blocks: Any, node: yarl.URL) -> str | None:
+    """The address for data transfer of the node at this address for HTTP.
+
+    `blocks` is the answer to ``GET_BLOCK_LOCATIONS``, whatever it is.
+    """
+    located = member(member(blocks, "LocatedBlocks"), "locatedBlocks")
+    for block in located if isinstance(located, list) else ():
+        places = member(block, "locations")
+        for place in places if isinstance(places, list) else ():
+            address, port = member(place, "ipAddr"), member(place, "xferPort")
+            hosts = (address, member(place, "hostName"))
+            ports = (member(place, "infoPort"), member(place, "infoSecurePort"))
+            if node.host in hosts and node.port in ports and _is_address(address, port):
+                return f"{address}:{port}"
+    return None
+
+
+def _is_address(address: object, port: object) -> bool:
+    """Whether these can be sent: a comma would name another node."""
+    is_text = isinstance(address, str) and address.replace(".", "").isalnum() and address.isascii()
+    return is_text and isinstance(port, int) and 0 < port < 1 << 16
+
+
+def avoids_all(reason: str, avoided: Mapping[str, str]) -> bool:
+    """Whether the NameNode refused because it has no node but those that are left out."""
+    return bool(avoided) and "exclude" in reason

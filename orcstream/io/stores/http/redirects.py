@@ -31,15 +31,9 @@ _SESSION: Final = frozenset(
 
 
 def new_stranger(session: aiohttp.ClientSession, options: Mapping[str, Any]) -> aiohttp.ClientSession:
-    """A session for other origins, which shares connections with `session` and nothing else.
+    """A session for other origins, which shares connections with the user's `session` and nothing else.
 
-    Parameters
-    ----------
-    session
-        The session of the user.
-    options
-        What the user's session was made with.
-
+    `options` are those that the user's session was made with.
     """
     connector = getattr(session, "connector", None)
     kept = {name: value for name, value in options.items() if name in _SESSION}
@@ -55,23 +49,10 @@ async def get_following(
     options: Mapping[str, Any],
     shown: str,
 ) -> aiohttp.ClientResponse:
-    """Return the answer to a GET, after its redirects.
+    """Return the answer to a GET, after its redirects; `shown` is the URL for errors.
 
-    Parameters
-    ----------
-    session, stranger
-        For the origin of `url`, and for all others.
-    url
-        What to get.
-    headers
-        Those of the user.
-    needed
-        Those of the request, which every origin gets.
-    options
-        Those of aiohttp's requests.
-    shown
-        The URL for errors.
-
+    `session` is for the origin of `url`, `stranger` for all others. `headers` are those of the user, `needed`
+    those that every origin gets, and `options` those of aiohttp's requests.
     """
     own = dict(options)
     follows, most = own.pop("allow_redirects", True), own.pop("max_redirects", MOST_REDIRECTS)

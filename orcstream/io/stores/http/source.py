@@ -14,7 +14,7 @@ import yarl
 
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import SourceError, UsageError
-from orcstream.io.contract.byte_source import OnBytes, PinnedSource, Suffix, no_such_file, not_permitted
+from orcstream.io.contract.byte_source import LeasedSource, OnBytes, Suffix, no_such_file, not_permitted
 from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.stores.http.ranges import HttpStatus, RangeClient, cannot_be, stall_timeout
 from orcstream.io.stores.http.redirects import new_stranger
@@ -55,13 +55,12 @@ async def open_target(target: Target) -> HttpSource:
     return HttpSource(url, lease, target)
 
 
-class HttpSource(PinnedSource):
+class HttpSource(LeasedSource):
     """An object behind a URL. Every answer is checked; where the server names no version, only its length."""
 
     def __init__(self, encoded: yarl.URL, lease: Lease[_HttpClient], target: Target) -> None:
-        super().__init__(target.cost, target.shown)
+        super().__init__(lease, target.cost, target.shown)
         self._encoded = encoded
-        self._lease = lease
         filesystem = lease.client.filesystem
         options = dict(filesystem.kwargs)
         if "timeout" not in filesystem.client_kwargs:  # the user's own, where there are some
@@ -79,12 +78,6 @@ class HttpSource(PinnedSource):
             return await self._ranges.range(self._encoded, range, on_bytes)
         except HttpStatus as error:
             raise _refused(error, self.url) from None
-
-    async def verify(self) -> None:
-        """Nothing to do: every answer was checked."""
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
 
 def _refused(error: HttpStatus, url: str) -> Exception:

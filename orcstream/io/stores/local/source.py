@@ -123,9 +123,6 @@ class LocalSource(PinnedSource):
 
         return await in_thread(read, self.url, SourceError, limiter=self._limiter)
 
-    async def verify(self) -> None:
-        """`fetch` has done it."""
-
     def _look(self) -> os.stat_result:
         try:
             return Path(self._path).stat()

@@ -12,19 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from botocore.exceptions import NoCredentialsError, ParamValidationError
 
 from orcstream.errors import SinkError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient, no_such_file, not_permitted
-from orcstream.io.stores.fsspec.source import translate_error
-from orcstream.io.stores.s3.client import (
-    CREDENTIAL_CODES,
-    NO_CREDENTIALS,
-    TRANSIENT_CODES,
-    answer_of,
-    asked_wait_s,
-    parameter_refused,
-)
+from orcstream.io.stores.s3.client import TRANSIENT_CODES, asked_wait_s, guarded, is_of_credentials
 
 # A part that was under way when its upload was aborted may bring it back to life: waits before each attempt.
 ABORT_WAITS_S = (0.0, 0.1, 0.3, 0.6)
@@ -53,15 +44,13 @@ class S3Calls:
     url: str
 
     async def call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
-        try:
+        async def call() -> Mapping[str, Any]:
             answer: Mapping[str, Any] = await self.filesystem._call_s3(
                 operation, self.filesystem.req_kw, **{"Bucket": self.bucket, **arguments}
             )
-        except ParamValidationError as error:
-            raise parameter_refused(error, self.url) from None
-        except Exception as error:
-            raise self._translate(error) from error
-        return answer
+            return answer
+
+        return await guarded(call, self.url, _meaning_to_writers)
 
     async def abort_upload(self, key: str, upload_id: str, *, is_settled: bool = True) -> None:
         """Until the store knows of no such upload; longer where parts may still arrive."""
@@ -138,19 +127,15 @@ class S3Calls:
         self.text_of(seen, "ETag")
         return seen
 
-    def _translate(self, error: Exception) -> Exception:
-        if isinstance(error, NoCredentialsError):
-            return not_permitted(self.url, NO_CREDENTIALS)
-        answer = answer_of(error)
-        if answer is None:
-            return translate_error(error, self.url)
-        code = str(answer.get("Error", {}).get("Code", ""))
-        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0
-        text = f"{code}: {answer.get('Error', {}).get('Message', '')}"
-        if code == "NoSuchBucket":
-            return no_such_file(self.url, text)
-        if status in TRANSIENT_STATUS or code in TRANSIENT_CODES | DAMAGED_CODES:
-            return Transient(text, url=self.url, retry_after_s=asked_wait_s(answer))
-        if status in (401, 403) or code in CREDENTIAL_CODES:
-            return not_permitted(self.url, text)
-        return Refused(text, code, status, url=self.url)
+
+def _meaning_to_writers(answer: Mapping[str, Any], _: Exception, url: str) -> Exception:
+    code = str(answer.get("Error", {}).get("Code", ""))
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0
+    text = f"{code}: {answer.get('Error', {}).get('Message', '')}"
+    if code == "NoSuchBucket":
+        return no_such_file(url, text)
+    if status in TRANSIENT_STATUS or code in TRANSIENT_CODES | DAMAGED_CODES:
+        return Transient(text, url=url, retry_after_s=asked_wait_s(answer))
+    if is_of_credentials(status, code):
+        return not_permitted(url, text)
+    return Refused(text, code, status, url=url)

@@ -216,8 +216,12 @@ def parameter_refused(error: ParamValidationError, url: str) -> UsageError:
     return UsageError(f"s3_additional_kwargs are not what S3 takes: {names or 'see its API'}", url=url)
 
 
-async def guarded(call: Callable[[], Awaitable[T]], url: str) -> T:
-    """What a call through s3fs answers; its failures as those of `ByteSource`."""
+async def guarded(
+    call: Callable[[], Awaitable[T]],
+    url: str,
+    meaning: Callable[[Mapping[str, Any], Exception, str], Exception] | None = None,
+) -> T:
+    """What a call through s3fs answers. `meaning` says what a refusal is; those of `ByteSource` else."""
     try:
         return await call()
     except SourceError:
@@ -227,11 +231,14 @@ async def guarded(call: Callable[[], Awaitable[T]], url: str) -> T:
     except ParamValidationError as error:
         raise parameter_refused(error, url) from None
     except Exception as error:
-        answer = answer_of(error) or {}
-        status = status_of(answer)
-        if status is None:
+        answer = answer_of(error)
+        if answer is None or (meaning is None and status_of(answer) is None):
             raise translate_error(error, url) from cause_of(error)
-        raise refused(status, str(error), url, _reason(answer), asked_wait_s(answer)) from error
+        raise (meaning or _meaning_to_readers)(answer, error, url) from error
+
+
+def _meaning_to_readers(answer: Mapping[str, Any], error: Exception, url: str) -> Exception:
+    return refused(status_of(answer) or 0, str(error), url, _reason(answer), asked_wait_s(answer))
 
 
 def answer_of(error: Exception) -> Mapping[str, Any] | None:

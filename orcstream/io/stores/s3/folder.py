@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from orcstream.errors import SourceError
 from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted
-from orcstream.io.contract.folder import FolderListing, ListedFile, below, retried
+from orcstream.io.contract.folder import FolderListing, LeasedFolder, ListedFile, below, retried
 from orcstream.io.stores.s3.client import TRANSIENT_CODES, S3Place, find_place, guarded
 from orcstream.io.urls import Target
 
@@ -22,15 +22,14 @@ from orcstream.io.urls import Target
 REMOVED_AT_ONCE = 1000
 
 
-class S3Folder:
+class S3Folder(LeasedFolder):
     """Keys below a prefix, whatever is in them; keys that end like folders are markers of them."""
 
     def __init__(self, place: S3Place, target: Target) -> None:
-        self._lease = place.lease
+        super().__init__(target, place.lease)
         self._filesystem = place.lease.client.filesystem
         self._bucket, self._key = place.bucket, place.key
         self._prefix = f"{place.key.rstrip('/')}/" if place.key else ""
-        self._url, self._shown = target.url, target.shown
 
     async def walk(self) -> FolderListing:
         found = [one async for one in self._objects(self._prefix)]
@@ -61,9 +60,6 @@ class S3Folder:
 
     async def remove_folders(self, paths: Sequence[str]) -> None:
         """There are none."""
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     async def _remove(self, keys: list[str]) -> None:
         """Those that the store had no time for are asked for again, and only these."""

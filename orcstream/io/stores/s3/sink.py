@@ -31,8 +31,6 @@ from orcstream._credentials import strip_credentials
 from orcstream.byterange import ByteRange
 from orcstream.errors import (
     CommitFailed,
-    CommitUnknown,
-    RetriesExhausted,
     SourceChanged,
     Unsupported,
     UsageError,
@@ -41,7 +39,7 @@ from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, alr
 from orcstream.io.contract.byte_source import Transient, no_such_file
 from orcstream.io.contract.retry import is_transient
 from orcstream.io.loop.uncancelled import end_task, until_over
-from orcstream.io.request.part_sink import policy_of
+from orcstream.io.stores.committing import CommittingStore
 from orcstream.io.stores.fsspec.source import translated
 from orcstream.io.stores.http.ranges import ContentRange
 from orcstream.io.stores.s3.calls import Refused, S3Calls
@@ -85,28 +83,24 @@ class S3Upload:
         return f"upload {self.upload_id}"
 
 
-class S3Store:
+class S3Store(CommittingStore[S3Upload]):
     """One key of a bucket."""
 
     part_cap = PART_CAP
     smallest_part_bytes = SMALLEST_PART_BYTES
-    upload_cap = None
+
+    _kind = S3Upload
+    _how = "as an upload to S3"
 
     def __init__(self, place: S3Place, url: str) -> None:
+        super().__init__(place.lease, url)
         self._calls = S3Calls(place.lease.client.filesystem, place.bucket, place.key, url)
-        self._lease = place.lease
 
     def new_upload(self, options: SinkOptions) -> _Upload:
         return _Upload(self._calls, options)
 
-    async def commit(self, prepared: Prepared, options: SinkOptions) -> None:
-        if not self._calls.key:
-            raise UsageError("an S3 URL is s3://bucket/key", url=self._calls.url)
-        upload = state_of(prepared, S3Upload, "as an upload to S3")
-        await _Commit(self._calls, upload, prepared.overwrite).run(options)
-
     async def discard(self, prepared: Prepared) -> None:
-        upload = state_of(prepared, S3Upload, "as an upload to S3")
+        upload = state_of(prepared, self._kind, self._how)
         await self._calls.abort_upload(upload.key, upload.upload_id)
 
     async def cleanup(self, older_than_s: float, *, containing: str, remove: bool) -> list[Leftover]:
@@ -126,8 +120,93 @@ class S3Store:
                 await calls.abort_upload(one.url.removeprefix(f"s3://{calls.bucket}/"), one.identity)
         return found
 
-    async def aclose(self) -> None:
-        await self._lease.aclose()
+    # --- committing
+
+    async def _commit(self, state: S3Upload, prepared: Prepared) -> None:
+        if not self._calls.key:
+            raise UsageError("an S3 URL is s3://bucket/key", url=self._url)
+        if not prepared.overwrite:
+            # Some stores ignore the condition of the request; this narrows the gap where they do.
+            seen = await self._look()
+            if seen is not None:
+                if _is_of(state, seen):
+                    return
+                raise already_there(self._url)
+        unsettled = self._unsettled
+        try:
+            # Some stores that are asked to complete an upload they do not know of say that they have done so,
+            # where there is an object of that name.
+            await self._calls.has_parts(state.key, state.upload_id)
+            self._unsettled = True
+            await self._complete(state, prepared)
+        except (Refused, PermissionError) as error:
+            self._unsettled = unsettled
+            if not isinstance(error, Refused):
+                raise
+            await self._judge(error, state, prepared)
+
+    async def _complete(self, upload: S3Upload, prepared: Prepared) -> None:
+        condition = {} if prepared.overwrite else {"IfNoneMatch": "*"}
+        parts = [
+            {"PartNumber": part.number, "ETag": part.etag, **dict(part.checksums)} for part in upload.parts
+        ]
+        answer = await self._calls.call(
+            "complete_multipart_upload",
+            Key=upload.key,
+            UploadId=upload.upload_id,
+            MultipartUpload={"Parts": parts},
+            **condition,
+        )
+        # Status 200 alone is no proof: it is sent before the parts are joined.
+        if not answer.get("ETag") and not _is_of(upload, await self._look()):
+            raise Transient("the answer to the commit has no ETag", url=self._url)
+
+    async def _judge(self, error: Refused, state: S3Upload, prepared: Prepared) -> None:
+        """What a refusal means: an earlier attempt may have been carried out without an answer."""
+        if error.status == 501 and not prepared.overwrite:
+            raise Unsupported(
+                "the store cannot commit under a condition, so overwrite=False cannot be kept",
+                reason="no_exclusive_commit",
+                url=self._url,
+            ) from error
+        seen = await self._look()
+        # The upload may be gone because an earlier attempt, cancelled or lost, is being carried out just now.
+        for wait_s in SETTLE_WAITS_S if error.code == "NoSuchUpload" else ():
+            if _is_of(state, seen):
+                break
+            await anyio.sleep(wait_s)
+            seen = await self._look()
+        if _is_of(state, seen):
+            return
+        if seen is not None and error.status in (409, 412):
+            raise already_there(self._url) from error
+        if self._unsettled:
+            raise self._unknown(state, error.message) from error
+        raise CommitFailed(f"the store refused the commit: {error.message}", url=self._url) from error
+
+    async def _look(self) -> Mapping[str, Any] | None:
+        """What is visible; None for nothing, and for writers that may not look."""
+        try:
+            return await self._calls.head()
+        except PermissionError:
+            return None
+
+    async def _is_carried_out(self, state: S3Upload) -> bool:
+        try:
+            with anyio.fail_after(LOOK_TIMEOUT_S):
+                return _is_of(state, await self._calls.head())
+        except (OSError, Unsupported):
+            return False
+
+    @staticmethod
+    def _sign_of(state: S3Upload) -> str:
+        return f"the object's metadata says {TOKEN}={state.token}"
+
+
+def _is_of(upload: S3Upload, seen: Mapping[str, Any] | None) -> bool:
+    """Whether the object was made by this upload."""
+    token: object = ((seen or {}).get("Metadata") or {}).get(TOKEN)
+    return token == upload.token
 
 
 class _Upload:
@@ -344,121 +423,6 @@ class _Body(io.BytesIO):
 
     def getbuffer(self) -> memoryview:
         return memoryview(self._data)
-
-
-class _Commit:
-    """One commit: the request, again where it may help, and finding out what became of it."""
-
-    def __init__(self, calls: S3Calls, upload: S3Upload, overwrite: bool) -> None:
-        self._calls = calls
-        self._upload = upload
-        self._overwrite = overwrite
-        self._unanswered = False
-
-    async def run(self, options: SinkOptions) -> None:
-        policy = policy_of(options)
-        try:
-            await policy.run(self._attempt, url=self._calls.url)
-        except RetriesExhausted as error:
-            reason = getattr(error.__cause__, "message", str(error.__cause__))
-            if not self._unanswered:
-                raise CommitFailed(f"the commit was not sent: {reason}", url=self._calls.url) from error
-            await self._judge_lost(reason or "no answer in time", error)
-        except PermissionError as error:
-            if not self._unanswered:
-                raise
-            await self._judge_lost(str(error), error)
-
-    async def _judge_lost(self, reason: str, error: Exception) -> None:
-        """What became of a commit of which an attempt was not answered, and none can be made any more."""
-        if not self._is_ours(await self._look_last()):
-            raise self._unknown(reason) from error
-
-    async def _attempt(self) -> None:
-        if not self._overwrite:
-            # Some stores ignore the condition of the request; this narrows the gap where they do.
-            seen = await self._look()
-            if seen is not None:
-                if self._is_ours(seen):
-                    return
-                raise already_there(self._calls.url)
-        unanswered = self._unanswered
-        try:
-            # Some stores that are asked to complete an upload they do not know of say that they have done so,
-            # where there is an object of that name.
-            await self._calls.has_parts(self._upload.key, self._upload.upload_id)
-            self._unanswered = True
-            await self._complete()
-        except (Refused, PermissionError) as error:
-            self._unanswered = unanswered
-            if not isinstance(error, Refused):
-                raise
-            await self._judge(error)
-
-    async def _complete(self) -> None:
-        upload = self._upload
-        condition = {} if self._overwrite else {"IfNoneMatch": "*"}
-        parts = [
-            {"PartNumber": part.number, "ETag": part.etag, **dict(part.checksums)} for part in upload.parts
-        ]
-        answer = await self._calls.call(
-            "complete_multipart_upload",
-            Key=upload.key,
-            UploadId=upload.upload_id,
-            MultipartUpload={"Parts": parts},
-            **condition,
-        )
-        # Status 200 alone is no proof: it is sent before the parts are joined.
-        if not answer.get("ETag") and not self._is_ours(await self._look()):
-            raise Transient("the answer to the commit has no ETag", url=self._calls.url)
-
-    async def _judge(self, error: Refused) -> None:
-        """What a refusal means: an earlier attempt may have been carried out without an answer."""
-        if error.status == 501 and not self._overwrite:
-            raise Unsupported(
-                "the store cannot commit under a condition, so overwrite=False cannot be kept",
-                reason="no_exclusive_commit",
-                url=self._calls.url,
-            ) from error
-        seen = await self._look()
-        # The upload may be gone because an earlier attempt, cancelled or lost, is being carried out just now.
-        for wait_s in SETTLE_WAITS_S if error.code == "NoSuchUpload" else ():
-            if self._is_ours(seen):
-                break
-            await anyio.sleep(wait_s)
-            seen = await self._look()
-        if self._is_ours(seen):
-            return
-        if seen is not None and error.status in (409, 412):
-            raise already_there(self._calls.url) from error
-        if self._unanswered:
-            raise self._unknown(error.message) from error
-        raise CommitFailed(f"the store refused the commit: {error.message}", url=self._calls.url) from error
-
-    async def _look(self) -> Mapping[str, Any] | None:
-        """What is visible; None for nothing, and for writers that may not look."""
-        try:
-            return await self._calls.head()
-        except PermissionError:
-            return None
-
-    async def _look_last(self) -> Mapping[str, Any] | None:
-        try:
-            with anyio.fail_after(LOOK_TIMEOUT_S):
-                return await self._calls.head()
-        except (OSError, Unsupported):
-            return None
-
-    def _is_ours(self, seen: Mapping[str, Any] | None) -> bool:
-        token: object = ((seen or {}).get("Metadata") or {}).get(TOKEN)
-        return token == self._upload.token
-
-    def _unknown(self, reason: str) -> CommitUnknown:
-        return CommitUnknown(
-            f"the answer to the commit was lost ({reason}). The file is there if the object's metadata says "
-            f"{TOKEN}={self._upload.token}; committing again, or discarding, settles it",
-            url=self._calls.url,
-        )
 
 
 async def open_target(target: Target) -> S3Store:

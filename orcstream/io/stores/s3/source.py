@@ -22,7 +22,7 @@ import yarl
 
 from orcstream.byterange import ByteRange, BytesLike
 from orcstream.errors import ShortRead, Unsupported
-from orcstream.io.contract.byte_source import OnBytes, PinnedSource, Suffix, Transient, check_length
+from orcstream.io.contract.byte_source import LeasedSource, OnBytes, Suffix, Transient, check_length
 from orcstream.io.stores.http.ranges import ContentRange, HttpStatus, RangeClient, other_range, stall_timeout
 from orcstream.io.stores.s3.client import (
     S3Place,
@@ -55,15 +55,14 @@ class _Signature:
     made_s: float
 
 
-class S3Source(PinnedSource):
+class S3Source(LeasedSource):
     """One object; every request carries the ETag of the first answer."""
 
     def __init__(
         self, place: S3Place, target: Target, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__(target.cost, target.shown)
+        super().__init__(place.lease, target.cost, target.shown)
         self._object = arguments_of(place.bucket, place.key, place.version)
-        self._lease = place.lease
         self._filesystem = place.lease.client.filesystem
         self._ranges = RangeClient(
             place.lease.client.session,
@@ -91,12 +90,6 @@ class S3Source(PinnedSource):
             lambda url: self._ranges.range(url, range, on_bytes, proxy=self._proxy),
             lambda: self._call_range(range),
         )
-
-    async def verify(self) -> None:
-        """Nothing to do: every request was conditional."""
-
-    async def aclose(self) -> None:
-        await self._lease.aclose()
 
     async def _ask(self, signed: Callable[[yarl.URL], Awaitable[T]], called: Callable[[], Awaitable[T]]) -> T:
         """The answer to a signed URL, or to a call through s3fs; errors are those of `ByteSource`."""
