@@ -21,7 +21,7 @@ from orcstream.io.contract.append_file import AppendFile
 from orcstream.io.contract.byte_sink import SinkOptions
 from orcstream.io.loop.tasks import OneTask
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.io.urls import NATIVE_HDFS, Target
+from orcstream.io.urls import NATIVE_HDFS, StoreUrl
 
 _CLOSED = "the sink is closed"
 
@@ -131,9 +131,9 @@ class AppendSink:
 
 def check_appendable(
     url: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
-) -> Target:
+) -> StoreUrl:
     """Raise `Unsupported` (reason ``no_append``) for stores whose files cannot grow where they are read."""
-    target = Target.of(url, storage_options)
+    target = StoreUrl.of(url, storage_options)
     if target.kind in NATIVE_HDFS:
         raise Unsupported(
             "hdfs-native can neither append safely nor read the last block of a file that is still open: "

@@ -21,7 +21,7 @@ from orcstream.io.contract.folder import Folder, FolderListing, ListedFile
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.folder import check_no_link_leads_out
 from orcstream.io.stores.local.source import in_thread
-from orcstream.io.urls import READ_ONLY, Target, kind_of, local_path, protocol_of
+from orcstream.io.urls import READ_ONLY, StoreUrl, kind_of, local_path, protocol_of
 
 T = TypeVar("T")
 _Url: TypeAlias = str | os.PathLike[str]
@@ -90,7 +90,7 @@ async def make_folder_of(url: str) -> None:
 
 
 async def _with_folder(url: _Url, storage_options: _Options, call: Callable[[Folder], Awaitable[T]]) -> T:
-    target = Target.of(url, storage_options)
+    target = StoreUrl.of(url, storage_options)
     check_listable(target.url)
     # fsspec keeps no folders in memory apart: what its files are in is found as in all its stores.
     folder: Folder = await target.open("folder", store="fsspec" if target.kind == "memory" else "")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -18,7 +19,7 @@ from orcstream.io.contract.byte_sink import ByteSink, Leftover, Prepared, SinkOp
 from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import PartSink, abort_policy_of, left_behind, policy_of, sink_error
-from orcstream.io.urls import READ_ONLY, Target
+from orcstream.io.urls import READ_ONLY, StoreUrl
 
 BUFFER_URL = "<buffer>"
 _KINDS = "text, a path or a buffer"
@@ -42,7 +43,7 @@ async def open_sink(
         from orcstream.io.stores.memory.sink import BufferStore
 
         return PartSink(BUFFER_URL, BufferStore(url), options, overwrite=overwrite)
-    target = Target.of(url, storage_options, kinds=_KINDS)
+    target = StoreUrl.of(url, storage_options, kinds=_KINDS)
     store = await _open_store(target)
     try:
         return PartSink(target.url, store, options, overwrite=overwrite)
@@ -68,7 +69,8 @@ async def commit(
     """
     options = SinkOptions.of(sink_options)
     try:
-        await _with_store(prepared, storage_options, lambda store: store.commit(prepared, options))
+        async with _opened(_store_of(prepared, storage_options)) as store:
+            await store.commit(prepared, options)
     except SourceError as error:
         raise CommitFailed(error.message, url=error.url or prepared.shown) from error
 
@@ -87,12 +89,10 @@ async def discard(
     options = SinkOptions.of(sink_options)
     policy = abort_policy_of(options, policy_of(options))
 
-    async def run(store: Store) -> None:
-        await policy.run(lambda: store.discard(prepared), url=prepared.shown)
-
     async def bounded() -> None:
         with anyio.fail_after(options.abort_timeout_s):
-            await _with_store(prepared, storage_options, run)
+            async with _opened(_store_of(prepared, storage_options)) as store:
+                await policy.run(lambda: store.discard(prepared), url=prepared.shown)
 
     try:
         await until_over(bounded())
@@ -123,27 +123,24 @@ async def cleanup(
 
     Raises `FileNotFoundError` (no such bucket), `PermissionError`, `SinkError`, `Unsupported`, `UsageError`.
     """
-    target = Target.of(url, storage_options, kinds=_KINDS)
+    target = StoreUrl.of(url, storage_options, kinds=_KINDS)
     check_seconds("older_than_s", older_than_s, may_be_0=True)
-    store = await _open_store(target)
-    try:
-        return await policy_of(SinkOptions()).run(
-            lambda: store.cleanup(older_than_s, containing=containing, remove=remove), url=target.shown
-        )
-    except SourceError as error:
-        raise sink_error(error, target.shown) from error
-    finally:
-        await until_over(store.aclose())
+    async with _opened(_open_store(target)) as store:
+        try:
+            return await policy_of(SinkOptions()).run(
+                lambda: store.cleanup(older_than_s, containing=containing, remove=remove), url=target.shown
+            )
+        except SourceError as error:
+            raise sink_error(error, target.shown) from error
 
 
-async def _with_store(
-    prepared: Prepared, storage_options: Mapping[str, Any] | None, call: Callable[[Store], Awaitable[None]]
-) -> None:
-    store = await _store_of(prepared, storage_options)
+@asynccontextmanager
+async def _opened(store: Awaitable[Store]) -> AsyncIterator[Store]:
+    opened = await store
     try:
-        await call(store)
+        yield opened
     finally:
-        await until_over(store.aclose())
+        await until_over(opened.aclose())
 
 
 async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | None) -> Store:
@@ -151,10 +148,10 @@ async def _store_of(prepared: Prepared, storage_options: Mapping[str, Any] | Non
         from orcstream.io.stores.memory.sink import BufferStore
 
         return BufferStore()
-    return await _open_store(Target.of(prepared.url, storage_options))
+    return await _open_store(StoreUrl.of(prepared.url, storage_options))
 
 
-async def _open_store(target: Target) -> Store:
+async def _open_store(target: StoreUrl) -> Store:
     need_asyncio()
     if target.kind in READ_ONLY:
         raise Unsupported(

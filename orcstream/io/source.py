@@ -10,7 +10,7 @@ from orcstream.byterange import BytesLike, CostModel
 from orcstream.io.contract.byte_source import ByteSource
 from orcstream.io.loop.tasks import need_asyncio
 from orcstream.io.options import IoOptions
-from orcstream.io.urls import Target, kind_of, preset_of, text_of
+from orcstream.io.urls import StoreUrl, kind_of, preset_of, text_of
 
 _KINDS = "text, a path or bytes"
 
@@ -31,7 +31,7 @@ async def open_source(
         from orcstream.io.stores.memory.source import BytesSource
 
         return BytesSource(url, tuned.tune(CostModel.memory()))
-    source: ByteSource = await Target.of(url, storage_options, tuned, kinds=_KINDS).open("source")
+    source: ByteSource = await StoreUrl.of(url, storage_options, tuned, kinds=_KINDS).open("source")
     return source
 
 

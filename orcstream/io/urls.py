@@ -136,7 +136,7 @@ def text_of(url: object, kinds: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class StoreUrl:
     """A URL as a store opens it: `kind` is its protocol, or "chain"; `shown` is without credentials."""
 
     url: str = field(repr=False)
@@ -153,7 +153,7 @@ class Target:
         io: IoOptions | None = None,
         *,
         kinds: str = "text or a path",
-    ) -> Target:
+    ) -> StoreUrl:
         """The target that a user names; `kinds` ends the sentence of the error for what is no URL."""
         text = text_of(url, kinds)
         options = plain_options(storage_options)

@@ -22,7 +22,7 @@ from orcstream.io.loop.clients import leased_clients
 from orcstream.io.source import open_source
 from orcstream.io.stores.s3.client import S3Place, lease_s3
 from orcstream.io.stores.s3.source import RENEWED_AFTER_S, S3Source
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 from tests.servers.loopback import MotoServer, RangeServer, moto_server, range_server
 
 __all__ = ["moto_server", "range_server"]  # fixtures
@@ -181,7 +181,7 @@ async def test_signatures_are_renewed_before_they_end(range_server: RangeServer)
     lease = await lease_s3(options_of(range_server), "s3://bucket")
     async with opened("s3://bucket/a", options_of(range_server)):
         source = S3Source(
-            S3Place(lease, "bucket", "a", None), Target.of("s3://bucket/a", None), clock=lambda: now[0]
+            S3Place(lease, "bucket", "a", None), StoreUrl.of("s3://bucket/a", None), clock=lambda: now[0]
         )
         signatures = []
         for now[0] in (0.0, RENEWED_AFTER_S - 1, RENEWED_AFTER_S + 1):

@@ -22,7 +22,7 @@ from orcstream.io.request.part_sink import GROWS_AFTER_PARTS, PartSink
 from orcstream.io.sink import cleanup, open_sink
 from orcstream.io.stores.s3.client import lease_s3
 from orcstream.io.stores.s3.sink import PART_CAP, TOKEN, _Body, open_target
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 from tests.servers.loopback import MotoServer, RangeServer, range_server
 from tests.servers.s3_proxy import Asked, Fault, Refusal, S3Proxy, s3_proxies
 from tests.servers.sink_stores import BUCKET, SinkStore, memory_store, s3_store
@@ -385,7 +385,7 @@ async def _prepared_elsewhere(store: SinkStore, proxy: S3Proxy) -> Prepared:
 async def test_a_store_that_names_a_wait_is_heard(proxied: tuple[SinkStore, S3Proxy]) -> None:
     store, proxy = proxied
     proxy.fault = lambda *_: Refusal(503, "SlowDown", {"Retry-After": "7"})
-    opened = await open_target(Target.of(f"s3://{BUCKET}/a.orc", store.options))
+    opened = await open_target(StoreUrl.of(f"s3://{BUCKET}/a.orc", store.options))
     with pytest.raises(Transient) as caught:
         await opened.new_upload(SinkOptions()).begin()
     assert caught.value.retry_after_s == 7

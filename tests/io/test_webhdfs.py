@@ -40,7 +40,7 @@ from orcstream.io.stores.fsspec import source as filesystem
 from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal, StandBy, place_of
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import lease_webhdfs
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 from tests.servers.certificates import certificate
 from tests.servers.hdfs import HdfsServer
 from tests.servers.hdfs_proxy import HdfsProxy, hdfs_proxy, hdfs_server
@@ -438,7 +438,7 @@ async def test_over_tls(tmp_path: Path) -> None:
 async def test_kerberos_is_left_to_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    async def note(target: Target) -> None:
+    async def note(target: StoreUrl) -> None:
         asked.append(target.kind)
 
     monkeypatch.setattr(filesystem, "open_target", note)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.clients import Lease
 from orcstream.io.options import IoOptions
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class Folder(Protocol):
 class LeasedFolder:
     """What folders have in common whose store is asked through a shared client; part of a `Folder`."""
 
-    def __init__(self, target: Target, lease: Lease[Any]) -> None:
+    def __init__(self, target: StoreUrl, lease: Lease[Any]) -> None:
         self._url, self._shown = target.url, target.shown
         self._lease = lease
 

@@ -103,7 +103,7 @@ async def lease_client(
     return Lease(client, give_back)
 
 
-def keep_clients() -> Lease[Client]:
+def keep_clients() -> Lease[Any]:
     """Until this is given back, no client of the running loop is closed with its last user."""
     clients = _running()
     clients.keeper_count += 1
@@ -120,7 +120,7 @@ def keep_clients() -> Lease[Client]:
         clients.keeper_count -= 1
         await until_over(close_idle(), name=CLOSING)  # all of them, though a wait for one is cancelled
 
-    return Lease(_NO_CLIENT, give_back)
+    return Lease[Any](None, give_back)
 
 
 async def close_clients() -> None:
@@ -134,14 +134,6 @@ def leased_clients() -> int:
     """How many clients the running loop has; 0 when everything was closed."""
     clients = _clients.get(asyncio.get_running_loop())
     return len(clients.entries) if clients else 0
-
-
-class _NoClient:
-    async def aclose(self) -> None:
-        """Nothing to close."""
-
-
-_NO_CLIENT = _NoClient()
 
 
 def _running() -> _Clients:

@@ -22,7 +22,7 @@ from orcstream.io.stores.fsspec.source import (
     translated,
     version_of,
 )
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class FilesystemFolder(LeasedFolder):
     """Any other file system of fsspec, on threads."""
 
-    def __init__(self, lease: Lease[OnThreads], path: str, target: Target) -> None:
+    def __init__(self, lease: Lease[OnThreads], path: str, target: StoreUrl) -> None:
         super().__init__(target, lease)
         self._filesystem = lease.client.filesystem
         self._path = path
@@ -127,5 +127,5 @@ def _walks(filesystem: Any) -> bool:
     return bool(cls.find is AbstractFileSystem.find)
 
 
-async def open_target(target: Target) -> FilesystemFolder:
+async def open_target(target: StoreUrl) -> FilesystemFolder:
     return FilesystemFolder(*await lease_filesystem(target), target)

@@ -37,7 +37,7 @@ from orcstream.io.loop.clients import Lease
 from orcstream.io.loop.threads import own_limiter
 from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside
 from orcstream.io.stores.fsspec.source import OnThreads, lease_filesystem, modified_of, translated
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -228,7 +228,7 @@ class _Upload:
         return await _in_thread(alone, self._url)
 
 
-async def open_target(target: Target) -> FilesystemStore:
+async def open_target(target: StoreUrl) -> FilesystemStore:
     return FilesystemStore(*await lease_filesystem(target), target.shown)
 
 

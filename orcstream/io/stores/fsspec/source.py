@@ -38,7 +38,7 @@ from orcstream.io.contract.byte_source import (
 )
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -166,13 +166,13 @@ class FilesystemSource(StatusSource):
             return await call
 
 
-async def lease_filesystem(target: Target) -> tuple[Lease[OnThreads], str]:
+async def lease_filesystem(target: StoreUrl) -> tuple[Lease[OnThreads], str]:
     """A share of the file system that fsspec finds by the protocol, on threads, and its path for the URL."""
     cls, arguments, path = await _found(target)
     return await _lease_on_threads(target, cls, arguments), path
 
 
-async def _lease_on_threads(target: Target, cls: Any, arguments: Mapping[str, Any]) -> Lease[OnThreads]:
+async def _lease_on_threads(target: StoreUrl, cls: Any, arguments: Mapping[str, Any]) -> Lease[OnThreads]:
     async def make() -> OnThreads:
         with translated(target.shown):
             made = await run_in_thread(lambda: cls(skip_instance_cache=True, **arguments))
@@ -202,7 +202,7 @@ def modified_of(info: Mapping[str, Any]) -> float | None:
     return None
 
 
-async def _found(target: Target) -> tuple[Any, dict[str, Any], str]:
+async def _found(target: StoreUrl) -> tuple[Any, dict[str, Any], str]:
     """The class of the file system, its arguments, and the path in it."""
     try:
         # On a thread: this imports the file system's package.
@@ -212,7 +212,7 @@ async def _found(target: Target) -> tuple[Any, dict[str, Any], str]:
     return cls, {**cls._get_kwargs_from_urls(target.url), **target.options}, cls._strip_protocol(target.url)
 
 
-async def open_target(target: Target) -> FilesystemSource:
+async def open_target(target: StoreUrl) -> FilesystemSource:
     """The file of a file system that fsspec finds by the protocol, or of a chain of them."""
     if target.kind == "chain":
         return await _open_chain(target)
@@ -230,7 +230,7 @@ async def open_target(target: Target) -> FilesystemSource:
     return FilesystemSource(lease, path, target.cost, target.shown)
 
 
-async def _open_chain(target: Target) -> FilesystemSource:
+async def _open_chain(target: StoreUrl) -> FilesystemSource:
     """A chain of file systems, which fsspec takes apart; on threads, and shared as fsspec shares them."""
     with translated(target.shown):
         try:

@@ -20,7 +20,7 @@ from orcstream.io.contract.byte_source import Transient
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of, sink_error
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 CLOSED_POLL_S = 0.25
 
@@ -144,5 +144,5 @@ class GrowingHdfsFile:
                 return
 
 
-async def open_target(target: Target, options: SinkOptions) -> GrowingHdfsFile:
+async def open_target(target: StoreUrl, options: SinkOptions) -> GrowingHdfsFile:
     return GrowingHdfsFile(await open_hdfs(target), target.shown, options)

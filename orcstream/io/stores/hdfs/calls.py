@@ -139,6 +139,14 @@ async def status_or_none(hdfs: Hdfs, path: str) -> FileStatus | None:
         return None
 
 
+async def list_or_none(hdfs: Hdfs, path: str) -> list[FileStatus] | None:
+    """What is in a folder, or None where there is nothing of that name."""
+    try:
+        return await hdfs.list_folder(path)
+    except FileNotFoundError:
+        return None
+
+
 class Appending:
     """A writer where files are appended to: each write is an append, which closes the file again."""
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from orcstream.io.contract.folder import FolderListing, LeasedFolder, ListedFile, below, retried
-from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal
+from orcstream.io.stores.hdfs.calls import FileStatus, HdfsRefusal, list_or_none
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 
 class HdfsFolder(LeasedFolder):
     """See `Folder`."""
 
-    def __init__(self, opened: OpenedHdfs, target: Target) -> None:
+    def __init__(self, opened: OpenedHdfs, target: StoreUrl) -> None:
         super().__init__(target, opened.lease)
         self._hdfs, self._path = opened.hdfs, opened.path
 
@@ -63,15 +63,12 @@ class HdfsFolder(LeasedFolder):
 
     async def _list_folder(self, folder: str) -> list[FileStatus] | None:
         whole = posixpath.join(self._path, folder)
-        try:
-            return await retried(lambda: self._hdfs.list_folder(whole), self._shown)
-        except FileNotFoundError:
-            return None  # removed meanwhile
+        return await retried(lambda: list_or_none(self._hdfs, whole), self._shown)
 
     @staticmethod
     def _of(status: FileStatus, url: str, path: str) -> ListedFile:
         return ListedFile(url, path, status.length, status.version, status.modified_ms / 1000)
 
 
-async def open_target(target: Target) -> HdfsFolder:
+async def open_target(target: StoreUrl) -> HdfsFolder:
     return HdfsFolder(await open_hdfs(target), target)

@@ -39,9 +39,16 @@ from orcstream.io.contract.retry import is_transient
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.request.part_sink import policy_of
 from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside
-from orcstream.io.stores.hdfs.calls import WRITE_ANEW, Appending, FileStatus, Hdfs, HdfsWriter, status_or_none
+from orcstream.io.stores.hdfs.calls import (
+    WRITE_ANEW,
+    Appending,
+    Hdfs,
+    HdfsWriter,
+    list_or_none,
+    status_or_none,
+)
 from orcstream.io.stores.hdfs.source import OpenedHdfs, open_hdfs
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +84,13 @@ class HdfsStore(MovingStore[HdfsFile]):
         found: list[Temporary] = []
         while folders:
             folder = folders.pop()
-            for one in await self._list_folder(folder):
+            for one in await list_or_none(self._hdfs, folder) or ():
                 path = posixpath.join(folder, one.name)
                 if one.is_folder and whole:
                     folders.append(path)
                 elif not one.is_folder and is_temporary_of(one.name, name):
                     found.append(Temporary(self._named(path), path, one.modified_ms / 1000))
         return found
-
-    async def _list_folder(self, path: str) -> list[FileStatus]:
-        try:
-            return await self._hdfs.list_folder(path)
-        except FileNotFoundError:  # deleted meanwhile, or never there
-            return []
 
     def _named(self, path: str) -> str:
         """The URL of another path of the same server, spelled as the user spells it."""
@@ -255,5 +256,5 @@ class _Upload:
         return True
 
 
-async def open_target(target: Target) -> HdfsStore:
+async def open_target(target: StoreUrl) -> HdfsStore:
     return HdfsStore(await open_hdfs(target), target.shown)

@@ -15,7 +15,7 @@ from orcstream.errors import ShortRead, SourceError
 from orcstream.io.contract.byte_source import OnBytes, StatusSource
 from orcstream.io.loop.clients import Lease
 from orcstream.io.stores.hdfs.calls import Hdfs, place_of
-from orcstream.io.urls import NATIVE_HDFS, Target
+from orcstream.io.urls import NATIVE_HDFS, StoreUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class OpenedHdfs:
     path: str
 
 
-async def open_hdfs(target: Target, stall_timeout_s: float | None = None) -> OpenedHdfs:
+async def open_hdfs(target: StoreUrl, stall_timeout_s: float | None = None) -> OpenedHdfs:
     """The client that speaks the protocol of the URL; nothing is asked yet.
 
     Each client is imported when it is first used: both bring libraries that most programs do without.
@@ -69,5 +69,5 @@ class HdfsSource(StatusSource):
         return status.length, status.version
 
 
-async def open_target(target: Target) -> HdfsSource:
+async def open_target(target: StoreUrl) -> HdfsSource:
     return HdfsSource(await open_hdfs(target, target.io.stall_timeout_s), target.cost, target.shown)

@@ -183,27 +183,29 @@ class RangeClient:
         return answer
 
     async def _ask_length(self, url: yarl.URL, options: Mapping[str, Any]) -> int:
-        # Not HEAD: a signed URL is signed for GET, and the first byte's Content-Range says the same.
-        try:
-            answer = await self._get(url, ByteRange(0, 1), options)
-        except HttpStatus as error:
-            if _has_no_first_byte(error):
-                return 0
-            raise
-        if answer.file_length is None:
+        answer = await self._first_byte(url, options)
+        if answer is not None and answer.file_length is None:
             raise self._no_ranges("does not say how long the object is")
-        return answer.file_length
+        return 0 if answer is None else answer.file_length or 0
 
     async def _confirm_empty(self, url: yarl.URL, fingerprint: str, options: Mapping[str, Any]) -> None:
         """Return if a second answer says the same; a failing proxy can send one empty answer."""
-        try:
-            answer = await self._get(url, ByteRange(0, 1), options)
-        except HttpStatus as error:
-            if _has_no_first_byte(error):
-                return
-            raise
-        if answer.file_length != 0 or answer.fingerprint != fingerprint:
+        answer = await self._first_byte(url, options)
+        if answer is not None and (answer.file_length != 0 or answer.fingerprint != fingerprint):
             raise Transient("the server sent an empty answer for an object with bytes", url=self._pin.url)
+
+    async def _first_byte(self, url: yarl.URL, options: Mapping[str, Any]) -> _Answer | None:
+        """The answer to a request for the first byte; None where there is none.
+
+        Not HEAD: a signed URL is signed for GET, and the first byte's Content-Range says the same.
+        """
+        try:
+            return await self._get(url, ByteRange(0, 1), options)
+        except HttpStatus as error:
+            # S3 names no length then.
+            if error.status == 416 and _length_of_unsatisfied(error) in (0, None):
+                return None
+            raise
 
     async def _get(
         self,
@@ -386,11 +388,6 @@ def _length_of_unsatisfied(error: HttpStatus) -> int | None:
     """The object's length, where a 416 says it."""
     named = ContentRange.parse(error.headers.get("Content-Range"))
     return named.file_length if error.status == 416 and named is not None else None
-
-
-def _has_no_first_byte(error: HttpStatus) -> bool:
-    """Whether a request for the first byte was answered that there is none; S3 names no length then."""
-    return error.status == 416 and _length_of_unsatisfied(error) in (0, None)
 
 
 def other_range(asked: ByteRange, there: ByteRange, url: str) -> ShortRead:

@@ -18,7 +18,7 @@ from orcstream.io.contract.byte_source import LeasedSource, OnBytes, Suffix, no_
 from orcstream.io.loop.clients import Lease, lease_client
 from orcstream.io.stores.http.ranges import HttpStatus, RangeClient, cannot_be, stall_timeout
 from orcstream.io.stores.http.redirects import new_stranger
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ async def _make_client(options: Mapping[str, Any]) -> _HttpClient:
     return _HttpClient(filesystem, session, new_stranger(session, filesystem.client_kwargs))
 
 
-async def open_target(target: Target) -> HttpSource:
+async def open_target(target: StoreUrl) -> HttpSource:
     try:
         lease = await lease_client("http", target.options, lambda: _make_client(target.options))
     except (TypeError, ValueError) as error:
@@ -58,7 +58,7 @@ async def open_target(target: Target) -> HttpSource:
 class HttpSource(LeasedSource):
     """An object behind a URL. Every answer is checked; where the server names no version, only its length."""
 
-    def __init__(self, encoded: yarl.URL, lease: Lease[_HttpClient], target: Target) -> None:
+    def __init__(self, encoded: yarl.URL, lease: Lease[_HttpClient], target: StoreUrl) -> None:
         super().__init__(lease, target.cost, target.shown)
         self._encoded = encoded
         filesystem = lease.client.filesystem

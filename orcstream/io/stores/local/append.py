@@ -11,7 +11,7 @@ from orcstream.io.contract.byte_sink import SinkOptions, already_there
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.source import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, sync_data, sync_folder, write_at
-from orcstream.io.urls import Target, local_path
+from orcstream.io.urls import StoreUrl, local_path
 
 
 class GrowingLocalFile:
@@ -104,5 +104,5 @@ class GrowingLocalFile:
             os.close(descriptor)
 
 
-async def open_target(target: Target, options: SinkOptions) -> GrowingLocalFile:  # noqa: ARG001 - of HDFS
+async def open_target(target: StoreUrl, options: SinkOptions) -> GrowingLocalFile:  # noqa: ARG001 - of HDFS
     return GrowingLocalFile(local_path(target.url), target.shown)

@@ -14,13 +14,13 @@ from pathlib import Path
 from orcstream.errors import SourceError, UsageError
 from orcstream.io.contract.folder import FolderListing, ListedFile, below
 from orcstream.io.stores.local.source import fingerprint_of, in_thread
-from orcstream.io.urls import Target, local_path
+from orcstream.io.urls import StoreUrl, local_path
 
 
 class LocalFolder:
     """See `Folder`."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: StoreUrl) -> None:
         self._url, self._shown = target.url, target.shown
         self._path = Path(local_path(target.url))
 
@@ -104,5 +104,5 @@ def _of_status(url: str, path: str, status: os.stat_result) -> ListedFile:
     return ListedFile(url, path, status.st_size, fingerprint_of(status), status.st_mtime)
 
 
-async def open_target(target: Target) -> LocalFolder:
+async def open_target(target: StoreUrl) -> LocalFolder:
     return LocalFolder(target)

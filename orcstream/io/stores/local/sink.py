@@ -29,7 +29,7 @@ from orcstream.io.contract.byte_sink import (
 from orcstream.io.stores.committing import MovingStore, Temporary
 from orcstream.io.stores.local.source import in_thread
 from orcstream.io.stores.local.system import WRITE_ONLY, set_mode, sync_folder, write_at
-from orcstream.io.urls import Target, local_path
+from orcstream.io.urls import StoreUrl, local_path
 
 # What file systems without hard links answer to one.
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -200,5 +200,5 @@ def _temporaries(path: str) -> Iterator[Temporary]:
                 yield Temporary(str(candidate), str(candidate), status.st_mtime)
 
 
-async def open_target(target: Target) -> LocalStore:
+async def open_target(target: StoreUrl) -> LocalStore:
     return LocalStore(local_path(target.url), target.shown)

@@ -33,7 +33,7 @@ from orcstream.io.contract.byte_source import (
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.stores.local.system import READ_ONLY, read_at, read_cached, tells_cached
-from orcstream.io.urls import Target, local_path
+from orcstream.io.urls import StoreUrl, local_path
 
 T = TypeVar("T")
 # Reads a range of a descriptor, of the file at a URL; None where that would take waiting for a disk.
@@ -164,7 +164,7 @@ def fingerprint_of(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
-async def open_target(target: Target) -> LocalSource:
+async def open_target(target: StoreUrl) -> LocalSource:
     path, cost = local_path(target.url), target.cost
     limiter = anyio.CapacityLimiter(cost.request_cap)
     file = await in_thread(lambda: _OpenFile(path), target.shown, SourceError, limiter=limiter)

@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.io.contract.append_file import FLUSH_LENGTH, GATHERED_BYTES, LENGTH_BYTES, NO_LENGTH
 from orcstream.io.contract.byte_sink import SinkOptions, already_there
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 
 class InMemoryFile:
@@ -20,7 +20,7 @@ class InMemoryFile:
 
     gathered_bytes = GATHERED_BYTES
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: StoreUrl) -> None:
         self._path = MemoryFileSystem._strip_protocol(target.url)
         self._lengths_path = self._path + FLUSH_LENGTH
         self._url = target.shown
@@ -64,5 +64,5 @@ def _show(path: str, content: bytearray) -> None:
     filesystem.store[path] = MemoryFile(filesystem, path, bytes(content))
 
 
-async def open_target(target: Target, options: SinkOptions) -> InMemoryFile:  # noqa: ARG001 - of HDFS
+async def open_target(target: StoreUrl, options: SinkOptions) -> InMemoryFile:  # noqa: ARG001 - of HDFS
     return InMemoryFile(target)

@@ -17,7 +17,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from orcstream.errors import UsageError
 from orcstream.io.contract.byte_sink import Leftover, Prepared, SinkOptions, already_there, state_of
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,7 @@ class _Store:
     async def discard(self, prepared: Prepared) -> None:  # noqa: ARG002
         await anyio.lowlevel.checkpoint()
 
-    async def cleanup(
-        self,
-        older_than_s: float,  # noqa: ARG002
-        *,
-        containing: str,  # noqa: ARG002
-        remove: bool,  # noqa: ARG002
-    ) -> list[Leftover]:
+    async def cleanup(self, *_: object, **__: object) -> list[Leftover]:
         await anyio.lowlevel.checkpoint()
         return []
 
@@ -96,7 +90,7 @@ class _Store:
 class MemoryStore(_Store):
     """One path of fsspec's memory store."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: StoreUrl) -> None:
         super().__init__()
         self._path = MemoryFileSystem._strip_protocol(target.url)
         self._url = target.shown
@@ -128,5 +122,5 @@ class BufferStore(_Store):
         held.buffer.write(b"".join(held.parts))
 
 
-async def open_target(target: Target) -> MemoryStore:
+async def open_target(target: StoreUrl) -> MemoryStore:
     return MemoryStore(target)

@@ -19,7 +19,7 @@ from orcstream.io.contract.byte_source import (
     no_such_file,
     short_read,
 )
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 
 class BytesSource(PinnedSource):
@@ -93,7 +93,7 @@ class MemoryFileSource(PinnedSource):
             raise no_such_file(self.url) from None
 
 
-async def open_target(target: Target) -> MemoryFileSource:
+async def open_target(target: StoreUrl) -> MemoryFileSource:
     from fsspec.implementations.memory import MemoryFileSystem
 
     path = MemoryFileSystem._strip_protocol(target.url)

@@ -33,7 +33,7 @@ from orcstream.io.loop.clients import Lease, lease_client, tls_of
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.io.options import unknown_option
 from orcstream.io.stores.fsspec.source import cause_of, translate_error
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ class S3Place:
     version: str | None
 
 
-async def find_place(target: Target, *, is_meant: Callable[[S3Place], bool], form: str) -> S3Place:
+async def find_place(target: StoreUrl, *, is_meant: Callable[[S3Place], bool], form: str) -> S3Place:
     """The place, if it is of the form that is meant; `UsageError` else, and for options that are refused."""
     merged = {**S3FileSystem._get_kwargs_from_urls(target.url), **target.options}
     try:

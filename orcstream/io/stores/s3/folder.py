@@ -16,7 +16,7 @@ from orcstream.errors import SourceError
 from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted
 from orcstream.io.contract.folder import FolderListing, LeasedFolder, ListedFile, below, retried
 from orcstream.io.stores.s3.client import TRANSIENT_CODES, S3Place, find_place, guarded
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 # As many as one request takes.
 REMOVED_AT_ONCE = 1000
@@ -25,7 +25,7 @@ REMOVED_AT_ONCE = 1000
 class S3Folder(LeasedFolder):
     """Keys below a prefix, whatever is in them; keys that end like folders are markers of them."""
 
-    def __init__(self, place: S3Place, target: Target) -> None:
+    def __init__(self, place: S3Place, target: StoreUrl) -> None:
         super().__init__(target, place.lease)
         self._filesystem = place.lease.client.filesystem
         self._bucket, self._key = place.bucket, place.key
@@ -148,7 +148,7 @@ def _without_more(paths: Sequence[str]) -> list[str]:
     return [path[:-1] for path, after in pairs if path.endswith("/") and not after.startswith(path)]
 
 
-async def open_target(target: Target) -> S3Folder:
+async def open_target(target: StoreUrl) -> S3Folder:
     form = "a folder in S3 is s3://bucket/prefix"
     place = await find_place(target, is_meant=lambda one: bool(one.bucket) and not one.version, form=form)
     return S3Folder(place, target)

@@ -44,7 +44,7 @@ from orcstream.io.stores.fsspec.source import translated
 from orcstream.io.stores.http.ranges import ContentRange
 from orcstream.io.stores.s3.calls import Refused, S3Calls
 from orcstream.io.stores.s3.client import S3Place, arguments_of, find_place, object_of
-from orcstream.io.urls import Target, protocol_of
+from orcstream.io.urls import StoreUrl, protocol_of
 
 TOKEN = "orcstream-write"  # noqa: S105 - a name, no secret
 PART_CAP = 10_000
@@ -425,7 +425,7 @@ class _Body(io.BytesIO):
         return memoryview(self._data)
 
 
-async def open_target(target: Target) -> S3Store:
+async def open_target(target: StoreUrl) -> S3Store:
     """The key of a bucket; empty for a clean-up of all of it."""
     form = "an S3 URL to write to is s3://bucket/key, without a version"
     place = await find_place(target, is_meant=lambda one: bool(one.bucket) and not one.version, form=form)

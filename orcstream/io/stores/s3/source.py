@@ -34,7 +34,7 @@ from orcstream.io.stores.s3.client import (
     refused,
     status_of,
 )
-from orcstream.io.urls import Target
+from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class S3Source(LeasedSource):
     """One object; every request carries the ETag of the first answer."""
 
     def __init__(
-        self, place: S3Place, target: Target, *, clock: Callable[[], float] = time.monotonic
+        self, place: S3Place, target: StoreUrl, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(place.lease, target.cost, target.shown)
         self._object = arguments_of(place.bucket, place.key, place.version)
@@ -238,7 +238,7 @@ def _prefer_v4(signature_version: str, **_: object) -> str | None:
     return "s3v4-query" if signature_version in ("s3v4-query", "v4-query") else None
 
 
-async def open_target(target: Target) -> S3Source:
+async def open_target(target: StoreUrl) -> S3Source:
     form = "an S3 URL is s3://bucket/key"
     return S3Source(
         await find_place(target, is_meant=lambda one: bool(one.bucket and one.key), form=form), target
