@@ -8,15 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, cast
 
 from orcstream._keywords import check_integer
 from orcstream.byterange import CostModel
 from orcstream.errors import UsageError
-
-# For these, None is not a choice.
-_NEEDED = ("retries", "timeout_s", "stall_timeout_s", "adaptive", "hedge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +42,13 @@ class IoOptions:
     bandwidth: float | None = None
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in asdict(self).items() if value is not None or name in _NEEDED}
         check_options(
+            self,
             "io_options",
-            given,
             integers={"request_cap": 1, "part_bytes": 1, "tail_bytes": 1, "retries": 0},
             numbers=("timeout_s", "stall_timeout_s", "latency_s", "bandwidth"),
             flags=("adaptive", "hedge"),
+            may_be_none=("request_cap", "part_bytes", "tail_bytes", "latency_s", "bandwidth"),
         )
         if max(self.latency_s or 0, self.bandwidth or 0) == math.inf:
             raise UsageError("io_options: latency_s and bandwidth must be finite")
@@ -76,26 +73,29 @@ class IoOptions:
 
 
 def check_options(
+    options: object,
     of: str,
-    given: Mapping[str, object],
     *,
     integers: Mapping[str, int],
     numbers: Collection[str],
     flags: Collection[str],
+    may_be_none: Collection[str] = (),
 ) -> None:
-    """Raise `UsageError` for values that options `of` this name cannot have; those not `given` may be so.
+    """Raise `UsageError` for values that `options` of this name cannot have.
 
     `integers` have a least value, `numbers` are above 0, and `flags` are True or False.
     """
-    for name in integers.keys() & given.keys():
-        check_integer(f"{of}: {name}", given[name], integers[name])
-    for name in given.keys() & set(numbers):
-        value = given[name]
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+    for name in (*integers, *numbers, *flags):
+        value = getattr(options, name)
+        if value is None and name in may_be_none:
+            continue
+        if name in integers:
+            check_integer(f"{of}: {name}", value, integers[name])
+        elif name in flags:
+            if not isinstance(value, bool):
+                raise UsageError(f"{of}: {name} must be True or False, not {value!r}")
+        elif not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
             raise UsageError(f"{of}: {name} must be above 0, not {value!r}")
-    for name in given.keys() & set(flags):
-        if not isinstance(given[name], bool):
-            raise UsageError(f"{of}: {name} must be True or False, not {given[name]!r}")
 
 
 _Options = TypeVar("_Options")

@@ -18,7 +18,7 @@ import errno
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from uuid import uuid4
 
@@ -57,8 +57,8 @@ class SinkOptions:
 
     def __post_init__(self) -> None:
         check_options(
+            self,
             "sink_options",
-            asdict(self),
             integers={"part_bytes": 1, "upload_cap": 1, "in_flight_bytes": 1, "retries": 0},
             numbers=("timeout_s", "stall_timeout_s", "abort_timeout_s"),
             flags=("allow_non_atomic",),
