@@ -27,6 +27,7 @@ from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
 from orcstream.io.contract.byte_source import ByteSource
 from orcstream.io.contract.retry import RetryPolicy, retry_commit
 from orcstream.io.loop.clients import keep_clients
+from orcstream.io.loop.tasks import first_failure
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.io.options import IoOptions
@@ -439,11 +440,10 @@ async def _in_order(
     first failure, in order, ends everything, and is raised by itself. Nothing is under way any more when this
     is left. Tasks are called `name`.
     """
-    failure: Exception | None = None
     under_way: deque[_Slot[A, B]] = deque()
     waiting = iter(items)
-    async with anyio.create_task_group() as tasks:
-        try:
+    try:
+        async with anyio.create_task_group() as tasks:
             following = next(waiting, None)
             while following is not None or under_way:
                 while following is not None and (not under_way or fits(following, under_way)):
@@ -454,8 +454,6 @@ async def _in_order(
                 # It counts for what is under way until it was taken.
                 await take(under_way[0].item, await under_way[0].result())
                 under_way.popleft()
-        except Exception as error:  # noqa: BLE001 - a group would come out of the block
-            failure = error
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    except BaseExceptionGroup as group:
+        failure = first_failure(group)
+        raise failure from failure.__cause__

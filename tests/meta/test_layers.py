@@ -99,13 +99,13 @@ reader: _credentials _keywords _printable batch byterange codec.arrow codec.conv
     codec.metadata codec.streams codec.vectors encryption errors file io io.contract io.loop io.options
     io.request io.stores.local plan plan.prune query reader.engine schema
 
-table: _buffer _credentials batch codec.ingest codec.vectors errors io io.contract io.loop plan.acid query
-    reader reader.engine schema
+table: _buffer _credentials batch codec.ingest codec.vectors errors io io.contract io.loop io.urls
+    plan.acid query reader reader.engine schema
 
 acid.read: acid.snapshot acid.temporary batch codec.hive codec.vectors errors io.loop io.stores.local plan
     plan.acid query reader reader.engine schema table
-datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.loop plan plan.acid query
-    reader reader.engine schema table
+datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.loop io.urls plan plan.acid
+    query reader reader.engine schema table
 
 acid.view: _keywords acid.read acid.snapshot acid.transactions batch errors plan plan.acid reader schema
     table
