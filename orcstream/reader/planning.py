@@ -328,11 +328,10 @@ def _check_timestamps(tail: Tail, root: Type, unit: str) -> None:
 
     Of a bound the millisecond is believed, which is beyond 64 bits where both of its ends are.
     """
-    if "timestamp" not in trust_in(tail).bounds:
+    types = [type_ for type_ in walk_types(root) if type_.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)]
+    if not types or "timestamp" not in trust_in(tail).bounds:
         return
-    for type_ in walk_types(root):
-        if type_.kind not in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
-            continue
+    for type_ in types:
         with located(column=type_.column_id):
             statistics = tail.footer.statistics.get(type_.column_id)
         if statistics is None or statistics.kind != "timestamp":
