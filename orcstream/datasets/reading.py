@@ -7,7 +7,7 @@ Knows one file and what is asked of it, and which file stays open. Must not know
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.vectors.column import Vector
@@ -102,9 +102,9 @@ class Reading:
 
     def _vectors(self, batch: Batch, partition: PartitionRow) -> Iterator[Vector]:
         of_rows = iter(batch.vectors)
-        for field in self.schema.fields:
-            if field.name in self.partition_names:
-                yield partition.vector(field, batch.num_rows)
+        for column in self.schema.fields:
+            if column.name in self.partition_names:
+                yield partition.vector(column, batch.num_rows)
             else:
                 yield next(of_rows)
 
@@ -115,41 +115,31 @@ def schema_for(file: OrcFile, schema: Schema) -> Schema | None:
     return None if same else schema
 
 
+@dataclass(slots=True, eq=False)
 class FileUnit:
     """A file of one read. `opened` answers the file, which is the unit's to give back with `closed`."""
 
-    def __init__(
-        self,
-        reading: Reading,
-        length: int | None,
-        partition: PartitionRow,
-        where: Expr | None,
-        rows: range | None,
-        *,
-        opened: Callable[[], Awaitable[OrcFile]],
-        closed: Callable[[OrcFile], Awaitable[None]],
-    ) -> None:
-        self._reading = reading
-        self._length = length
-        self._partition = partition
-        self._where = where
-        self._rows = rows
-        self._open = opened
-        self._close = closed
-        self._file: OrcFile | None = None
+    reading: Reading
+    known_length: int | None
+    partition: PartitionRow
+    where: Expr | None
+    rows: range | None
+    opened: Callable[[], Awaitable[OrcFile]]
+    closed: Callable[[OrcFile], Awaitable[None]]
+    _file: OrcFile | None = field(default=None, init=False)
 
     @property
     def length(self) -> int | None:
-        return self._length if self._file is None else self._file.tail.file_length
+        return self.known_length if self._file is None else self._file.tail.file_length
 
     async def begin(self) -> None:
-        self._file = await self._open()
+        self._file = await self.opened()
 
     async def read(self, memory: LaneMemory, deliver: Deliver) -> ReadStatistics:
         assert self._file is not None
-        reading, partition = self._reading, self._partition
+        reading, partition = self.reading, self.partition
         memory.check_chunks(self._file.tail.postscript.compression_block_size)
-        async with reading.stream(self._file, self._where, self._rows, memory) as stream:
+        async with reading.stream(self._file, self.where, self.rows, memory) as stream:
             schema: BatchSchema | None = None
             async for batch in stream:
                 # Asked before, it would be planned on the loop.
@@ -163,4 +153,4 @@ class FileUnit:
 
     async def end(self) -> None:
         if self._file is not None:
-            await self._close(self._file)
+            await self.closed(self._file)

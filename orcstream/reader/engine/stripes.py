@@ -6,7 +6,7 @@ Knows which options of the user and which facts of the tail decide how streams a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -71,37 +71,32 @@ class StripeWork:
     indexed: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class StripeContext:
     """A stripe whose footer is known, and its row indexes where they were asked for; makes column runs."""
 
-    def __init__(
-        self,
-        file: UnlockedFile,
-        work: StripeWork,
-        footer: StripeFooter,
-        form: StripeForm,
-        options: StripeOptions,
-        room: Room,
-    ) -> None:
-        self.room = room
-        self.work = work
-        self.footer = footer
-        self.form = form
-        self.indexes: dict[FileColumn, RowIndex] = {}
-        self.blooms: dict[FileColumn, BloomIndex] = {}
-        self._file = file
-        self._options = options
-        self.groups = RowGroups(work.information.row_count, file.tail.footer.row_index_stride)
+    file: UnlockedFile
+    work: StripeWork
+    footer: StripeFooter
+    form: StripeForm
+    options: StripeOptions
+    room: Room
+    indexes: dict[FileColumn, RowIndex] = field(default_factory=dict, init=False)
+    blooms: dict[FileColumn, BloomIndex] = field(default_factory=dict, init=False)
+    groups: RowGroups = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.groups = RowGroups(self.work.information.row_count, self.file.tail.footer.row_index_stride)
 
     def add_index(self, stream: PlacedStream, data: memoryview) -> None:
         """Parse one index stream."""
         stripe = self.work.information
         if stream.kind is StreamKind.ROW_INDEX:
-            self.indexes[stream.column] = parse_index(self._file, stripe, stream, data, self.room)
+            self.indexes[stream.column] = parse_index(self.file, stripe, stream, data, self.room)
             return
         with located(stripe=stripe.index, column=stream.column, stream_kind=stream.kind.name):
             self.blooms[stream.column] = parse_bloom_index(
-                decompress_message(self._file.tail, _decrypted(stream, data), self.room.left),
+                decompress_message(self.file.tail, _decrypted(stream, data), self.room.left),
                 max(1, self.groups.count),
                 utf8=stream.kind is StreamKind.BLOOM_FILTER_UTF8,
                 encoding=self.form.encodings[stream.column].bloom_encoding,
@@ -149,7 +144,7 @@ class StripeContext:
             columns = build_columns(
                 [type_ for place, type_ in enumerate(types) if place not in ready],
                 self.form,
-                self._options,
+                self.options,
             )
             spans, indexes = self._spans(columns, rows)
             choice = decided
@@ -167,7 +162,7 @@ class StripeContext:
                 choice=choice,
                 is_filtered=decided is not None,
             )
-            slop = slop_bytes(compressed=self._options.compressed, block_size=self._options.block_size)
+            slop = slop_bytes(compressed=self.options.compressed, block_size=self.options.block_size)
             waiting = iter(columns)
             for place in range(len(types)):
                 if place in ready:
@@ -206,15 +201,15 @@ class StripeContext:
             type_.kind,
             self.form.encodings[type_.column_id].kind,
             has_present=self.form.has_present(type_.column_id),
-            compressed=self._options.compressed,
-            decimal64=is_decimal64(type_, decimal64=self._options.decimal64),
+            compressed=self.options.compressed,
+            decimal64=is_decimal64(type_, decimal64=self.options.decimal64),
         )
         column = ColumnIndex(
             index,
             positions,
             groups=self.groups,
-            compressed=self._options.compressed,
-            block_size=self._options.block_size,
+            compressed=self.options.compressed,
+            block_size=self.options.block_size,
         )
         return column if column.is_usable else None
 
