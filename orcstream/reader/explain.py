@@ -201,12 +201,9 @@ class _Survey:
         if self.plan.late is not None:
             context = self.start.context_of(stripe)
             kept = {place: partial(_no_rows, stripe) for place in self.plan.late.kept}
-            rest = context.run(self.plan.late.root, self._rows_of(stripe), decoded=kept)
+            rows = [(span.first, span.stop) for span in stripe.spans]
+            rest = context.run(self.plan.late.root, rows, decoded=kept)
             self._data(rest, held, self.rest)
-
-    @staticmethod
-    def _rows_of(stripe: StripeRun) -> list[tuple[int, int]]:
-        return [(span.first, span.stop) for span in stripe.spans]
 
     async def _stripe(self, work: StripeWork, held: Sequence[RangeBuffer]) -> StripeRun | None:
         footer = _bytes_of(work.information.footer_range, held)

@@ -151,7 +151,8 @@ class StripeContext:
             if decided is None and rows is not None and len(rows) != len(spans):
                 choice = ChosenRows(rows)
             segments = {place: make(spans) for place, make in ready.items()}
-            if any(sum(s.vector.length for s in found) != _wanted(spans) for found in segments.values()):
+            wanted = sum(span.row_count for span in spans)
+            if any(sum(s.vector.length for s in found) != wanted for found in segments.values()):
                 # Without an index, more rows have to be passed than were decoded before.
                 return self.run(root, rows, decided=decided)
             stripe = StripeRun(
@@ -222,10 +223,6 @@ class StripeContext:
         with located(column=cursor.type.column_id, stream_kind=cursor.kind.name):
             index = indexes[cursor.type.column_id]
             return [index.slice(cursor.kind, cursor.range, span) for span in spans]
-
-
-def _wanted(spans: Sequence[Span]) -> int:
-    return sum(span.row_count for span in spans)
 
 
 class StripeStarter:
