@@ -231,8 +231,8 @@ class _Sink:
         given.finish()
         if run(partial(_is_done, plan, query, batch)):
             return
-        stem = f"{query}-{batch}"
-        found = self._order(df).mapInArrow(partial(_write_task, plan, stem), "files binary").collect()
+        work = partial(_write_task, plan, f"{query}-{batch}")
+        found = self._order(df).mapInArrow(work, "files binary").collect()
         files = [file for row in found for file in pickle.loads(row[0])]  # noqa: S301 - of our own tasks
         message = BatchFiles(query, self._run, 0, files)
         run(partial(commit_batch, StreamPlan(plan, 0, 1, overwrite=False), batch, [message]))
@@ -249,17 +249,12 @@ async def _is_done(plan: WritePlan, query: str, batch: int) -> bool:
     return batch <= (await CommitLog.open(plan, query)).last_done
 
 
-def _write_task(plan: WritePlan, stem: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task writes; its files are prepared, and the driver commits them."""
+def _write_task(plan: WritePlan, batch: str, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
-    from pyspark import TaskContext
 
-    from orcstream.spark.write import written
+    from orcstream.spark.stream.writing import write_batch
 
-    task = TaskContext.get()
-    assert task is not None
-    name = f"part-{task.partitionId():05}-{stem}-{uuid.uuid4().hex[:12]}"
-    files = written.write_files(plan, batches, name, threads=max(1, task.cpus()))
+    files = write_batch(plan, batch, rows)
     yield pa.record_batch({"files": pa.array([pickle.dumps(files)], pa.binary())})
 
 

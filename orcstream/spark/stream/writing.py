@@ -16,7 +16,7 @@ from __future__ import annotations
 import posixpath
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -107,10 +107,7 @@ class OrcStreamWriter(DataSourceStreamArrowWriter):
         query, of_run, batch = (task.getLocalProperty(name) or "" for name in (_QUERY, _RUN, _BATCH))
         if not _PLAIN.fullmatch(query) or not batch.isdecimal():
             raise UsageError("Spark does not say of which stream and batch this is")
-        # Attempts are numbered from 0 again when the program is.
-        stem = f"part-{task.partitionId():05}-{query}-{batch}-{uuid.uuid4().hex[:12]}"
-        threads = max(1, task.cpus())
-        files = written.write_files(self._plan.files, iterator, stem, threads=threads)
+        files = write_batch(self._plan.files, f"{query}-{batch}", iterator)
         return BatchFiles(query, of_run, task.attemptNumber(), files)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -124,6 +121,15 @@ class OrcStreamWriter(DataSourceStreamArrowWriter):
         queries = {one.query for one in messages if isinstance(one, BatchFiles)}
         for query in queries:
             run(partial(_discard_unless_begun, self._plan.files, query, batchId, files))
+
+
+def write_batch(plan: WritePlan, batch: str, rows: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
+    """What a task writes of a batch of a query: files that are prepared, and the driver commits."""
+    task = TaskContext.get()
+    assert task is not None
+    # Attempts are numbered from 0 again when the program is.
+    stem = f"part-{task.partitionId():05}-{batch}-{uuid.uuid4().hex[:12]}"
+    return written.write_files(plan, rows, stem, threads=max(1, task.cpus()))
 
 
 async def _discard_unless_begun(plan: WritePlan, query: str, batch: int, files: list[WrittenFile]) -> None:
