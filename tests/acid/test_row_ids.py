@@ -147,7 +147,7 @@ def test_keys_that_cannot_be_put_aside(fault: str, tmp_path: Path, monkeypatch: 
     budget = KeyBudget(0)
     collector = KeyCollector(budget)
     collector.add(ids([(1, 1, number) for number in range(100)]))
-    with pytest.raises(SinkError, match=r"gone: No (such file|space left).*TMPDIR"):
+    with pytest.raises(SinkError, match=r"\bgone: .*\bTMPDIR\b"):
         collector.finish()
     collector.discard()
     assert not budget.take(1)

@@ -486,5 +486,5 @@ def test_a_table_of_thousands_of_directories_is_checked_at_once() -> None:
     assert len(partition.deltas) == count
     assert time.process_time() - start < 4
     lost = replace(seen, directories={"": frozenset([*names, "delta_0000002_0000003_0000"])})
-    with pytest.raises(Unsupported, match="delta_0000002_0000003_0000 was removed"):
+    with pytest.raises(Unsupported, match="delta_0000002_0000003_0000"):
         listing.snapshot(lost)

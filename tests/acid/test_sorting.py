@@ -101,7 +101,7 @@ async def test_as_python_sorts(memory_limit: int, given_: list[Given], step: int
 async def test_events_that_cannot_be_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     async with aclosing(EventSorter(SCHEMA, {}, memory_limit=8)) as sorter:
-        with pytest.raises(SinkError, match=r"gone: No such file.*TMPDIR"):
+        with pytest.raises(SinkError, match=r"\bgone: .*\bTMPDIR\b"):
             await sorter.add(events_of([((1, 0, 3), 1, UPDATE)], 0))
 
 

@@ -162,7 +162,7 @@ async def test_a_file_of_which_nothing_was_flushed(url: str) -> None:
 async def test_one_partition_for_all_rows(url: str) -> None:
     await acid.create_table(url, SCHEMA, partitions={"part": "int"})
     async with acid.open_table(url) as table:
-        with pytest.raises(UsageError, match="partition names values of part"):
+        with pytest.raises(UsageError, match=r"\bpart\b"):
             await table.stream(partition={"other": 1})
         async with table.stream(partition={"part": 7}) as stream:
             await stream.write(rows(0, 2))

@@ -120,7 +120,7 @@ async def test_zones_of_folders(tmp_path: Path, type_: str) -> None:
     folder = await far(tmp_path, "ts=2020-01-02 00%3A00%3A00%2B02%3A00")
     async with orcstream.dataset(folder, partition_schema=f"struct<ts:{type_}>") as files:
         if type_ == "timestamp":
-            with pytest.raises(SchemaMismatch, match="names no value of type timestamp"):
+            with pytest.raises(SchemaMismatch, match=r"\btimestamp\b"):
                 await files.read()
         else:
             found = pa.table(await files.read())["ts"].cast(pa.int64()).to_pylist()

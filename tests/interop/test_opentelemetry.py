@@ -230,7 +230,7 @@ async def test_credentials_are_not_in_spans(traces: Traces) -> None:
 
 @pytest.mark.parametrize("observer", [object(), 5, Tracer])
 def test_what_cannot_observe(observer: Any, url: str) -> None:
-    with pytest.raises(orcstream.UsageError, match="observer= takes an object"):
+    with pytest.raises(orcstream.UsageError, match=r"\bobserver="):
         orcstream.open(url, observer=observer)
 
 

@@ -247,7 +247,7 @@ async def test_some_stripes_only() -> None:
 @pytest.mark.parametrize("stripes", [range(2, 4), range(-1, 1), range(3, 2, -1)])
 async def test_stripes_that_are_not_there(stripes: range) -> None:
     async with orcstream.open(three_stripes()) as file:
-        with pytest.raises(orcstream.UsageError, match=r"no stripe (3|-1): the file has 3"):
+        with pytest.raises(orcstream.UsageError, match=r"\bstripe (3|-1): .*\b3\b"):
             await file.verify(stripes=stripes)
         assert (await file.verify(stripes=range(3, 3))).is_sound
 

@@ -209,7 +209,7 @@ async def test_keys_that_s3_has_no_time_for_are_removed_later(
         await list_files(url, storage_options=store.options)
     asked.clear()
     codes[:] = [{"1": "SlowDown"}] * 100
-    with pytest.raises(RetriesExhausted, match="t/1 was not removed: SlowDown"):
+    with pytest.raises(RetriesExhausted, match=r"t/1 .*SlowDown"):
         await remove_files(url, names, storage_options=store.options)
     assert asked == [names, *[["1"]] * (len(asked) - 1)]
     assert len(asked) > 2

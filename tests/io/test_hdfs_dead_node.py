@@ -158,7 +158,7 @@ async def test_a_call_of_hdfs_native_that_hangs_is_given_up_once(
     monkeypatch.setattr(HdfsNative, "create", create)
     url = native_hdfs.native_url("/hangs.orc")
     sink = await open_sink(url, sink_options={"timeout_s": 0.2, "retries": 50})
-    with anyio.fail_after(5), pytest.raises(SinkError, match="webhdfs://, or later"):
+    with anyio.fail_after(5), pytest.raises(SinkError, match="webhdfs://"):
         await _write_all(sink)
     await sink.abort()
 

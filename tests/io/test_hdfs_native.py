@@ -103,7 +103,7 @@ async def test_a_panic_ends_no_program() -> None:
 async def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     for url in ("hdfs://nn/a.orc", "viewfs://nn/a.orc"):
-        with pytest.raises(UsageError, match=r"pip install 'orcstream\[hdfs\]'; or use webhdfs://"):
+        with pytest.raises(UsageError, match=r"orcstream\[hdfs\].*webhdfs://"):
             await orcstream.open(url)
     assert leased_clients() == 0
 
@@ -233,7 +233,7 @@ async def test_the_last_block_of_an_open_file(native_hdfs: HdfsServer, folder: s
     await anyio.to_thread.run_sync(writer.hsync)
     assert (await hdfs.status(path)).length == 1000
     assert native_hdfs.get(path) == b"x" * 1000
-    with pytest.raises(Transient, match=r"somebody writes until it is closed, webhdfs:// does"):
+    with pytest.raises(Transient, match="webhdfs://"):
         await hdfs.read(path, 0, 1)
     with pytest.raises(ShortRead):
         await hdfs.read(path, 0, 1001)

@@ -422,9 +422,7 @@ async def test_without_credentials_it_is_said_what_to_give(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     options = {"endpoint_url": range_server.url}
-    with pytest.raises(
-        PermissionError, match="no credentials were found: give storage_options key and secret"
-    ):
+    with pytest.raises(PermissionError, match=r"\bstorage_options key and secret\b"):
         await (
             orcstream.open("s3://bucket/a", storage_options=options) if step == "read" else write_one(options)
         )
@@ -433,9 +431,7 @@ async def test_without_credentials_it_is_said_what_to_give(
 
 @pytest.mark.parametrize("make", [orcstream.open, orcstream.create])
 async def test_storage_options_that_s3fs_does_not_know_are_named(make: Any) -> None:
-    with pytest.raises(
-        UsageError, match=r"there is no option 'aws_access_key_id'; storage_options are .*key, secret"
-    ):
+    with pytest.raises(UsageError, match=r"'aws_access_key_id'.*\bkey, secret\b"):
         await make("s3://bucket/a", storage_options={"aws_access_key_id": "a"})
 
 

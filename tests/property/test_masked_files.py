@@ -100,7 +100,7 @@ async def test_a_batch_is_masked_a_little_at_a_time(monkeypatch: pytest.MonkeyPa
 async def test_times_that_are_not_written_need_not_be_writable(options: dict[str, Any]) -> None:
     skipped = np.datetime64("2024-03-31T02:30" if "timezone" in options else "1582-10-10T00:00", "us")
     batch = {"a": np.array([skipped]), "b": np.array([1])}
-    with pytest.raises(SchemaMismatch, match="'a' has a time that the zone"):
+    with pytest.raises(SchemaMismatch, match="'a'"):
         await written("struct<a:timestamp,b:int>", [batch], masks={"b": "redact"}, **options)
     rows = await written("struct<a:timestamp,b:int>", [batch], masks={"a": "nullify"}, **options)
     assert rows == [{"a": None, "b": 1}]

@@ -129,7 +129,7 @@ def test_what_cannot_be_ingested(spark: SparkSession, tmp_path: Path) -> None:
         jobs.ingest(spark, df, str(tmp_path), sort_by=["id"], z_order_by=["id"])
     with pytest.raises(orcstream.UsageError, match=r"'x'.*\bid\b"):
         jobs.ingest(spark, df, str(tmp_path), sort_by=["x"])
-    with pytest.raises(orcstream.UsageError, match="give a format: csv"):
+    with pytest.raises(orcstream.UsageError, match=r"\bformat: csv\b"):
         jobs.ingest(spark, "folder", str(tmp_path))
     with pytest.raises(orcstream.UsageError, match="give a checkpoint"):
         jobs.ingest(spark, "rows.csv", "s3://bucket/table", schema="id int")

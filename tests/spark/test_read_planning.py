@@ -212,7 +212,7 @@ def test_filters_of_queries_are_not_taken(tmp_path: Path) -> None:
     options = {"path": write(tmp_path / "t.orc", "struct<id:bigint>", [(1,)])}
     reader = reader_of(schema_of(options), options)
     assert type(reader).pushFilters is DataSourceReader.pushFilters
-    with pytest.raises(UsageError, match=r"pushdown is not supported.*option\('where'"):
+    with pytest.raises(UsageError, match=r"option\('where'"):
         schema_of({**options, "pushdown": "true"})
 
 
@@ -222,7 +222,7 @@ def test_rows_and_columns(tmp_path: Path) -> None:
         found = read({"path": url, "rows": text, "partition_bytes": "30k", "columns": "id"})
         assert found.column_names == ["id"]
         assert found["id"].to_pylist() == list(expected)
-    with pytest.raises(UsageError, match="option rows is A:B"):
+    with pytest.raises(UsageError, match=r"\brows\b.*A:B"):
         read({"path": url, "rows": "7"})
     with pytest.raises(ColumnNotFound):
         read({"path": url, "columns": "id,other"})
@@ -285,7 +285,7 @@ def test_files_that_are_damaged_or_gone(tmp_path: Path) -> None:
     (tmp_path / "b.orc").write_bytes(b"something else, and long enough to be looked at")
     write(tmp_path / "c.orc", "struct<id:bigint,text:string>", [(-1, "x")])
     options = {"path": str(tmp_path)}
-    with pytest.raises(CorruptStream, match=r"a\.orc: column 'id': .*stripe 1, column 1, stream DATA"):
+    with pytest.raises(CorruptStream, match=r"a\.orc: .*'id': .*stripe 1, column 1, stream DATA"):
         read(options)
     with pytest.raises(NotOrcFile, match=r"b\.orc"):
         read({"path": str(tmp_path / "b.orc")}, "id:int")

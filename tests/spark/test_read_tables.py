@@ -153,7 +153,7 @@ async def test_a_base_path_keeps_the_values_of_folders(one_file: Path, tmp_path:
     for path in ("a=1", "a=*", "a=2/x.orc"):
         based = schema_of({"path": f"{tmp_path}/{path}", "basePath": str(tmp_path)})
         assert based.simpleString() == "struct<id:bigint,a:int>"
-    with pytest.raises(UsageError, match="is not below basePath"):
+    with pytest.raises(UsageError, match=r"\bbasePath\b"):
         await found(tmp_path / "a=1", basePath=str(tmp_path / "b"))
 
 
@@ -184,7 +184,7 @@ def test_values_of_folders_are_those_of_their_type(text: str, type_: DataType, v
     ],
 )
 def test_what_is_no_value_of_a_folder_s_type(text: str, type_: DataType) -> None:
-    with pytest.raises(SchemaMismatch, match=r"in 'sftp://host/p=x' is no "):
+    with pytest.raises(SchemaMismatch, match="'sftp://host/p=x'"):
         typed_value(text, type_, "UTC", "sftp://me:hush@host/p=x")
 
 

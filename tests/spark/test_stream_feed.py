@@ -165,7 +165,7 @@ def test_the_log_may_be_elsewhere(folder: Path, tmp_path: Path) -> None:
     assert not (folder / LOG).exists()
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [stream_of(query)]
     query.options["log"] = str(tmp_path / "others")
-    with pytest.raises(UsageError, match=r"others.*no record of batch 1 .* option log "):
+    with pytest.raises(UsageError, match=r"\bbatch 1 .*\boption log\b"):
         query.run()
 
 
@@ -178,7 +178,7 @@ def test_a_folder_that_is_not_to_be_written_to_wants_another_for_the_log(
         raise PermissionError(f"read only: {url}")
 
     monkeypatch.setattr(small_files, "put", put)
-    with pytest.raises(UsageError, match=r"read only: .*option\('log', \.\.\.\)"):
+    with pytest.raises(UsageError, match=r"option\('log', \.\.\.\)"):
         Query(folder).run()
 
 
@@ -364,7 +364,7 @@ def test_files_that_are_replaced_before_they_are_read(
     query.between = lambda: None
     add(folder, "b.orc", [5])
     if wanted is None:
-        with pytest.raises(SourceChanged, match=r"a\.orc.*before batch 1 "):
+        with pytest.raises(SourceChanged, match=r"a\.orc.*\bbatch 1\b"):
             query.run()
     else:
         query.run()

@@ -94,7 +94,7 @@ def test_merged_files_whose_record_is_gone(folder: Path) -> None:
     query.run()
     writer.write()
     forget_merges(folder)
-    with pytest.raises(UsageError, match=r"part-compact.*merged from others.*new checkpoint"):
+    with pytest.raises(UsageError, match=r"part-compact.*\bcheckpoint\b"):
         query.run()
     other.run()
     assert sorted(other.ids) == ids_of(2)

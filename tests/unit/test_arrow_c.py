@@ -325,7 +325,7 @@ def test_a_failing_export_holds_nothing(bad: int) -> None:
     count = sys.getrefcount(owner)
     vectors = [good, good, good]
     vectors[bad] = Vector(2, (None, bytes(15)), 0)
-    with pytest.raises(ValueError, match="15 bytes, 16 are needed"):
+    with pytest.raises(ValueError, match=r"\b15\b.*\b16\b"):
         export_array(struct_of(BIGINT, BIGINT, BIGINT), Vector(2, (None,), 0, 0, tuple(vectors)))
     gc.collect()
     assert sys.getrefcount(owner) == count

@@ -107,34 +107,32 @@ async def test_an_open_file_says_what_to_pickle(path: str) -> None:
 def test_one_number_is_no_list_of_them(path: str) -> None:
     with (
         orcstream.blocking.open(path) as file,
-        pytest.raises(UsageError, match=r"take\(\) takes several numbers of rows, such as \[3\]"),
+        pytest.raises(UsageError, match=r"take\(\).*\[3\]"),
     ):
         file.take(3)  # type: ignore[arg-type]
 
 
 def test_one_row_is_no_dictionary_of_columns() -> None:
-    with pytest.raises(
-        UsageError, match=r"the column 'a' is of type int, and no array; a row is written in a list"
-    ):
+    with pytest.raises(UsageError, match=r"'a'.*\bint\b.*\blist\b"):
         orcstream.blocking.write(io.BytesIO(), {"a": 1})
 
 
 def test_one_filter_is_no_list_of_them(path: str) -> None:
     where: Any = ("a", ">", 5)
-    with pytest.raises(UsageError, match=r"filters are a list of tuples: write \[\('a', '>', 5\)\]"):
+    with pytest.raises(UsageError, match=r"\[\('a', '>', 5\)\]"):
         orcstream.blocking.read(path, where=where)
     assert orcstream.blocking.read(path, where=[where]).num_rows == 4
 
 
 @pytest.mark.parametrize("ending", ["", "/"])
 def test_a_folder_is_called_that(tmp_path: Path, ending: str) -> None:
-    with pytest.raises(SourceError, match=r"a folder, not a file; list it, and give its files to open_many"):
+    with pytest.raises(SourceError, match=r"\bopen_many\b"):
         orcstream.blocking.read(f"{tmp_path}{ending}")
 
 
 def test_a_text_is_parsed_where_somebody_says_so(path: str) -> None:
     where: Any = "a >= 8"
-    with pytest.raises(UsageError, match=r"orcstream\.Expr\.parse\(\) makes one of a text"):
+    with pytest.raises(UsageError, match=r"orcstream\.Expr\.parse\(\)"):
         orcstream.blocking.read(path, where=where)
     assert orcstream.blocking.read(path, where=orcstream.Expr.parse(where)).num_rows == 2
 
@@ -164,7 +162,7 @@ async def test_ages_of_transactional_tables_are_numbers_of_seconds(tmp_path: Pat
     await orcstream.acid.create_table(tmp_path, "struct<a:int>")
     async with orcstream.acid.open_table(tmp_path) as table:
         for call in (table.clean, table.abort_dead):
-            with pytest.raises(UsageError, match="older_than_s must be a number of seconds"):
+            with pytest.raises(UsageError, match=r"\bolder_than_s\b"):
                 await call(older_than_s=age)
 
 
