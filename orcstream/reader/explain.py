@@ -169,13 +169,14 @@ class _Survey:
             await self._group(group[:count])
 
     async def _works(self) -> Sequence[StripeWork]:
-        wanted = self.plan.stripes.statistics_range
-        if wanted is None:
-            return self.plan.stripes.works(None)
-        self.statistics.bytes_wanted = wanted.length
-        self.statistics.ask([wanted])
-        (buffer,) = await self.fetch([wanted])
-        return self.plan.stripes.works(buffer.view(wanted))
+        stripes, statistics = self.plan.stripes, None
+        wanted = stripes.statistics_range
+        if wanted is not None:
+            self.statistics.bytes_wanted = wanted.length
+            self.statistics.ask([wanted])
+            (buffer,) = await self.fetch([wanted])
+            statistics = buffer.view(wanted)
+        return await called(lambda: stripes.works(statistics), is_large=stripes.takes_long)
 
     async def _group(self, works: Sequence[StripeWork]) -> None:
         control = plan_control(

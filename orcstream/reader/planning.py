@@ -258,19 +258,22 @@ class ReadPlanner:
             for at, type_ in enumerate(columns.decoded.children[: columns.output_count])
             if at not in shared
         ]
-        rest = sum(self._size_of(type_) for type_ in output)
+        # Once: a file of a few kilobytes can have 100,000 stripes, of each of thousands of columns.
+        stored = sum(stripe.data_length for stripe in self._tail.footer.stripes)
+        rest = sum(self._size_of(type_, stored) for type_ in output)
         return late_pays(predicate, rest, self._session.source.cost)
 
-    def _size_of(self, type_: Type) -> int:
-        """About how many bytes a column takes in the file; nothing is known of most writers' compression."""
+    def _size_of(self, type_: Type, stored: int) -> int:
+        """About how many of the `stored` bytes of the file a column takes.
+
+        Most writers record no sizes of compressed columns.
+        """
         known = 0
         for node in walk_types(type_):
             statistics = self._tail.footer.statistics.get(node.column_id)
             if statistics is None or statistics.bytes_on_disk is None:
                 # As if all columns were of one size.
-                data = sum(stripe.data_length for stripe in self._tail.footer.stripes)
-                share = len(type_.column_ids) / self._tail.footer.schema.column_count
-                return int(data * share)
+                return int(stored * (len(type_.column_ids) / self._tail.footer.schema.column_count))
             known += statistics.bytes_on_disk
         return known
 

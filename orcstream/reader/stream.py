@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from orcstream.reader.engine.pruning import Pruner
 
 
-# Parsing one takes about a microsecond.
+# Parsing one takes about a microsecond, and so does choosing a stripe.
 _MANY_STATISTICS = 1 << 14
 
 
@@ -63,9 +63,10 @@ class StripeChoice:
 
     @property
     def takes_long(self) -> bool:
-        """Whether there are so many statistics of stripes that `works` is for a thread."""
+        """Whether `works` is for a thread: of many stripes, or with a predicate of many statistics of them."""
         footer = self.file.tail.footer
-        return self.pruner is not None and len(footer.stripes) * footer.schema.column_count > _MANY_STATISTICS
+        each = 1 if self.pruner is None else footer.schema.column_count
+        return len(footer.stripes) * each > _MANY_STATISTICS
 
     def works(self, statistics: memoryview | None) -> list[StripeWork]:
         """The stripes to read, given the bytes of `statistics_range` where that is not None."""

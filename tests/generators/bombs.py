@@ -164,13 +164,16 @@ def wide_chunks(count: int, block: int) -> bytes:
     return one_stripe(names, b"", chunk * count, footer, block // 4, block=block)
 
 
+def stripes_of_columns(stripes: int, count: int, metadata: bytes = b"") -> bytes:
+    """Many stripes of no bytes and one row each, of many columns."""
+    place = field(3, wire.message((1, 3), (2, 0), (3, 0), (4, 0), (5, 1)))
+    names = struct_of([f"c{number}" for number in range(count)])
+    return tail(MAGIC, names + place * stripes + wire.message((6, stripes)), metadata)
+
+
 def stripe_statistics(stripes: int, count: int) -> bytes:
     """File metadata of empty statistics for many stripes of many columns."""
-    place = field(3, wire.message((1, 3), (2, 0), (3, 0), (4, 0), (5, 1)))
-    footer = (
-        struct_of([f"c{number}" for number in range(count)]) + place * stripes + wire.message((6, stripes))
-    )
-    return tail(MAGIC, footer, field(1, field(1, b"") * (count + 1)) * stripes)
+    return stripes_of_columns(stripes, count, field(1, field(1, b"") * (count + 1)) * stripes)
 
 
 # --- lengths ---------------------------------------------------------------------------------------
@@ -228,6 +231,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "bloom filters": lambda: bloom_filters(1, 15 * MB),
     "bloom filters of 100 columns": lambda: bloom_filters(100, MB),
     "chunks": lambda: wide_chunks(1000, 1 << 23),
+    "stripes of columns": lambda: stripes_of_columns(70_000, 1900),
     "statistics of stripes": lambda: stripe_statistics(20_000, 500),
     "statistics of stripes below the limit": lambda: stripe_statistics(2000, 200),
 }
