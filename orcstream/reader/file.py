@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from orcstream.reader.planning import ReadPlanner
 from orcstream.reader.stream import BatchStream, More, ReadingPlan
 from orcstream.schema.column_statistics import ColumnStatistics
 from orcstream.schema.schema import Schema
+from orcstream.schema.types import dotted_names
 
 if TYPE_CHECKING:
     from orcstream.reader.explain import Explanation
@@ -59,27 +60,39 @@ class FileStatistics(Mapping[str, ColumnStatistics]):
         self._schema = schema
         self._statistics = statistics
         self._url = url
+        # The column ids by name, once names were listed: finding each of thousands by its dots takes long.
+        self._places: Mapping[Any, int] = {}
 
     def __repr__(self) -> str:
         return f"<FileStatistics of {self._url}: {len(self)} columns; of one, ['name'] has them>"
 
     def __getitem__(self, column: str | tuple[str, ...]) -> ColumnStatistics:
         with located(url=self._url):
-            found = self._statistics.get(self._schema[column].column_id)
+            place = self._places.get(column)
+            found = self._statistics.get(self._schema[column].column_id if place is None else place)
             if found is None:
                 raise ColumnNotFound(f"the file has no statistics of column {column!r}")
             return found
 
     def __iter__(self) -> Iterator[str]:
-        names = Counter(".".join(path) for path, _ in self._schema.walk() if path)
-        for path, type_ in self._schema.walk():
-            # Names that occur twice cannot be looked up, nor what is below; it is there by column id.
-            is_known = all(names[".".join(path[: depth + 1])] == 1 for depth in range(len(path)))
-            if path and is_known and type_.column_id < len(self._statistics):
-                yield ".".join(path)
+        return iter(self._listed())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._listed())
+
+    def _listed(self) -> Mapping[str, int]:
+        names = dotted_names(self._schema.root)
+        counts = Counter(names[1:])
+        places: dict[str, int] = {}
+        first = 1
+        for column in range(1, min(len(names), len(self._statistics))):
+            # Names that occur twice cannot be looked up, nor what is below; it is there by column id.
+            if counts[names[column]] > 1:
+                first = max(first, self._schema.types[column].last_column_id + 1)
+            elif column >= first:
+                places[names[column]] = column
+        self._places = places
+        return places
 
 
 class OrcFile(Closable):

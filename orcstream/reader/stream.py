@@ -63,7 +63,7 @@ class StripeChoice:
 
     @property
     def takes_long(self) -> bool:
-        """Whether `works` is for a thread: of many stripes, or with a predicate of many statistics of them."""
+        """Whether `works` is for a thread: of many stripes, or with a predicate of many statistics."""
         footer = self.file.tail.footer
         each = 1 if self.pruner is None else footer.schema.column_count
         return len(footer.stripes) * each > _MANY_STATISTICS

@@ -24,7 +24,7 @@ import anyio.lowlevel
 
 from orcstream.batch import Batch
 from orcstream.codec.encode.statistics import statistics_of
-from orcstream.codec.metadata.indexes import RowIndex, StatisticsList
+from orcstream.codec.metadata.indexes import RowIndex, StatisticsList, parse_entry_statistics
 from orcstream.codec.metadata.structure import StripeFooter, StripeInformation
 from orcstream.codec.vectors.column import Field
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
@@ -210,7 +210,7 @@ class _Verifier:
         try:
             footer = await self._file.stripe_footer(stripe.index)
             place = _Place(stripe.index, self._times.trust(self._trust, footer.writer_timezone))
-            groups = _RowGroups(await self._file.row_index(stripe.index), self._stride())
+            groups = _RowGroups(_claims_of(await self._file.row_index(stripe.index)), self._stride())
             found = await self._decoded(stripe, groups, place)
         except (FormatError, Unsupported) as error:
             self._unreadable(error, stripe.index)
@@ -329,9 +329,9 @@ class _Place:
 class _RowGroups:
     """The row groups of one stripe, and what its index claims of them."""
 
-    def __init__(self, indexes: Mapping[int, RowIndex], stride: int) -> None:
-        self._indexes = indexes
-        self.are_recorded = bool(indexes) and stride > 0
+    def __init__(self, claims: Mapping[int, tuple[bytes, ...]], stride: int) -> None:
+        self._claims = claims
+        self.are_recorded = bool(claims) and stride > 0
         self.stride = stride if self.are_recorded else 1 << 62
 
     def cut(self, first: int, count: int) -> Iterator[tuple[int, int]]:
@@ -346,8 +346,13 @@ class _RowGroups:
         return row % self.stride == 0
 
     def claim(self, column: int, number: int) -> ColumnStatistics | None:
-        index = self._indexes.get(column)
-        return None if index is None or number >= len(index) else index.statistics(number)
+        recorded = self._claims.get(column, ())
+        return parse_entry_statistics(recorded[number]) if number < len(recorded) else None
+
+
+def _claims_of(indexes: Mapping[int, RowIndex]) -> Mapping[int, tuple[bytes, ...]]:
+    """The serialised statistics by column: positions take 1 KB a column, and are not looked at."""
+    return {column: index.serialized_statistics for column, index in indexes.items()}
 
 
 def _statistics(root: Type, fields: Sequence[Field], batch: Batch) -> Statistics:

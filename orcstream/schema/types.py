@@ -160,6 +160,19 @@ def nodes_of(root: Type) -> list[Type]:
     return nodes
 
 
+def dotted_names(root: Type) -> list[str]:
+    """The dotted name of every node of a tree, parents first; that of the root is empty."""
+    names: list[str] = []
+    left = [("", "", root)]
+    while left:
+        name, above, node = left.pop()
+        names.append(name)
+        if node.children:
+            steps = zip(reversed(steps_of(node)), reversed(node.children), strict=True)
+            left.extend((own := above + step, own + ".", child) for step, child in steps)
+    return names
+
+
 def decimal_shape(type_: Type) -> tuple[int, int]:
     """Precision and scale of a decimal; Hive 0.11 wrote none and kept a scale with every value."""
     if not type_.precision:

@@ -41,7 +41,9 @@ class AskedColumns:
         self._root = root
         self._options = options
         self._partitions = frozenset(partitions.names)
-        self.projected = Schema(root).select(options.columns, options.case_sensitive)
+        self.projected = root
+        if options.columns is not None:
+            self.projected = Schema(root).select(options.columns, options.case_sensitive)
         self.of_rows = self._of_rows(row, options.columns)
         if options.expr is not None:
             from orcstream.query.binding import bind

@@ -179,6 +179,15 @@ async def read_any(file: orcstream.OrcFile) -> None:
     await file.read(columns=["c0"])
 
 
+async def test_names_of_statistics(path: Path) -> None:
+    """It took 0.2 s for 20,000 columns, and hours where they lie deep."""
+    for data, count in ((path, 0), (bombs.nested(180, 8000, "n"), 8180)):
+        async with orcstream.open(data) as file, turns() as found:
+            await anyio.lowlevel.checkpoint()
+            assert len(file.statistics) == count
+        assert max(found) < LONGEST_TURN_S / 2
+
+
 @pytest.mark.parametrize("statistics", [False, True])
 @pytest.mark.parametrize("use", [ask, explain_question, read_any])
 async def test_other_tasks_go_on_while_stripes_are_chosen(

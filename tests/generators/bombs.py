@@ -96,6 +96,19 @@ def columns(count: int) -> bytes:
     return tail(MAGIC, struct_of([b"x%d" % number for number in range(count)]) + wire.message((6, 0)))
 
 
+def nested(depth: int, count: int, name: str) -> bytes:
+    """Structs of this name, one in the other, and so many columns in the innermost, all with statistics."""
+    outer = (wire.message((1, _STRUCT), (2, [below]), (3, name)) for below in range(1, depth + 1))
+    inner = wire.message(
+        (1, _STRUCT),
+        (2, range(depth + 1, depth + 1 + count)),
+        *wire.repeated(3, [f"x{number}" for number in range(count)]),
+    )
+    types = [*outer, inner, *[wire.message((1, _LONG))] * count]
+    known = field(7, wire.message((1, 0))) * len(types)
+    return tail(MAGIC, b"".join(field(4, one) for one in types) + wire.message((6, 0)) + known)
+
+
 def attributes(size: int) -> bytes:
     pair = field(7, wire.message((1, "k"), (2, "v")))
     types = (
@@ -211,6 +224,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "statistics": lambda: statistics(31 * MB),
     "statistics below the limit": lambda: statistics(MB),
     "columns": lambda: columns(700_000),
+    "paths": lambda: nested(190, 20_000, "n" * 1000),
+    "paths below the limit": lambda: nested(180, 8000, "n"),
     "attributes": lambda: attributes(15 * MB),
     "masks": lambda: encryption(1, b"", 15 * MB),
     "parameters of masks": lambda: encryption(1, field(2, b"") * 60, 15 * MB),

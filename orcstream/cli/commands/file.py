@@ -10,6 +10,7 @@ import argparse
 import base64
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import orcstream
@@ -259,12 +260,20 @@ _STATISTICS_HEADS = ("values", "nulls", "minimum", "maximum", "sum")
 
 
 async def _stats(file: orcstream.OrcFile, options: argparse.Namespace, progress: Progress) -> Report:
+    from orcstream.io.loop.threads import run_in_thread
+
     types = _chosen(file, options.columns)
     stripes: dict[int, Any] | None = None
     if options.stripes is not None:
         progress.text = lambda: "reading the statistics of stripes"
         found = await file.stripe_statistics()
         stripes = {one: found[one] for one in _stripe_numbers(file, options.stripes) if one < len(found)}
+    return await run_in_thread(partial(_stats_report, file, types, stripes))  # there may be millions
+
+
+def _stats_report(
+    file: orcstream.OrcFile, types: Sequence[Type], stripes: Mapping[int, Any] | None
+) -> Report:
     paths = [path for path, _ in file.schema.walk()]
     columns = [
         {
@@ -346,13 +355,14 @@ async def _inspect(options: argparse.Namespace) -> int:
     """The exit status: 1 where something could not be shown, which is named."""
     from orcstream.inspect import inspect
     from orcstream.io import small_files
+    from orcstream.io.loop.threads import run_in_thread
 
     async with opened_keys(options.keys) as keys, Progress() as progress:
         progress.text = lambda: f"looking at {strip_credentials(options.url)}"
         found = await inspect(**given_to(inspect, options, keys=keys))
     said = None
     if options.output is not None:
-        page = found.to_html().encode()
+        page = (await run_in_thread(found.to_html)).encode()
         await small_files.put(options.output, page, overwrite=True, storage_options=None)
         said = f"{strip_credentials(options.output)}: a page of {bytes_text(len(page))}, for a browser"
     text = found.to_json() if options.json else said or found.to_text()

@@ -87,8 +87,7 @@ class RowIndex:
 
     def statistics(self, index: int) -> ColumnStatistics | None:
         """The statistics of one row group; None where the entry has none."""
-        serialized = self.serialized_statistics[index]
-        return parse_statistics(serialized, CorruptStripe) if serialized else None
+        return parse_entry_statistics(self.serialized_statistics[index])
 
 
 def parse_metadata(
@@ -134,6 +133,11 @@ def parse_statistics(data: bytes, error_class: type[FormatError] = CorruptTail) 
             **_got(message.collection_statistics, *CHILD_COUNTS),
             **_bounds(message),
         )
+
+
+def parse_entry_statistics(data: bytes) -> ColumnStatistics | None:
+    """The statistics of one entry of a row index; None where it has none."""
+    return parse_statistics(data, CorruptStripe) if data else None
 
 
 def _bounds(message: pb.ColumnStatistics) -> dict[str, Any]:

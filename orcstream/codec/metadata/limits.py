@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from orcstream.codec.metadata._wire import count_parts
 from orcstream.errors import CorruptStripe, Unsupported
+from orcstream.schema.types import Type, steps_of
 
 AT_ONCE_BYTES = 16 << 10
 """Messages of up to so many bytes, decompressed, are parsed on the loop; longer ones on a thread."""
@@ -74,6 +75,8 @@ _STRIPE_FOOTER, _STRIPE_FOOTER_COSTS = _measured(
 )
 # Bloom filters: the index, and the filters with their words.
 BLOOM_INDEX = _table({1: 1}, {2: _PACKED})
+# Of a path beside the characters of its names.
+_STEP_BYTES = 8
 # A stripe names its local keys beside five numbers and the id of its keys.
 _STRIPE, _STRIPE_FIELDS, _KEY_BYTES = 1, 6, 120
 # Each column has at most one stream of each kind that is known; those of later formats are few.
@@ -127,6 +130,22 @@ def check_footer_parts(data: bytes, file_length: int) -> None:
     keys = max(0, fields - _STRIPE_FIELDS * stripes)
     size = _COPIES * len(data) + _size(counts, _FOOTER_COSTS) + keys * _KEY_BYTES
     Room(metadata_limit(file_length), "file footer").take(size)
+
+
+def check_paths(root: Type, file_length: int) -> None:
+    """Whether the paths of all columns, from the root down, fit into memory; dotted names are made of them.
+
+    Long names of structs that lie in each other are repeated for each column below: 80 KB of file made 4 GB.
+    """
+    size = 0
+    left = [(0, root)]
+    while left:
+        above, node = left.pop()
+        size += above
+        if node.children:
+            steps = zip(steps_of(node), node.children, strict=True)
+            left.extend((above + len(step) + _STEP_BYTES, child) for step, child in steps)
+    Room(metadata_limit(file_length) // _COPIES, "paths of the columns").take(size)
 
 
 def check_stripe_footer_parts(data: bytes, column_count: int) -> None:

@@ -21,7 +21,12 @@ from typing import TypeVar
 
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.indexes import StatisticsList
-from orcstream.codec.metadata.limits import check_footer_parts, check_stripe_footer_parts
+from orcstream.codec.metadata.limits import (
+    AT_ONCE_BYTES,
+    check_footer_parts,
+    check_paths,
+    check_stripe_footer_parts,
+)
 from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
@@ -151,6 +156,8 @@ def parse_footer(data: bytes, postscript: Postscript, file_length: int) -> Foote
         check_footer_parts(data, file_length)
         message = pb.FooterView.FromString(data)
         schema = Schema(_root(message.types))
+        if len(data) > AT_ONCE_BYTES:
+            check_paths(schema.root, file_length)
         encryption = None
         if message.HasField("encryption"):
             encryption = _encryption(message.encryption, schema, postscript)

@@ -21,6 +21,7 @@ from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
+from orcstream.io.loop.threads import run_in_thread
 from orcstream.reader.options import MICROSECONDS, MatchKeywords
 from orcstream.schema.schema import Schema
 from orcstream.spark.access import Access, run
@@ -163,11 +164,15 @@ class PieceReader:
     async def look(self, opened: OrcFile, file: FoundFile) -> Sequence[int]:
         """The stripes of a file that may have rows to be read."""
         with _named(opened.schema):
-            form = self._form(opened.schema)
-            where = self._where(form, file.texts, file.url)
+            # Of thousands of columns it takes long, and other files are opened meanwhile.
+            form, where = await run_in_thread(partial(self._question, opened.schema, file))
             if where is None:
                 return range(len(opened.stripes))
             return await opened.matching_stripes(where, schema=form.schema, **self._matching)
+
+    def _question(self, stored: Schema, file: FoundFile) -> tuple[FileForm, Expr | None]:
+        form = self._form(stored)
+        return form, self._where(form, file.texts, file.url)
 
     def _asked(self, texts: tuple[str | None, ...], url: str) -> Expr | bool:
         """What is left of the predicate where folders name these texts."""
