@@ -102,12 +102,19 @@ class FileFacts:
     columns: tuple[ColumnFacts, ...]
 
 
-def plain(value: Any) -> Any:
-    """A fact as JSON has it: dataclasses as objects, ranges as [start, stop]."""
+def shallow(value: Any) -> Any:
+    """A fact of one level as JSON has it; what is in it may be facts again."""
     if isinstance(value, ByteRange):
         return [value.start, value.stop]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    return dict(value)
+
+
+def plain(value: Any) -> Any:
+    """A fact as JSON has it: dataclasses as objects, ranges as [start, stop]."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = shallow(value)
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

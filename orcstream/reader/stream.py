@@ -28,7 +28,7 @@ from orcstream.reader.engine.fetching import PipelineOptions
 from orcstream.reader.engine.observing import PrunedRows, ReadStatistics, Watch
 from orcstream.reader.engine.pipeline import Pipeline
 from orcstream.reader.engine.session import Session
-from orcstream.reader.engine.shaping import Shaper
+from orcstream.reader.engine.shaping import Gathering, Shaper
 from orcstream.reader.engine.stripes import StripeWork
 from orcstream.schema.schema import Schema
 
@@ -194,7 +194,10 @@ class Reading(Running):
             if self._shaping is None:
                 delivery = await self._next_delivery()
                 if delivery is None:
-                    return self._counted(shaper.rest.finish())
+                    if not shaper.rest.takes_long:
+                        return self._counted(shaper.rest.finish())
+                    await self._gather(shaper.rest)
+                    continue
                 if shaper.is_plain:
                     self._pipeline.wake()
                     return self._counted(shaper.pass_on(delivery))
@@ -219,6 +222,21 @@ class Reading(Running):
             if self.plan.shaper.rest.has_rows and not self._scope.cancel_called:
                 return None  # the failure is raised again by the next step
             raise
+
+    async def _gather(self, rest: Gathering) -> None:
+        """Put together what is left over; for the next step, where this one is cancelled meanwhile."""
+        shaping = _Shaping(anyio.Event())
+
+        def gather() -> None:
+            shaping.batch = rest.finish()
+            shaping.error = None
+
+        try:
+            await run_in_thread(gather)
+        finally:
+            if shaping.error is None:
+                shaping.done.set()
+                self._shaping = shaping
 
     async def _shape(self, delivery: Delivery, shaping: _Shaping) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,8 +19,10 @@ from pyarrow import orc
 import orcstream
 import orcstream.blocking
 import orcstream.inspect
+from orcstream.batch import Batch
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.reader.engine.observing import DecodeSpan, RequestSpan
+from orcstream.reader.engine.shaping import Gathering
 from tests.generators import bombs
 
 COUNT = 40_000
@@ -245,6 +248,37 @@ async def test_other_tasks_go_on_while_tools_look(
     async with turns() as found:
         await use(indexed)
     assert max(found) < LONGEST_TURN_S
+
+
+async def test_no_row_is_lost_where_putting_them_together_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of thousands of columns a thread does it, which has begun or not: it held the loop for 0.3 s."""
+    table = pa.table({"a": range(30_000)})
+    with orcstream.blocking.create(tmp_path / "a.orc", table.schema, row_index_stride=1000) as writer:
+        writer.write(table)
+    finish = Gathering.finish
+    loop_thread = threading.get_ident()
+
+    def slow(self: Gathering) -> Batch | None:
+        if self.has_rows:
+            assert threading.get_ident() != loop_thread
+            time.sleep(0.1)
+        return finish(self)
+
+    monkeypatch.setattr(Gathering, "finish", slow)
+    monkeypatch.setattr("orcstream.reader.engine.shaping.AT_ONCE_COLUMNS", 0)
+    where = orcstream.col("a").isin([10, 15_000, 29_999])
+    rows, patience_s = 0, 0.0
+    async with orcstream.open(tmp_path / "a.orc") as file, file.batches(where=where) as stream:
+        while True:
+            patience_s += 0.01
+            with anyio.move_on_after(patience_s):
+                batch = await anext(stream, None)
+                if batch is None:
+                    break
+                rows += batch.num_rows
+    assert rows == 3
 
 
 class Requests:

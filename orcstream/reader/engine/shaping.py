@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.batch import Batch, BatchSchema, ReadResult
+from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
 from orcstream.codec.vectors._selection import Selection, select_mask
 from orcstream.codec.vectors.column import Field, Vector, nulls_of, vector_bytes
 from orcstream.codec.vectors.gather import compact
@@ -77,6 +78,11 @@ class Gathering:
     def has_rows(self) -> bool:
         """Whether some are left over."""
         return bool(self._parts)
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether `finish` is for a thread: it puts together parts of thousands of columns."""
+        return len(self._parts) > 1 and len(self._schema.fields) > AT_ONCE_COLUMNS
 
     def add(self, rows: Batch, wanted: int) -> Batch | None:
         """A batch of at most `wanted` rows, of these and those before them; None while they are too few."""
