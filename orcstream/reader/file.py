@@ -461,3 +461,8 @@ def batches_of(file: OrcFile, options: ReadOptions) -> BatchStream:
 async def stripes_of(file: OrcFile, options: ReadOptions) -> tuple[int, ...]:
     """`OrcFile.matching_stripes`."""
     return await file._matching(options)  # noqa: SLF001  # of this module
+
+
+def plans_long(file: OrcFile) -> bool:
+    """Whether there are so many columns that what is done for each of them is for a thread."""
+    return file._planner.plans_long  # noqa: SLF001  # of this module

@@ -194,7 +194,7 @@ class Reading(Running):
             if self._shaping is None:
                 delivery = await self._next_delivery()
                 if delivery is None:
-                    if not shaper.rest.takes_long:
+                    if not (shaper.rest.is_wide and shaper.rest.has_rows):
                         return self._counted(shaper.rest.finish())
                     await self._gather(shaper.rest)
                     continue

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from orcstream.batch import Batch, BatchSchema
 from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
+from orcstream.io.loop.threads import called
 from orcstream.io.loop.uncancelled import until_over
 from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.engine.shaping import Gathering
@@ -45,6 +47,8 @@ class TableStream(Batches[Lanes]):
         self._batch_rows = batch_rows
         self._left = limit  # rows that are still wanted, where there is an end to them
         self._rest = Gathering(schema, plan.ahead_bytes // _CRUMBS)
+        self._taken: Batch | None = None  # from a lane, and not put to the rest yet
+        self._found: Batch | None = None
 
     @property
     def batch_schema(self) -> BatchSchema:
@@ -75,18 +79,23 @@ class TableStream(Batches[Lanes]):
         """Rows, together where they are few: many files have only some."""
         self._lanes.start(self._tasks)
         wanted = self._batch_rows if self._left is None else min(self._batch_rows, self._left)
-        while True:
-            try:
-                batch = await self._lanes.next()
-            except Exception:
-                if self._rest.has_rows:
-                    return self._rest.finish()  # the failure is raised again by the next step
-                raise
-            if batch is None:
-                return self._rest.finish()
-            found = self._rest.add(batch, wanted)
-            if found is not None:
-                return found
+        while self._found is None:
+            if self._taken is None:
+                try:
+                    self._taken = await self._lanes.next()
+                except Exception:
+                    if not self._rest.has_rows:
+                        raise  # else it is raised again by the next step
+            if self._taken is None and not self._rest.has_rows:
+                return None
+            await called(partial(self._gather, wanted), is_large=self._rest.is_wide)
+        found, self._found = self._found, None
+        return found
+
+    def _gather(self, wanted: int) -> None:
+        """Put what was taken to the rest. What comes of it stays, if the step is cancelled meanwhile."""
+        batch, self._taken = self._taken, None
+        self._found = self._rest.finish() if batch is None else self._rest.add(batch, wanted)
 
     def __repr__(self) -> str:
         return f"<TableStream of {self._url}: {len(self.schema)} columns>"

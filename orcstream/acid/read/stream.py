@@ -53,7 +53,7 @@ class TableRead:
     output: Output
     write_ids: WriteIds
     open_file: OpenFile
-    batches: Callable[[EventFile, FileRead, bool, LaneMemory], BatchStream]
+    batches: Callable[[EventFile, FileRead, bool, LaneMemory], Awaitable[BatchStream]]
     check: Callable[[EventFile], None]
     memory_limit: int
     batch_rows: int
@@ -103,7 +103,7 @@ class _FileUnit:
         memory.check_chunks(file.orc.tail.postscript.compression_block_size)
         hidden = read.bucket.hidden
         with_ids = plan.output.needs_ids or hidden is not None or file.needs_ids(plan.write_ids)
-        async with plan.batches(file, read, with_ids, memory) as stream:
+        async with await plan.batches(file, read, with_ids, memory) as stream:
             async for batch in stream:
                 events = file.events(batch, with_ids=with_ids)
 

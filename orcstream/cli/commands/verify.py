@@ -15,6 +15,7 @@ from orcstream.cli.arguments import add_command, add_flag, add_options
 from orcstream.cli.commands.keys import opened, opened_keys
 from orcstream.cli.output import Progress, report
 from orcstream.figures import counted
+from orcstream.io.loop.threads import run_in_thread
 
 _HELP = """Every stripe is decoded, and the statistics of row groups, stripes and file are compared with
 its values. The status is 1 where a file cannot be read or a claim is wrong that readers believe; what its
@@ -68,7 +69,10 @@ async def _verified(options: argparse.Namespace, url: str, keys: Any, progress: 
     except FileNotFoundError as error:
         return {"url": shown, "sound": False, "error": str(error)}
     facts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    faults = [{**dataclasses.asdict(fault), "text": str(fault)} for fault in found.faults]
+    # Each stripe can have one, of which a file of 2 KB can have 100,000.
+    faults = await run_in_thread(
+        lambda: [{**dataclasses.asdict(fault), "text": str(fault)} for fault in found.faults]
+    )
     return {**facts, "sound": found.is_sound, "faults": faults}
 
 

@@ -71,6 +71,8 @@ class Gathering:
     def __init__(self, schema: BatchSchema, batch_bytes: int) -> None:
         self._schema = schema
         self._batch_bytes = batch_bytes
+        # Of thousands of columns, `add` and `finish` are for a thread.
+        self.is_wide = schema.schema.column_count > AT_ONCE_COLUMNS
         self._parts: list[Batch] = []
         self._row_count = self._size = 0
 
@@ -78,11 +80,6 @@ class Gathering:
     def has_rows(self) -> bool:
         """Whether some are left over."""
         return bool(self._parts)
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether `finish` is for a thread: it puts together parts of thousands of columns."""
-        return len(self._parts) > 1 and len(self._schema.fields) > AT_ONCE_COLUMNS
 
     def add(self, rows: Batch, wanted: int) -> Batch | None:
         """A batch of at most `wanted` rows, of these and those before them; None while they are too few."""
