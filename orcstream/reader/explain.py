@@ -210,7 +210,7 @@ class _Survey:
         footer = _bytes_of(work.information.footer_range, held)
         self.control.bytes_wanted += len(footer)
         with located(url=self.plan.session.source.url):
-            is_large = self.start.is_large(footer)
+            is_large = self.start.is_large(work, footer)
             wanted = await called(partial(self.start.index_ranges, work, footer), is_large=is_large)
             missing = [range_ for range_ in wanted if not _is_held(range_, held)]
             requests = [request.range for request in plan_requests(missing, self.cost)]
@@ -219,7 +219,7 @@ class _Survey:
             wave = self.index if requests else self.control
             wave.bytes_wanted += sum(range_.length for range_ in wanted)
             indexes = {range_: _bytes_of(range_, all_held) for range_ in wanted}
-            is_large = is_large or self.start.is_large(footer, sum(range_.length for range_ in wanted))
+            is_large = is_large or self.start.is_large(work, footer, sum(range_.length for range_ in wanted))
             return await called(partial(self.start.start, work, footer, indexes), is_large=is_large)
 
     def _data(self, stripe: StripeRun, held: Sequence[RangeBuffer], tally: _Tally) -> None:

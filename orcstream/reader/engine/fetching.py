@@ -335,10 +335,10 @@ class Fetcher:
             around = sorted((buffer for buffer, _ in held), key=lambda buffer: buffer.range.start)
             footer = memoryview(b"".join(gather(footer_range, _holding(footer_range, around))))
             self.plan.control_bytes += footer_range.length
-            is_large = self._start.is_large(footer)
+            is_large = self._start.is_large(work, footer)
             wanted = await self._called(is_large, partial(self._start.index_ranges, work, footer))
             indexes = await self._indexes(work, wanted, held)
-            is_large = is_large or self._start.is_large(footer, sum(range_.length for range_ in wanted))
+            is_large = is_large or self._start.is_large(work, footer, sum(range_.length for range_ in wanted))
             result.stripe = await self._called(is_large, partial(self._start.start, work, footer, indexes))
             result.held = held
             if result.stripe is not None:

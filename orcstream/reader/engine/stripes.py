@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 # Indexes of a stripe may take so much whatever the limit is, and more than that on a thread.
 _LEAST_INDEX_ROOM = 16 << 20
 _AT_ONCE_INDEX_BYTES = 8 << 10
+# Asking a predicate of one takes about 3 microseconds.
+_AT_ONCE_GROUPS = 4096
 
 # Makes the segments of a column for some spans.
 Segments = Callable[[Sequence[Span]], Sequence[Segment]]
@@ -269,8 +271,14 @@ class StripeStarter:
         """Ask for the keys of stripes; what is not had is told by the stripe that needs it."""
         await self._file.unlock_stripes((work.information for work in works), self._variants)
 
-    def is_large(self, footer: memoryview, index_bytes: int = 0) -> bool:
-        """Whether a stripe takes longer to start than other tasks of the loop should wait."""
+    def is_large(self, work: StripeWork, footer: memoryview, index_bytes: int = 0) -> bool:
+        """Whether a stripe takes longer to start than other tasks of the loop should wait.
+
+        An index of a kilobyte can have 500,000 row groups, of each of which a predicate is asked.
+        """
+        stride = self._tail.footer.row_index_stride
+        if work.indexed and stride and work.information.row_count > _AT_ONCE_GROUPS * stride:
+            return True
         return index_bytes > _AT_ONCE_INDEX_BYTES or is_large(self._tail, footer)
 
     def index_ranges(self, work: StripeWork, footer: memoryview) -> list[ByteRange]:
