@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from orcstream.acid.compact.compacting import CompactedPartition, Compaction, TableCompaction
     from orcstream.acid.compact.piece import CompactionPiece
     from orcstream.acid.opening import create_table, open_table
-    from orcstream.acid.piece_opening import write_piece
     from orcstream.acid.read.describing import DirectoryDescription
-    from orcstream.acid.table import AcidTable
+    from orcstream.acid.table import AcidTable, write_piece
     from orcstream.acid.write.streaming import StreamingWriter
     from orcstream.acid.write.writing import TableTransaction
     from orcstream.plan.acid.names import AcidDirectory, DirectoryKind
@@ -52,9 +51,8 @@ __getattr__, __dir__ = lazy_names(
         ".compact.compacting": ("CompactedPartition", "Compaction", "TableCompaction"),
         ".compact.piece": ("CompactionPiece",),
         ".opening": ("create_table", "open_table"),
-        ".piece_opening": ("write_piece",),
         ".read.describing": ("DirectoryDescription",),
-        ".table": ("AcidTable",),
+        ".table": ("AcidTable", "write_piece"),
         ".write.streaming": ("StreamingWriter",),
         ".write.writing": ("TableTransaction",),
         "orcstream.plan.acid.names": ("AcidDirectory", "DirectoryKind"),

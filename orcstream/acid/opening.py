@@ -204,7 +204,7 @@ class OpeningTable(Pending[AcidTable]):
                 return log, await log.definition()
             except FileNotFoundError:
                 return None, None
-        from orcstream.acid.transactions.locations import check_location
+        from orcstream.acid.transactions.metastore import check_location
 
         found = await self._metastore.table()
         check_location(self._url, found.location, found.name)
@@ -245,7 +245,7 @@ class OpeningTable(Pending[AcidTable]):
     def _protect(self) -> Protect | None:
         if self._metastore is None or not self._read_lock:
             return None
-        from orcstream.acid.transactions.metastore_reading import read_transaction
+        from orcstream.acid.transactions.metastore_transactions import read_transaction
 
         return partial(read_transaction, self._metastore)
 

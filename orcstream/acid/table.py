@@ -9,16 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from orcstream.acid.transactions.contract import TableDefinition, check_encryption
+from orcstream.acid.transactions.contract import TableDefinition, check_encryption, partition_schema
 from orcstream.acid.view import TableView
 from orcstream.errors import UsageError, located
 from orcstream.io.loop.tasks import Closable
 from orcstream.io.loop.uncancelled import until_over
+from orcstream.reader.opening import OpenOptions
+from orcstream.table.partition_values import PartitionColumns
 from orcstream.writer.budget import DEFAULT_MEMORY_LIMIT
 
 if TYPE_CHECKING:
     from orcstream.acid.compact.cleaning import Cleaned
     from orcstream.acid.compact.compacting import Compaction, TableCompaction
+    from orcstream.acid.compact.piece import CompactionPiece
     from orcstream.acid.write.delta_files import DeltaFiles
     from orcstream.acid.write.streaming import WritingStream
     from orcstream.acid.write.writing import TableTransaction
@@ -77,8 +80,8 @@ class AcidTable(TableView, Closable):
         Raises `Unsupported` for a store whose files cannot grow (``no_append``), for a table that only takes
         inserts (``insert_only``), both with more than one transaction, and as `transaction` does.
         """
-        from orcstream.acid.write.overwriting import check_not_overwritten
         from orcstream.acid.write.streaming import WritingStream
+        from orcstream.acid.write.writing import check_not_overwritten
         from orcstream.writer.creating import hidden_names
 
         keeper = self._need_transactions()
@@ -193,3 +196,22 @@ class AcidTable(TableView, Closable):
 
     def __repr__(self) -> str:
         return f"<AcidTable {self._url}: {len(self.schema)} columns, {len(self.partitions)} partitions>"
+
+
+async def write_piece(
+    piece: CompactionPiece, *, memory_limit: int = DEFAULT_MEMORY_LIMIT, **options: Unpack[FileOptions]
+) -> int:
+    """Write a `piece`, one file of a compaction that another process has begun; answers how many rows it has.
+
+    `memory_limit` is in bytes. `options` are those of `orcstream.create`; what is read takes its
+    `storage_options` and `keys` from them. The file appears whole. It may be written again, and by several
+    processes at once: the first file stays, and the others are the same. Raises what reading and writing
+    raise; then nothing is left of it.
+    """
+    from orcstream.acid.compact.piece import PieceWriter
+
+    opening = OpenOptions(storage_options=options.get("storage_options"), keys=options.get("keys"))
+    columns = PartitionColumns.of(piece.snapshot.listing.partitions, partition_schema(piece.definition))
+    writer = PieceWriter(options, memory_limit=memory_limit, overwrite=False)
+    async with AcidTable(piece.snapshot, piece.definition.row_columns, columns, opening) as table:
+        return await writer.write(table, piece)

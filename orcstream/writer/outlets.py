@@ -1,20 +1,25 @@
 """What a writer writes to, and how that ends: a file that appears whole, or one that is read as it grows.
 
-Knows sinks and their ends. Must not know rows, stripes or footers. An outlet is for one task at a time, and
-only `abort` is left after a failure.
+Knows sinks and their ends, and the task that hands finished stripes on. Must not know rows, stripes or
+footers. An outlet is for one task at a time, and only `abort` is left after a failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orcstream.byterange import BytesLike
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.append_sink import AppendSink
 from orcstream.io.contract.byte_sink import ByteSink, Prepared, SinkOptions
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.tasks import Signal
+from orcstream.io.loop.uncancelled import end_task, until_over
 from orcstream.io.sink import commit, discard
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Outlet(Protocol):
@@ -123,3 +128,69 @@ class GrowingFile(_ToSink):
 
     async def abort(self) -> None:
         await until_over(self._sink.cut())
+
+
+class Outflow:
+    """Finished stripes on their way to an outlet, while the next one is encoded: one piece after the other.
+
+    `left_bytes` are those that are being written and not written yet. For one task at a time. A
+    failure is raised to whoever waits next.
+    """
+
+    def __init__(self, write: Callable[[memoryview], Awaitable[None]]) -> None:
+        self._write_piece = write
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._progress = Signal()
+        self.left_bytes = 0
+        self._next_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """All that was handed over and not written yet."""
+        return self.left_bytes + self._next_bytes
+
+    async def start(self, pieces: Iterator[Buffer], size: int) -> None:
+        """Write pieces of `size` bytes in all, once those before them are written."""
+        self._next_bytes = size
+        try:
+            await self.wait()
+        finally:
+            self._next_bytes = 0
+        self.left_bytes = size
+        self._task = asyncio.create_task(self._write(pieces), name="orcstream outflow")
+        self._task.add_done_callback(self._done)
+
+    async def wait(self, most_left: int = 0) -> None:
+        """Wait until at most so many bytes are left; raises what went wrong meanwhile."""
+        while self.left_bytes > most_left and self._failure is None:
+            await self._progress.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def stop(self) -> None:
+        """End the task, whatever is left, and wait for it; nothing can be written any more."""
+        if self._failure is None:
+            self._failure = UsageError("the file is aborted")
+            self._progress.notify()
+        if self._task is not None:
+            await end_task(self._task)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():  # perhaps before it had begun, where a loop ends
+            self._failure = self._failure or UsageError("the writing was cancelled: the file is incomplete")
+            self._progress.notify()
+
+    async def _write(self, pieces: Iterator[Buffer]) -> None:
+        try:
+            for piece in pieces:
+                data = memoryview(piece)
+                await self._write_piece(data)
+                self.left_bytes -= data.nbytes
+                self._progress.notify()
+        except BaseException as error:
+            self._failure = self._failure or error
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._progress.notify()

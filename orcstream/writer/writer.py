@@ -33,8 +33,7 @@ from orcstream.io.loop.tasks import Closable, OneTask
 from orcstream.io.loop.uncancelled import clean_up, until_over
 from orcstream.schema.schema import Schema
 from orcstream.writer.options import WriteOptions
-from orcstream.writer.outflow import Outflow
-from orcstream.writer.outlets import Outlet
+from orcstream.writer.outlets import Outflow, Outlet
 from orcstream.writer.workers import Workers
 
 _State = Literal["open", "prepared", "committed", "aborted", "failed"]

@@ -13,7 +13,7 @@ import pytest
 from orcstream import col
 from orcstream.acid import open_table
 from orcstream.acid.opening import OpeningTable
-from orcstream.acid.transactions.constraints import Constraint
+from orcstream.acid.transactions.contract import Constraint
 from orcstream.errors import SchemaMismatch, Unsupported, UsageError
 from tests.servers.hive import Hive, HiveError, start_hive
 from tests.servers.metastores import opened

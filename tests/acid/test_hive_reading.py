@@ -17,7 +17,7 @@ import pytest
 from orcstream.acid import AcidTable, TableStream, open_table, opening
 from orcstream.acid import snapshot as snapshots
 from orcstream.acid.compact.piece import PieceWriter
-from orcstream.acid.transactions import metastore_reading
+from orcstream.acid.transactions import metastore_transactions
 from orcstream.acid.transactions.metastore import Metastore
 from orcstream.acid.transactions.metastore_client import MetastoreClient, services
 from orcstream.cli.main import main
@@ -229,8 +229,8 @@ async def test_an_aborted_transaction_ends_the_read(
     hive: Hive, url: str, other: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await make(hive, url)
-    quick = partial(metastore_reading.read_transaction, interval_s=0.02)
-    monkeypatch.setattr(metastore_reading, "read_transaction", quick)
+    quick = partial(metastore_transactions.read_transaction, interval_s=0.02)
+    monkeypatch.setattr(metastore_transactions, "read_transaction", quick)
     async with (
         shared(hive, url) as table,
         table.batches(batch_rows=10, memory_limit=1 << 20) as stream,
@@ -247,8 +247,8 @@ async def test_a_heartbeat_that_is_lost_is_no_end(
     hive: Hive, url: str, other: Metastore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await make(hive, url)
-    quick = partial(metastore_reading.read_transaction, interval_s=0.01)
-    monkeypatch.setattr(metastore_reading, "read_transaction", quick)
+    quick = partial(metastore_transactions.read_transaction, interval_s=0.01)
+    monkeypatch.setattr(metastore_transactions, "read_transaction", quick)
     call = Metastore.call
     lost = 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orcstream.acid.transactions.locations import check_location, is_same_place
+from orcstream.acid.transactions.metastore import check_location, is_same_place
 from orcstream.errors import UsageError
 
 SAME = (

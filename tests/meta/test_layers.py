@@ -30,17 +30,16 @@ codec:
 errors: _credentials _printable
 
 _keywords: errors
-acid.temporary: errors
 byterange: errors
 codec.streams: _buffer codec errors
 encryption: errors
 io.loop: errors
-plan.acid: errors
 schema: _printable errors
 spark.options: errors
 
 figures: schema
 io.options: _keywords byterange errors
+plan.acid: errors schema
 query: _printable errors schema
 
 codec.vectors: _buffer codec codec.streams errors query schema
@@ -102,7 +101,7 @@ reader: _credentials _keywords _printable batch byterange codec.arrow codec.conv
 table: _buffer _credentials batch codec.ingest codec.vectors errors io io.contract io.loop io.urls
     plan.acid query reader reader.engine schema
 
-acid.read: acid.snapshot acid.temporary batch codec.hive codec.vectors errors io.loop io.stores.local plan
+acid.read: acid.snapshot batch codec.hive codec.vectors errors io.loop io.stores.local plan
     plan.acid query reader reader.engine schema table
 datasets: _credentials _keywords batch codec.arrow codec.vectors errors io io.loop io.urls plan plan.acid
     query reader reader.engine schema table
@@ -116,7 +115,7 @@ acid.write: acid.read acid.transactions acid.view batch codec.encode codec.hive 
     errors io io.contract io.loop plan.acid reader schema writer
 spark.access: blocking encryption errors io.keys io.loop spark.options
 
-acid.compact: _keywords acid.read acid.snapshot acid.temporary acid.transactions acid.view acid.write batch
+acid.compact: _keywords acid.read acid.snapshot acid.transactions acid.view acid.write batch
     codec.encode codec.hive codec.ingest codec.vectors errors io io.contract io.loop plan.acid reader
     reader.engine schema writer
 
@@ -130,7 +129,7 @@ cli: _printable io.loop orcstream
 inspect: _keywords _printable blocking byterange codec.metadata codec.streams figures io.loop orcstream plan
     reader reader.engine schema
 integrations: _keywords datasets errors orcstream query reader schema
-spark.read: _credentials _printable acid.read blocking errors io io.contract io.loop io.stores.local io.urls
+spark.read: _credentials _printable blocking errors io io.contract io.loop io.stores.local io.urls
     log orcstream plan plan.acid query reader schema spark.access spark.options table
 
 spark.write: _credentials _printable acid.transactions encryption errors io io.contract io.loop
@@ -159,7 +158,6 @@ __main__: cli.main
 # Modules of a package that stand lower than its other modules.
 UNITS_OF_THEIR_OWN = (
     "acid.snapshot",
-    "acid.temporary",
     "acid.view",
     "cli.main",
     "io.options",

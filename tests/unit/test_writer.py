@@ -23,8 +23,7 @@ import orcstream.blocking
 from orcstream.byterange import BytesLike
 from orcstream.codec.encode.file_encoder import FileEncoder, StripeEncoder
 from orcstream.errors import SchemaMismatch, UsageError
-from orcstream.writer.outflow import Outflow
-from orcstream.writer.outlets import WholeFile
+from orcstream.writer.outlets import Outflow, WholeFile
 from tests.reference import reader
 from tests.reference.types import T, parse
 from tests.support import reading

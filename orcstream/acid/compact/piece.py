@@ -22,9 +22,8 @@ from orcstream.acid.read.row_ids import DeletedKeys, Ints, KeyBudget, KeyCollect
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.acid.transactions.contract import TableDefinition
 from orcstream.acid.view import TableView
-from orcstream.acid.write.batch_rows import ids_of, rows_of
 from orcstream.acid.write.delta_files import bucket_file_name, plain_file_name
-from orcstream.acid.write.event_writer import EventLayout, EventWriter, PlainWriter
+from orcstream.acid.write.event_writer import EventLayout, EventWriter, PlainWriter, ids_of, rows_of
 from orcstream.batch import Batch
 from orcstream.codec.hive._row_keys import are_ascending
 from orcstream.codec.vectors.arrays import items_of

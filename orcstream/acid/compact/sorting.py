@@ -21,10 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.acid.read.event_file import INSERT, EventFile
-from orcstream.acid.read.row_ids import Ints, RowIds
-from orcstream.acid.temporary import temporary_errors
-from orcstream.acid.write.batch_rows import rows_in
-from orcstream.acid.write.event_writer import EventLayout
+from orcstream.acid.read.row_ids import Ints, RowIds, temporary_errors
+from orcstream.acid.write.event_writer import EventLayout, rows_in
 from orcstream.codec.encode.grouping import joined
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.vectors._selection import select_positions

@@ -16,7 +16,6 @@ from functools import partial, reduce
 import anyio
 import numpy as np
 
-from orcstream.acid.read.event_columns import EventColumns
 from orcstream.acid.read.event_file import INSERT, EventFile, Events, KeyBounds, visible_events
 from orcstream.acid.read.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
 from orcstream.codec.vectors.arrays import Mask
@@ -24,7 +23,7 @@ from orcstream.errors import FormatError
 from orcstream.io.loop.tasks import side_by_side
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import until_over
-from orcstream.plan.acid.names import AcidDirectory, DirectoryKind
+from orcstream.plan.acid.names import AcidDirectory, DirectoryKind, EventColumns
 from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.query.expr import Expr, col

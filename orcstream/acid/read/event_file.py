@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.acid.read.event_columns import event_columns
 from orcstream.acid.read.row_ids import Ints, Longs, RowIds
 from orcstream.codec.vectors.arrays import Mask, items_of, validity_bits
 from orcstream.errors import ColumnNotFound, FormatError, Unsupported
-from orcstream.plan.acid.names import bucket_property
+from orcstream.plan.acid.names import bucket_property, event_columns
 from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.reader.opening import Opening
 from orcstream.schema.schema import Schema, numbered

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from orcstream.acid.read.bucket import Bucket
-from orcstream.acid.read.event_columns import event_schema
 from orcstream.acid.read.event_file import EventFile
 from orcstream.acid.read.merging import IS_DELETED, OPERATION, ROW_ID, WRITE_ID, Output
 from orcstream.acid.read.stream import FileRead, OpenFile, TableRead
@@ -18,6 +17,7 @@ from orcstream.acid.snapshot import TableSnapshot
 from orcstream.errors import Unsupported, UsageError
 from orcstream.io.loop.threads import called
 from orcstream.io.stores.local.system import core_count
+from orcstream.plan.acid.names import event_schema
 from orcstream.plan.acid.snapshot import AcidFile, Partition
 from orcstream.plan.placement import PlacedColumns, RowColumns
 from orcstream.query.expr import Expr

@@ -15,16 +15,16 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orcstream.acid.temporary import temporary_errors
 from orcstream.codec.hive._row_keys import are_ascending, find_keys
 from orcstream.codec.vectors.arrays import Mask
+from orcstream.errors import OrcError, SinkError
 from orcstream.io.stores.local.system import read_at
 from orcstream.plan.acid.names import BUCKET_SHIFT, MOST_BUCKET, VERSION_SHIFT, bucket_property
 
@@ -363,3 +363,15 @@ class KeyCollector:
             self._runs.append(_SpilledRun(keys))
             self._budget.give_back(self._charged)
             self._charged = 0
+
+
+@contextmanager
+def temporary_errors() -> Iterator[None]:
+    """Raises SinkError, with the folder's name, where a temporary file cannot be written or read."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.message if isinstance(error, OrcError) else error.strerror or str(error)
+        folder = tempfile.tempdir or "the system's folder for temporary files"
+        text = f"what does not fit into the memory limit cannot be put into {folder}: {reason}"
+        raise SinkError(f"{text}; give a larger memory limit, or name another folder by TMPDIR") from error

@@ -15,8 +15,14 @@ from typing import Any, Final, Literal
 
 import anyio
 
-from orcstream.acid.transactions.constraints import Constraint, ConstraintKind
-from orcstream.acid.transactions.contract import Operation, Outcome, Snapshot, TableDefinition
+from orcstream.acid.transactions.contract import (
+    Constraint,
+    ConstraintKind,
+    Operation,
+    Outcome,
+    Snapshot,
+    TableDefinition,
+)
 from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, MetastoreClient, Refused, services
 from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.loop.uncancelled import until_done, until_over

@@ -1,5 +1,7 @@
 """One file of events under construction: rows with their ids, and what Hive wants to know about them.
 
+Rows of a table that are to be written again come as batches: their columns and their ids are told apart here.
+
 Knows the six columns and the user metadata of such a file. Must not know transactions, directories nor where
 rows come from. Contract: events are given in ascending order of their keys, as readers expect them; who gives
 them sees to it.
@@ -16,14 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from orcstream.acid.read.event_columns import event_schema
 from orcstream.acid.read.event_file import DELETE, INSERT, KEY_INDEX, UPDATE
+from orcstream.acid.read.merging import ROW_ID, WRITE_ID
 from orcstream.acid.read.row_ids import Ints, RowIds
+from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.encode.grouping import retyped
-from orcstream.codec.ingest.ingest import IngestedRows, ReadyRows
-from orcstream.codec.vectors.arrays import as_buffer, pack
-from orcstream.codec.vectors.column import Vector, VectorOptions, field_of, nulls_of
+from orcstream.codec.ingest.ingest import IngestedRows, ReadyRows, UserData
+from orcstream.codec.vectors.arrays import as_buffer, items_of, pack, validity_bits
+from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of, nulls_of
+from orcstream.errors import SchemaMismatch
+from orcstream.plan.acid.names import event_schema
 from orcstream.schema.schema import Schema
+from orcstream.schema.types import Kind, Type
 from orcstream.writer.writer import OrcWriter, WriteResult
 
 STATS = "hive.acid.stats"
@@ -148,3 +154,40 @@ class PlainWriter:
     async def abort(self) -> None:
         """Leave nothing of the file."""
         await self._orc.abort()
+
+
+_DTYPES = ("i8", "i4", "i8")
+
+
+def rows_of(batch: Batch, schema: Schema) -> IngestedRows:
+    """The first columns of a batch, which are those of the schema."""
+    fields = batch.batch_schema.fields[: len(schema.names)]
+    return rows_in(fields, batch.vectors[: len(fields)], batch.num_rows, schema)
+
+
+def rows_in(
+    fields: tuple[Field, ...], vectors: tuple[Vector, ...], count: int, schema: Schema
+) -> IngestedRows:
+    """Columns that are those of the schema, as its rows."""
+    root = Field("", "+s", Type(Kind.STRUCT, tuple(f.type for f in fields), schema.names), children=fields)
+    (rows,) = UserData(Batch(BatchSchema(root), vectors, count)).vectors(schema)
+    return rows
+
+
+def ids_of(batch: Batch) -> RowIds:
+    """The ids of the rows, with their write ids where these were read too."""
+    names = batch.batch_schema.names
+    ids = ids_in(batch.vectors[names.index(ROW_ID)])
+    if WRITE_ID not in names:
+        return ids
+    versions = items_of(batch.vectors[names.index(WRITE_ID)], "i8")
+    return RowIds(ids.write_ids, ids.buckets, ids.row_ids, versions)
+
+
+def ids_in(vector: Vector) -> RowIds:
+    """The ids in a column `row__id`, in memory of their own."""
+    parts = vector.struct_children()
+    if any(validity_bits(one) is not None for one in (vector, *parts)):
+        raise SchemaMismatch("a row without an id cannot be deleted")
+    write_ids, buckets, row_ids = (items_of(part, dtype) for part, dtype in zip(parts, _DTYPES, strict=True))
+    return RowIds(write_ids.copy(), buckets.copy(), row_ids.copy())

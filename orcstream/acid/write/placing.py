@@ -12,17 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from orcstream.acid.read.event_columns import HIVES_NAMES
 from orcstream.acid.read.row_ids import Ints
-from orcstream.acid.transactions.constraints import check_named, check_rows
-from orcstream.acid.transactions.contract import TableDefinition, full_schema, partition_schema
+from orcstream.acid.transactions.contract import (
+    TableDefinition,
+    check_named,
+    check_rows,
+    full_schema,
+    partition_schema,
+)
 from orcstream.acid.write.bucketing import buckets_of_rows
 from orcstream.codec.encode.discretion import discreetly
 from orcstream.codec.encode.grouping import only
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import ColumnNotFound, UsageError
 from orcstream.io.loop.threads import run_in_thread
-from orcstream.plan.acid.names import escape
+from orcstream.plan.acid.names import HIVES_NAMES, escape
 from orcstream.schema.schema import Schema, find_column
 from orcstream.schema.types import FileColumn, Kind, Type
 from orcstream.writer.partitions import Partitioner

@@ -30,15 +30,14 @@ from orcstream.acid.transactions.contract import (
     kept_alive,
 )
 from orcstream.acid.view import TableView
-from orcstream.acid.write.batch_rows import ids_in, ids_of, rows_of
 from orcstream.acid.write.bucketing import bucket_numbers
 from orcstream.acid.write.delta_files import DeltaFiles
-from orcstream.acid.write.overwriting import check_not_overwritten
+from orcstream.acid.write.event_writer import ids_in, ids_of, rows_of
 from orcstream.acid.write.placing import Placing, by_bucket, partition_path
 from orcstream.batch import Batch
 from orcstream.codec.encode.grouping import joined, only, retyped
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
-from orcstream.errors import SchemaMismatch, Unsupported, UsageError, located
+from orcstream.errors import CommitFailed, SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.loop.tasks import OneTask
 from orcstream.io.loop.threads import run_in_thread
 from orcstream.io.loop.uncancelled import clean_up, until_over
@@ -375,3 +374,22 @@ class _Keys:
             collector.discard()
         for keys in self._found:
             keys.close()
+
+
+async def check_not_overwritten(
+    transaction: Transaction, work: Work, *, see: Callable[[Snapshot], Awaitable[TableView]], url: str
+) -> None:
+    """Rows that a base of a later write id hides are not committed: they would be lost without a word.
+
+    To be asked once, before the first try to commit: what is so with the locks that are held then stays so,
+    and where the first try gave them back it need not. `CommitFailed` where there is such a base.
+    """
+    seen = await transaction.seen_since() if work.directories else None
+    view = () if seen is None else (await see(seen)).partitions
+    for one in view:
+        is_hidden = (
+            one.base is not None and one.base.is_overwrite and one.base.last_write_id > transaction.write_id
+        )
+        if is_hidden and one.path in work.partitions:
+            where = f"of {one.path}" if one.path else "of the table"
+            raise CommitFailed(f"rows {where} were overwritten meanwhile: begin again", url=url)

@@ -1,7 +1,8 @@
-"""What the names in Hive's tables say: partitions, and in a transactional one directories, files and buckets.
+"""What the names in Hive's tables say: partitions; in transactional ones directories, files and columns, too.
 
-Knows Hive's patterns (`AcidUtils.java`, `BucketCodec.java`, `FileUtils.java`). Must not know which of the
-directories anybody reads, nor stores. Any text in; what is not of a pattern is None or an original file.
+Knows Hive's patterns (`AcidUtils.java`, `BucketCodec.java`, `FileUtils.java`) and the six columns of events.
+Must not know which of the directories anybody reads, nor stores. Any text in; what is not of a pattern is
+None or an original file.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from orcstream.errors import SchemaMismatch
+from orcstream.schema.schema import Schema, numbered
+from orcstream.schema.types import Kind, Type
 
 # Write ids are Java's longs. A base of the least one is of the rows from before the table was transactional.
 _MOST = (1 << 63) - 1
@@ -175,3 +178,39 @@ def parse_folder(folder: str, *, errors: str = "strict") -> tuple[str, str | Non
         return unquote(name, errors=errors), None if text == NULL_TEXT else unquote(text, errors=errors)
     except UnicodeDecodeError:
         raise SchemaMismatch(f"the name of the folder {folder!r} is no UTF-8") from None
+
+
+# --- columns of events ------------------------------------------------------------------------------
+
+_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+
+
+class EventColumns(NamedTuple):
+    """The names of the six columns in one file: compactions by query write them in lower case."""
+
+    operation: str
+    original_write_id: str
+    bucket: str
+    row_id: str
+    current_write_id: str
+    row: str
+
+
+HIVES_NAMES = EventColumns("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+
+
+def event_columns(schema: Schema) -> EventColumns | None:
+    """Those of a file of events; None of any other."""
+    root = schema.root
+    names = [name.lower() for name in root.field_names]
+    if names != [name.lower() for name in HIVES_NAMES]:
+        return None
+    if tuple(child.kind for child in root.children) != _KINDS:
+        return None
+    return EventColumns(*root.field_names)
+
+
+def event_schema(row: Schema, names: EventColumns = HIVES_NAMES) -> Schema:
+    """The schema of events of such rows."""
+    types = (*map(Type, _KINDS[:-1]), row.root)
+    return numbered(Type(Kind.STRUCT, types, tuple(names)), attributes=False)

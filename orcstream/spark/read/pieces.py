@@ -364,7 +364,7 @@ def refuse_events(file: OrcFile | blocking.OrcFile) -> None:
     """Raise `UsageError` for a file of events, wherever it lies: it would be read as nulls."""
     if len(file.schema.root.children) != _EVENT_COLUMN_COUNT:
         return
-    from orcstream.acid.read.event_columns import event_columns
+    from orcstream.plan.acid.names import event_columns
 
     if event_columns(file.schema) is not None:
         from orcstream.spark.read.files import transactional
