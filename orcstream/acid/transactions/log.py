@@ -93,16 +93,11 @@ class _Listing:
 
     @classmethod
     def of(cls, files: Iterable[ListedFile]) -> _Listing:
-        found: dict[str, dict[int, float | None]] = {
-            "claim": {},
-            "beat": {},
-            "entry": {},
-            "checkpoint": {},
-        }
+        found: dict[str, dict[int, float | None]] = {}
         for file in files:
             match = _NAME.fullmatch(file.path)
             if match is not None and int(match[2]) > 0:
-                found[match[1]][int(match[2])] = file.modified_s
+                found.setdefault(match[1], {})[int(match[2])] = file.modified_s
         return cls(**found)
 
 
@@ -365,7 +360,8 @@ class TransactionLog:
                 is_added = False
             view = await self._look_after(is_added=is_added)
             view_state = view.state
-            if is_added and not entry.id and not self._is_forgotten(number, view):
+            # An entry below a checkpoint that was there before does not count.
+            if is_added and not entry.id and number > max(view.listing.checkpoint, default=0):
                 return "committed"
             if is_added and entry.id and view_state.is_settled(entry):
                 await self._add_checkpoint(view, every=_CHECKPOINT_EVERY)
@@ -379,11 +375,6 @@ class TransactionLog:
             raise CommitUnknown(
                 f"the log cannot be read after it was added to: {error}", url=self._shown
             ) from error
-
-    @staticmethod
-    def _is_forgotten(number: int, view: _View) -> bool:
-        """Whether an entry was added below a checkpoint that had been there before."""
-        return number <= max(view.listing.checkpoint, default=0)
 
     async def _add_checkpoint(self, view: _View, *, every: int) -> None:
         """For those who read later; nothing depends on it."""
