@@ -37,8 +37,6 @@ cdef extern from *:
     }
     """
     bint python_usable "orcstream_python_usable"() noexcept nogil
-
-cdef extern from *:
     int popcount "__builtin_popcountll"(unsigned long long) noexcept nogil
 
 cdef enum:
@@ -173,22 +171,21 @@ cdef void release_nodes(node_t* node) noexcept nogil:
     release_one(node.dictionary)
 
 
+cdef void drop(struct_t* one) noexcept:
+    release_one(one)
+    free(one)
+
+
 cdef void drop_schema(object capsule) noexcept:
-    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema")
-    release_one(schema)
-    free(schema)
+    drop(<ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema"))
 
 
 cdef void drop_array(object capsule) noexcept:
-    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array")
-    release_one(array)
-    free(array)
+    drop(<ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array"))
 
 
 cdef void drop_stream(object capsule) noexcept:
-    cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, b"arrow_array_stream")
-    release_one(stream)
-    free(stream)
+    drop(<ArrowArrayStream*> PyCapsule_GetPointer(capsule, b"arrow_array_stream"))
 
 
 # --- schemas --------------------------------------------------------------------------------------
