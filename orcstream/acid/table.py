@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from orcstream._keywords import check_integer
 from orcstream.acid.transactions.contract import TableDefinition, check_encryption, partition_schema
 from orcstream.acid.view import TableView
 from orcstream.errors import UsageError, located
@@ -50,6 +51,7 @@ class AcidTable(TableView, Closable):
         """
         from orcstream.acid.write.writing import TableTransaction
 
+        check_integer("memory_limit", memory_limit, 1)
         transactions = self._need_transactions()
         definition = await transactions.definition()
         with located(url=self._url):
@@ -84,6 +86,7 @@ class AcidTable(TableView, Closable):
         from orcstream.acid.write.writing import check_not_overwritten
         from orcstream.writer.creating import hidden_names
 
+        check_integer("memory_limit", memory_limit, 1)
         keeper = self._need_transactions()
         return WritingStream(
             self._url,
@@ -132,6 +135,7 @@ class AcidTable(TableView, Closable):
         from orcstream.acid.compact.compacting import compact
         from orcstream.acid.compact.piece import PieceWriter
 
+        check_integer("memory_limit", memory_limit, 1)
         compaction = await self.begin_compaction(kind, partitions=partitions)
         files: FileOptions = {"storage_options": self._opening.storage_options, **options}
         writer = PieceWriter(files, memory_limit=memory_limit, on_rows=on_rows)
@@ -210,6 +214,7 @@ async def write_piece(
     """
     from orcstream.acid.compact.piece import PieceWriter
 
+    check_integer("memory_limit", memory_limit, 1)
     opening = OpenOptions(storage_options=options.get("storage_options"), keys=options.get("keys"))
     columns = PartitionColumns.of(piece.snapshot.listing.partitions, partition_schema(piece.definition))
     writer = PieceWriter(options, memory_limit=memory_limit, overwrite=False)

@@ -91,6 +91,21 @@ async def test_what_is_refused(url: str) -> None:
     assert await rows_of(url) == {1: "a", 2: None}
 
 
+@pytest.mark.parametrize("limit", [0, -1, "1GB", 1e9, True])
+async def test_memory_limits_that_are_none(limit: Any, url: str) -> None:
+    """They are refused before anything is begun."""
+    await make(url)
+    async with acid.open_table(url) as table:
+        with pytest.raises(UsageError):
+            await table.transaction(memory_limit=limit)
+        with pytest.raises(UsageError):
+            table.stream(memory_limit=limit)
+        with pytest.raises(UsageError):
+            await table.compact("major", memory_limit=limit)
+    async with acid.open_table(url) as table:
+        assert table.write_ids.open == ()
+
+
 async def test_two_tasks_in_one_transaction(url: str) -> None:
     await make(url)
     async with acid.open_table(url) as table, await table.transaction() as change:
