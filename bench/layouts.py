@@ -95,8 +95,7 @@ def load(name: str) -> Layout:
 async def record(path: Path, grouped: tuple[str, ...] = ()) -> dict[str, Any]:
     """What `load` reads, of the file at `path`. Every stripe must have the same list of streams."""
     import orcstream
-    from orcstream.codec.metadata.layout import positions_of, stream_ranges
-    from orcstream.codec.metadata.structure import StreamKind
+    from orcstream.codec.metadata.structure import StreamKind, positions_of, stream_ranges
     from orcstream.codec.streams.compression import Compression
 
     async with orcstream.open(str(path)) as file:

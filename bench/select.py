@@ -23,8 +23,7 @@ import orcstream
 from bench import lineitem, servers
 from bench.proxy import Exchange
 from bench.report import Figure
-from orcstream.codec.metadata.layout import positions_of, stream_ranges
-from orcstream.codec.metadata.structure import StreamKind
+from orcstream.codec.metadata.structure import StreamKind, positions_of, stream_ranges
 from orcstream.codec.streams.compression import Compression
 
 ROW = 1_234_567

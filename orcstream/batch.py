@@ -20,8 +20,7 @@ import numpy as np
 
 from orcstream.batch_values import has_duplicates, to_numpy, to_pylist
 from orcstream.codec.arrow._arrow_c import count_nulls, export_array, export_schema, export_stream
-from orcstream.codec.vectors.arrays import Array
-from orcstream.codec.vectors.column import Field, Vector, nulls_of
+from orcstream.codec.vectors.column import Array, Field, Vector, nulls_of
 from orcstream.errors import ColumnNotFound, Unsupported, UsageError
 from orcstream.schema.schema import Schema, numbered
 from orcstream.schema.types import Kind, Type

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orcstream.codec.vectors.arrays import (
+from orcstream.codec.vectors.column import (
     Array,
+    Field,
     Mask,
+    Vector,
     bits_of,
     items_of,
     offsets_of,
@@ -25,7 +27,6 @@ from orcstream.codec.vectors.arrays import (
     window,
     words_of,
 )
-from orcstream.codec.vectors.column import Field, Vector
 from orcstream.errors import Unsupported
 
 

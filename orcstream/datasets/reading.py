@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.vectors.column import Vector
 from orcstream.datasets.listing import FoundFile
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.source import cost_of
 from orcstream.query.expr import Expr
 from orcstream.reader.engine.observing import ReadStatistics

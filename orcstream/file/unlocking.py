@@ -28,7 +28,7 @@ from orcstream.encryption import EncryptionKey, KeyProvider, LocalKey
 from orcstream.errors import CorruptTail, FormatError, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.tail import METADATA_CAP_BYTES, Large, Tail, parse_stripe_statistics, plan_tail
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import FileColumn

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orcstream.byterange import ByteRange
-from orcstream.codec.metadata.layout import stream_ranges
-from orcstream.codec.metadata.structure import StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.metadata.structure import StreamKind, StripeFooter, StripeInformation, stream_ranges
 from orcstream.plan.tail import Tail
 
 _MAGIC_BYTES = 3

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from orcstream.codec.metadata.indexes import RowIndex
-from orcstream.codec.metadata.layout import StreamPositions, is_decimal64, positions_of
 from orcstream.codec.metadata.structure import (
     ColumnEncoding,
     StreamInformation,
     StreamKind,
+    StreamPositions,
     StripeFooter,
     StripeInformation,
+    is_decimal64,
+    positions_of,
 )
 from orcstream.codec.streams.compression import Compression
 from orcstream.figures import known_statistics

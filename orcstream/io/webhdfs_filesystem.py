@@ -33,7 +33,7 @@ from orcstream.errors import ShortRead
 from orcstream.io.contract.byte_sink import temporary_name
 from orcstream.io.contract.byte_source import no_such_file
 from orcstream.io.loop.clients import Lease
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.stores.hdfs.calls import FileStatus, place_of, status_or_none
 from orcstream.io.stores.hdfs.webhdfs import WebHdfs
 from orcstream.io.stores.hdfs.webhdfs_connection import HdfsConnection, lease_webhdfs

@@ -29,8 +29,7 @@ from functools import cached_property
 
 from orcstream.byterange import ByteRange, CostModel, Request, coalesce
 from orcstream.codec.metadata.indexes import RowIndex
-from orcstream.codec.metadata.layout import StreamPositions
-from orcstream.codec.metadata.structure import StripeInformation
+from orcstream.codec.metadata.structure import StreamPositions, StripeInformation
 from orcstream.errors import CorruptStripe
 from orcstream.plan.tail import check_footer_length
 

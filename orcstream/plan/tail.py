@@ -30,13 +30,12 @@ from orcstream.codec.metadata.limits import (
     metadata_limit,
 )
 from orcstream.codec.metadata.parse import (
-    Footer,
     measure_stripe_footer,
     parse_footer,
     parse_postscript,
     parse_stripe_footer,
 )
-from orcstream.codec.metadata.structure import Calendar, Postscript, StripeFooter, StripeInformation
+from orcstream.codec.metadata.structure import Calendar, Footer, Postscript, StripeFooter, StripeInformation
 from orcstream.codec.streams.compression import Compression, decompress_metadata
 from orcstream.errors import CorruptTail, FormatError, NotOrcFile, Unsupported, UsageError, located
 from orcstream.schema.schema import Schema

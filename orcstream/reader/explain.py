@@ -14,7 +14,7 @@ from orcstream.byterange import ByteRange, CostModel, RangeBuffer, gather
 from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector
 from orcstream.errors import located
-from orcstream.io.loop.threads import called
+from orcstream.io.loop.uncancelled import called
 from orcstream.plan.selection import Span, control_count, fitting, plan_control, plan_requests
 from orcstream.plan.tail import Tail
 from orcstream.reader.engine.budget import Shares

@@ -24,7 +24,7 @@ from orcstream.errors import ColumnNotFound, UsageError, located
 from orcstream.file.unlocking import EncryptedColumn, KeyRing, UnlockedFile
 from orcstream.file.zones import FileTimes
 from orcstream.io.loop.tasks import Closable
-from orcstream.io.loop.threads import called, run_in_thread
+from orcstream.io.loop.uncancelled import called, run_in_thread
 from orcstream.plan.selection import Rows, rows_of_numbers
 from orcstream.plan.tail import Tail, check_footer_length, footer_of, is_large
 from orcstream.reader.engine.budget import DEFAULT_MEMORY_LIMIT
@@ -326,7 +326,7 @@ class OrcFile(Closable):
     async def row_index(self, stripe: int) -> Mapping[int, RowIndex]:
         """The row indexes of one `stripe` by column id: positions and statistics of its row groups.
 
-        Empty for a file without them; `orcstream.codec.metadata.layout.positions_of` names positions.
+        Empty for a file without them; `orcstream.codec.metadata.structure.positions_of` names positions.
         Raises `UsageError` for a stripe that is not there, `CorruptStripe`, `SourceError`.
         """
         information = self._stripe(stripe)

@@ -20,7 +20,7 @@ from orcstream.byterange import ByteRange
 from orcstream.errors import UsageError, located
 from orcstream.file.unlocking import UnlockedFile
 from orcstream.io.loop.tasks import OneTask, R, Running, Stream, TaskStarter
-from orcstream.io.loop.threads import called, run_in_thread
+from orcstream.io.loop.uncancelled import called, run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, count_rows, wanted_in
 from orcstream.reader.engine.decoding import Delivery

@@ -30,7 +30,7 @@ from orcstream.codec.vectors.column import Field
 from orcstream.errors import FormatError, OrcError, Unsupported, UsageError
 from orcstream.file.unlocking import EncryptedColumn
 from orcstream.file.zones import FileTimes, trust_in
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.tail import Tail
 from orcstream.reader.options import ANY_TIME, ReadKeywords
 from orcstream.reader.stream import BatchStream

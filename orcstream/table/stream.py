@@ -12,8 +12,7 @@ from functools import partial
 from orcstream.batch import Batch, BatchSchema
 from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.io.loop.tasks import Supervisor, TaskStarter, keep_alive
-from orcstream.io.loop.threads import called
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.uncancelled import called, until_over
 from orcstream.reader.engine.observing import ReadStatistics
 from orcstream.reader.engine.shaping import Gathering
 from orcstream.reader.stream import Batches

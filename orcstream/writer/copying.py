@@ -19,7 +19,7 @@ from orcstream.file.unlocking import UnlockedFile
 from orcstream.io.contract.byte_source import ByteSource, Suffix
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.tail import check_footer, check_footer_length, footer_of
 
 # Stripes whose streams are remembered: those across the borders of pieces that are under way.

@@ -35,8 +35,7 @@ from orcstream.io.contract.retry import retry_commit
 from orcstream.io.folders import make_folder_of
 from orcstream.io.loop.clients import Client, Lease, keep_clients
 from orcstream.io.loop.tasks import Closable, Signal, first_failure
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import clean_up, until_done, until_over
+from orcstream.io.loop.uncancelled import clean_up, run_in_thread, until_done, until_over
 from orcstream.schema.schema import Schema
 from orcstream.writer.ingested import IngestedFile, IngestOptions, Item, OpenFile, Part, Pieces
 from orcstream.writer.numbers import FileNumbers

@@ -28,8 +28,7 @@ from orcstream.io.contract.byte_source import ByteSource
 from orcstream.io.contract.retry import RetryPolicy, retry_commit
 from orcstream.io.loop.clients import keep_clients
 from orcstream.io.loop.tasks import first_failure
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import clean_up, until_over
+from orcstream.io.loop.uncancelled import clean_up, run_in_thread, until_over
 from orcstream.io.options import IoOptions
 from orcstream.io.sink import commit, open_sink
 from orcstream.io.source import cost_of, open_source

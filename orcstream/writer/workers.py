@@ -16,8 +16,7 @@ import anyio
 
 from orcstream.codec.streams.compression import Compressor
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.uncancelled import run_in_thread, until_over
 
 T = TypeVar("T")
 

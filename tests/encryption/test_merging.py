@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 import orcstream
-from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.codec.metadata.structure import stream_ranges
 from orcstream.encryption import KeyProviderKind
 from orcstream.errors import CorruptTail, KeyUnavailable, Unsupported, UsageError
 from orcstream.io.keys import InMemoryKeyProvider

@@ -16,7 +16,7 @@ import pytest
 
 from orcstream import Encrypt
 from orcstream.byterange import ByteRange, CostModel
-from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.codec.metadata.structure import stream_ranges
 from orcstream.query.expr import col
 from orcstream.reader.file import OrcFile
 from tests.generators import seeds

@@ -10,10 +10,15 @@ from typing import NamedTuple
 
 from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index, parse_row_index
-from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.codec.metadata.limits import MESSAGE_CAP_BYTES
 from orcstream.codec.metadata.parse import parse_stripe_footer
-from orcstream.codec.metadata.structure import StreamInformation, StreamKind, StripeFooter, StripeInformation
+from orcstream.codec.metadata.structure import (
+    StreamInformation,
+    StreamKind,
+    StripeFooter,
+    StripeInformation,
+    stream_ranges,
+)
 from orcstream.codec.metadata.write import (
     frame_metadata,
     serialize_bloom_index,

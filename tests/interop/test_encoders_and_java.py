@@ -18,8 +18,7 @@ import pytest
 from hypothesis import strategies as st
 
 from orcstream import blocking
-from orcstream.codec.metadata.layout import positions_of
-from orcstream.codec.metadata.structure import EncodingKind
+from orcstream.codec.metadata.structure import EncodingKind, positions_of
 from orcstream.schema.types import Kind
 from tests.reference import java_orc
 from tests.reference import reader as reference_reader

@@ -16,8 +16,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from orcstream.codec.metadata.layout import positions_of
-from orcstream.codec.metadata.structure import EncodingKind
+from orcstream.codec.metadata.structure import EncodingKind, positions_of
 from orcstream.schema.types import Kind
 from tests.generators import strategies
 from tests.reference import blooms, compare, compression, java_orc, peers, positions, statistics, wire

@@ -12,7 +12,7 @@ import anyio.from_thread
 import anyio.to_thread
 import pytest
 
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 
 # Longer than any test waits that does not fail.
 LONG_S = 30

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from orcstream.byterange import ByteRange, CostModel
-from orcstream.codec.metadata.layout import stream_ranges
+from orcstream.codec.metadata.structure import stream_ranges
 from orcstream.io.stores.memory.source import BytesSource
 from orcstream.reader.file import OrcFile
 from tests.support.read_sources import ProbeSource, cost_of, opened, sample

@@ -23,7 +23,7 @@ from orcstream.codec.metadata.indexes import (
     parse_statistics,
 )
 from orcstream.codec.metadata.limits import Room
-from orcstream.codec.metadata.parse import Footer, parse_footer, parse_postscript, parse_stripe_footer
+from orcstream.codec.metadata.parse import parse_footer, parse_postscript, parse_stripe_footer
 from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
@@ -31,6 +31,7 @@ from orcstream.codec.metadata.structure import (
     EncodingKind,
     Encryption,
     EncryptionVariant,
+    Footer,
     Postscript,
     StreamInformation,
     StreamKind,

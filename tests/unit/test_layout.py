@@ -9,7 +9,6 @@ import pytest
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.metadata.indexes import parse_row_index
-from orcstream.codec.metadata.layout import positions_of, stream_ranges
 from orcstream.codec.metadata.parse import parse_stripe_footer
 from orcstream.codec.metadata.structure import (
     ColumnEncoding,
@@ -19,6 +18,8 @@ from orcstream.codec.metadata.structure import (
     StripeFooter,
     StripeInformation,
     StripeVariant,
+    positions_of,
+    stream_ranges,
 )
 from orcstream.codec.streams.compression import Compression
 from orcstream.errors import CorruptStripe

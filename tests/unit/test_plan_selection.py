@@ -6,8 +6,7 @@ import pytest
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.metadata.indexes import parse_row_index
-from orcstream.codec.metadata.layout import positions_of
-from orcstream.codec.metadata.structure import EncodingKind, StreamKind
+from orcstream.codec.metadata.structure import EncodingKind, StreamKind, positions_of
 from orcstream.errors import CorruptStripe
 from orcstream.plan.selection import ColumnIndex, RowGroups, Span, StreamSlice, joined, plan_spans
 from orcstream.schema.types import Kind

@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import orcstream
 from orcstream.codec.metadata.indexes import StatisticsList
-from orcstream.codec.metadata.parse import Footer
 from orcstream.codec.metadata.structure import (
     Calendar,
     DataMask,
     Encryption,
     EncryptionVariant,
+    Footer,
     StripeInformation,
 )
 from orcstream.codec.metadata.wire import join_field

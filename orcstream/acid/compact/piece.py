@@ -26,12 +26,11 @@ from orcstream.acid.write.delta_files import bucket_file_name, plain_file_name
 from orcstream.acid.write.event_writer import EventLayout, EventWriter, PlainWriter, ids_of, rows_of
 from orcstream.batch import Batch
 from orcstream.codec.hive._row_keys import are_ascending
-from orcstream.codec.vectors.arrays import items_of
+from orcstream.codec.vectors.column import items_of
 from orcstream.errors import KeyUnavailable, Unsupported, UsageError
 from orcstream.io.contract.folder import below
 from orcstream.io.folders import make_folder_of
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import clean_up, until_over
+from orcstream.io.loop.uncancelled import clean_up, run_in_thread, until_over
 from orcstream.reader.options import ReadOptions
 from orcstream.schema.schema import Schema
 from orcstream.writer.creating import create

@@ -28,8 +28,7 @@ from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.vectors._selection import select_positions
 from orcstream.codec.vectors.column import vector_bytes
 from orcstream.codec.vectors.gather import compact
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.uncancelled import run_in_thread, until_over
 from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.reader.engine.budget import LEAST_LIMIT
 from orcstream.reader.opening import open as open_file

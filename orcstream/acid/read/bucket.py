@@ -18,11 +18,10 @@ import numpy as np
 
 from orcstream.acid.read.event_file import INSERT, EventFile, Events, KeyBounds, visible_events
 from orcstream.acid.read.row_ids import DeletedKeys, KeyBudget, KeyCollector, RowIds
-from orcstream.codec.vectors.arrays import Mask
+from orcstream.codec.vectors.column import Mask
 from orcstream.errors import FormatError
 from orcstream.io.loop.tasks import side_by_side
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.uncancelled import run_in_thread, until_over
 from orcstream.plan.acid.names import AcidDirectory, DirectoryKind, EventColumns
 from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.plan.acid.write_ids import WriteIds

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orcstream.acid.read.row_ids import Ints, Longs, RowIds
-from orcstream.codec.vectors.arrays import Mask, items_of, validity_bits
+from orcstream.codec.vectors.column import Mask, items_of, validity_bits
 from orcstream.errors import ColumnNotFound, FormatError, Unsupported
 from orcstream.plan.acid.names import bucket_property, event_columns
 from orcstream.plan.acid.snapshot import AcidFile

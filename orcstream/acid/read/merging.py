@@ -16,8 +16,7 @@ from orcstream.acid.read.event_file import DELETE, EventFile, Events, visible_ev
 from orcstream.acid.read.row_ids import DeletedKeys, RowIds
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.vectors._selection import Selection, select_mask
-from orcstream.codec.vectors.arrays import Mask, as_buffer, pack
-from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of
+from orcstream.codec.vectors.column import Field, Mask, Vector, VectorOptions, as_buffer, field_of, pack
 from orcstream.codec.vectors.gather import compact
 from orcstream.schema.types import Kind, Type
 from orcstream.table.partition_values import PartitionRow

@@ -15,7 +15,7 @@ from orcstream.acid.read.merging import IS_DELETED, OPERATION, ROW_ID, WRITE_ID,
 from orcstream.acid.read.stream import FileRead, OpenFile, TableRead
 from orcstream.acid.snapshot import TableSnapshot
 from orcstream.errors import Unsupported, UsageError
-from orcstream.io.loop.threads import called
+from orcstream.io.loop.uncancelled import called
 from orcstream.io.stores.local.system import core_count
 from orcstream.plan.acid.names import event_schema
 from orcstream.plan.acid.snapshot import AcidFile, Partition

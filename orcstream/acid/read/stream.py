@@ -18,7 +18,7 @@ from orcstream.acid.read.event_file import EventFile
 from orcstream.acid.read.merging import Output
 from orcstream.acid.read.row_ids import KeyBudget
 from orcstream.batch import Batch
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.acid.snapshot import AcidFile
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.query.expr import Expr

@@ -25,7 +25,7 @@ import anyio
 from orcstream._keywords import check_seconds
 from orcstream.acid.transactions import thrift_messages as messages
 from orcstream.errors import SourceError, Unsupported, UsageError
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 
 DEFAULT_PORT: Final = 9083
 # The kind of `Refused` where an older metastore does not know a method.

@@ -31,8 +31,7 @@ from orcstream.acid.transactions.metastore_calls import MetastoreCalls
 from orcstream.acid.transactions.metastore_client import UNKNOWN_METHOD, Lost, Refused, services
 from orcstream.errors import CommitFailed, CommitUnknown, OrcError, SourceError
 from orcstream.io.contract.retry import retry_commit
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import end_task, until_over
+from orcstream.io.loop.uncancelled import end_task, run_in_thread, until_over
 
 # Locks that are as good as one.
 _INCLUDED_IN: Final[Mapping[Operation, tuple[Operation, ...]]] = {

@@ -24,8 +24,17 @@ from orcstream.acid.read.row_ids import Ints, RowIds
 from orcstream.batch import Batch, BatchSchema
 from orcstream.codec.encode.grouping import retyped
 from orcstream.codec.ingest.ingest import IngestedRows, ReadyRows, UserData
-from orcstream.codec.vectors.arrays import as_buffer, items_of, pack, validity_bits
-from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of, nulls_of
+from orcstream.codec.vectors.column import (
+    Field,
+    Vector,
+    VectorOptions,
+    as_buffer,
+    field_of,
+    items_of,
+    nulls_of,
+    pack,
+    validity_bits,
+)
 from orcstream.errors import SchemaMismatch
 from orcstream.plan.acid.names import event_schema
 from orcstream.schema.schema import Schema

@@ -25,7 +25,7 @@ from orcstream.codec.encode.discretion import discreetly
 from orcstream.codec.encode.grouping import only
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import ColumnNotFound, UsageError
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.plan.acid.names import HIVES_NAMES, escape
 from orcstream.schema.schema import Schema, find_column
 from orcstream.schema.types import FileColumn, Kind, Type

@@ -39,8 +39,7 @@ from orcstream.codec.encode.grouping import joined, only, retyped
 from orcstream.codec.ingest.ingest import IngestedRows, UserData
 from orcstream.errors import CommitFailed, SchemaMismatch, Unsupported, UsageError, located
 from orcstream.io.loop.tasks import OneTask
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import clean_up, until_over
+from orcstream.io.loop.uncancelled import clean_up, run_in_thread, until_over
 from orcstream.plan.acid.write_ids import WriteIds
 from orcstream.reader.options import Where
 from orcstream.schema.schema import Schema, numbered

@@ -260,7 +260,7 @@ _STATISTICS_HEADS = ("values", "nulls", "minimum", "maximum", "sum")
 
 
 async def _stats(file: orcstream.OrcFile, options: argparse.Namespace, progress: Progress) -> Report:
-    from orcstream.io.loop.threads import run_in_thread
+    from orcstream.io.loop.uncancelled import run_in_thread
 
     types = _chosen(file, options.columns)
     stripes: dict[int, Any] | None = None
@@ -355,7 +355,7 @@ async def _inspect(options: argparse.Namespace) -> int:
     """The exit status: 1 where something could not be shown, which is named."""
     from orcstream.inspect import inspect
     from orcstream.io import small_files
-    from orcstream.io.loop.threads import run_in_thread
+    from orcstream.io.loop.uncancelled import run_in_thread
 
     async with opened_keys(options.keys) as keys, Progress() as progress:
         progress.text = lambda: f"looking at {strip_credentials(options.url)}"

@@ -15,7 +15,7 @@ from orcstream.cli.arguments import add_command, add_flag, add_options
 from orcstream.cli.commands.keys import opened, opened_keys
 from orcstream.cli.output import Progress, report
 from orcstream.figures import counted
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 
 _HELP = """Every stripe is decoded, and the statistics of row groups, stripes and file are compared with
 its values. The status is 1 where a file cannot be read or a claim is wrong that readers believe; what its

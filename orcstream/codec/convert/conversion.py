@@ -15,8 +15,7 @@ import numpy as np
 
 from orcstream._buffer import Buffer
 from orcstream.codec.convert.rules import Case, ConvertOptions, mask_of, rule_of, view, with_nulls
-from orcstream.codec.vectors.arrays import DTYPES, bits_of, items_of, pack
-from orcstream.codec.vectors.column import Field, Vector, field_of, nulls_of
+from orcstream.codec.vectors.column import DTYPES, Field, Vector, bits_of, field_of, items_of, nulls_of, pack
 from orcstream.errors import Unsupported
 from orcstream.schema.types import TEXTS, Kind, Type, decimal_shape
 

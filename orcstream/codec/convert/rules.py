@@ -33,9 +33,11 @@ from orcstream._buffer import Buffer
 from orcstream.codec.convert import _convert, _format, _parse
 from orcstream.codec.convert.zone_shift import instant_shift, named_zone, wall_clock_shift
 from orcstream.codec.vectors._texts import cut_texts, gather_texts
-from orcstream.codec.vectors.arrays import (
+from orcstream.codec.vectors.column import (
     DTYPES,
     Array,
+    Vector,
+    VectorOptions,
     bits_of,
     items_of,
     nulls_where,
@@ -44,7 +46,6 @@ from orcstream.codec.vectors.arrays import (
     validity_bits,
     words_of,
 )
-from orcstream.codec.vectors.column import Vector, VectorOptions
 from orcstream.codec.vectors.times import UNITS, UTC, ZoneRules, beyond_unit
 from orcstream.errors import Unsupported
 from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, Type, decimal_shape

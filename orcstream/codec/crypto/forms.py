@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from orcstream.byterange import ByteRange
 from orcstream.codec.metadata.indexes import RowIndex
-from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.codec.metadata.structure import (
     ColumnEncoding,
     Encryption,
@@ -22,6 +21,7 @@ from orcstream.codec.metadata.structure import (
     StreamKind,
     StripeFooter,
     StripeInformation,
+    stream_ranges,
 )
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import FileColumn

@@ -22,9 +22,17 @@ from orcstream.codec.crypto.redaction import Leaf, redaction_of
 from orcstream.codec.ingest.refusals import too_large
 from orcstream.codec.metadata.structure import DataMask
 from orcstream.codec.vectors._selection import select_positions
-from orcstream.codec.vectors.arrays import as_buffer, items_of, nulls_where, validity_bits, window
 from orcstream.codec.vectors.cells import lengths_of, union_children
-from orcstream.codec.vectors.column import Field, Vector, nulls_of
+from orcstream.codec.vectors.column import (
+    Field,
+    Vector,
+    as_buffer,
+    items_of,
+    nulls_of,
+    nulls_where,
+    validity_bits,
+    window,
+)
 from orcstream.codec.vectors.gather import compact
 from orcstream.codec.vectors.times import UTC, ZoneRules
 from orcstream.encryption import Mask

@@ -23,10 +23,12 @@ from orcstream.codec.convert import _format, _parse
 from orcstream.codec.convert.zone_shift import instant_shift, wall_clock_shift
 from orcstream.codec.crypto._mask import redact_days, redact_texts
 from orcstream.codec.ingest.refusals import too_large
-from orcstream.codec.vectors.arrays import (
+from orcstream.codec.vectors.column import (
     DTYPES,
     Array,
+    Field,
     Mask,
+    Vector,
     as_buffer,
     bits_of,
     items_of,
@@ -36,7 +38,6 @@ from orcstream.codec.vectors.arrays import (
     window,
     words_of,
 )
-from orcstream.codec.vectors.column import Field, Vector
 from orcstream.codec.vectors.times import ZoneRules, units_of
 from orcstream.errors import UsageError
 from orcstream.schema.types import Kind, decimal_shape

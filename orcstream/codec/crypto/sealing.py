@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from orcstream._buffer import Buffer
 from orcstream.byterange import ByteRange
 from orcstream.codec.crypto.streams import StreamCipher, stream_cipher
-from orcstream.codec.metadata.layout import stream_ranges
 from orcstream.codec.metadata.structure import (
     DataMask,
     Encryption,
@@ -22,6 +21,7 @@ from orcstream.codec.metadata.structure import (
     StreamKind,
     StripeFooter,
     StripeInformation,
+    stream_ranges,
 )
 from orcstream.codec.metadata.wire import join_field
 from orcstream.codec.metadata.write import frame_metadata

@@ -28,8 +28,7 @@ from orcstream.codec.decode.decoders import (
     TimestampDecoder,
     UnionDecoder,
 )
-from orcstream.codec.metadata.layout import is_decimal64
-from orcstream.codec.metadata.structure import ColumnEncoding, EncodingKind, StreamKind
+from orcstream.codec.metadata.structure import ColumnEncoding, EncodingKind, StreamKind, is_decimal64
 from orcstream.codec.streams._stream import InputStream
 from orcstream.codec.streams._values import (
     BoolValues,

@@ -23,9 +23,8 @@ from orcstream.codec.convert._format import format_decimals
 from orcstream.codec.metadata._bloom import add_hashes, hash_longs, hash_texts
 from orcstream.codec.metadata.bloom import MAX_HASHES, BloomFilter
 from orcstream.codec.vectors._filter import Texts
-from orcstream.codec.vectors.arrays import DTYPES, Array, items_of, words_of
 from orcstream.codec.vectors.cells import Cells, stored_texts
-from orcstream.codec.vectors.column import Vector
+from orcstream.codec.vectors.column import DTYPES, Array, Vector, items_of, words_of
 from orcstream.schema.types import FLOATS, TEXTS, TIMES, Kind, Type, decimal_shape
 
 BLOOM_ENCODING = 1

@@ -24,8 +24,7 @@ from orcstream.codec.encode.encoder import (
     SubtreeEncoder,
 )
 from orcstream.codec.encode.statistics import MOST_BOUND_BYTES, text_statistics
-from orcstream.codec.metadata.layout import is_decimal64
-from orcstream.codec.metadata.structure import EncodingKind, StreamKind
+from orcstream.codec.metadata.structure import EncodingKind, StreamKind, is_decimal64
 from orcstream.codec.streams._encode_values import (
     BoolEncoder,
     ByteEncoder,
@@ -35,9 +34,8 @@ from orcstream.codec.streams._encode_values import (
 )
 from orcstream.codec.streams.compression import Compressor
 from orcstream.codec.vectors._times import encode_days, encode_timestamps, hybrid_days, hybrid_times
-from orcstream.codec.vectors.arrays import DTYPES, as_buffer, items_of, window, words_of
 from orcstream.codec.vectors.cells import Cells, padded, stored_texts, union_children
-from orcstream.codec.vectors.column import EMPTY, Field, Vector
+from orcstream.codec.vectors.column import DTYPES, EMPTY, Field, Vector, as_buffer, items_of, window, words_of
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
 from orcstream.encryption import Mask
 from orcstream.schema.column_statistics import ColumnStatistics

@@ -33,11 +33,11 @@ from orcstream.codec.encode.encoders import encoder_of
 from orcstream.codec.encode.statistics import statistics_of_nothing
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.metadata.indexes import StatisticsList
-from orcstream.codec.metadata.parse import Footer
 from orcstream.codec.metadata.structure import (
     Calendar,
     DataMask,
     Encryption,
+    Footer,
     StreamInformation,
     StreamKind,
     StripeFooter,

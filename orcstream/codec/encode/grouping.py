@@ -18,9 +18,18 @@ from numpy.typing import NDArray
 from orcstream.codec.encode._encode_texts import DictionaryBuilder
 from orcstream.codec.ingest.ingest import IngestedRows
 from orcstream.codec.vectors._selection import select_mask, select_positions, select_span
-from orcstream.codec.vectors.arrays import DTYPES, Array, bits_of, items_of, validity_bits, window
 from orcstream.codec.vectors.cells import stored_texts
-from orcstream.codec.vectors.column import Field, Vector, vector_bytes
+from orcstream.codec.vectors.column import (
+    DTYPES,
+    Array,
+    Field,
+    Vector,
+    bits_of,
+    items_of,
+    validity_bits,
+    vector_bytes,
+    window,
+)
 from orcstream.codec.vectors.gather import compact, copied
 from orcstream.schema.schema import Schema
 from orcstream.schema.types import INTEGERS, TEXTS, FileColumn, Kind, Type, decimal_shape

@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 
 from orcstream.codec.encode._statistics import decimal_bounds, float_bounds, integer_bounds, text_bounds
-from orcstream.codec.vectors.arrays import bits_of
 from orcstream.codec.vectors.cells import Cells, cells_of, lengths_of, stored_texts
-from orcstream.codec.vectors.column import Field, Vector
+from orcstream.codec.vectors.column import Field, Vector, bits_of
 from orcstream.schema.column_statistics import MAX_TEXT_BYTES, ColumnStatistics
 from orcstream.schema.types import INT64, TEXTS, TIMES, FileColumn, Kind, Type, decimal_shape
 

@@ -39,8 +39,18 @@ from orcstream.codec.ingest.fitting_values import (
 )
 from orcstream.codec.ingest.refusals import Path, refuse, row_of, too_large
 from orcstream.codec.vectors._selection import select_positions
-from orcstream.codec.vectors.arrays import Array, Mask, as_buffer, unpack, window
-from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector, nested, nulls_of
+from orcstream.codec.vectors.column import (
+    MAX_VECTOR_BYTES,
+    Array,
+    Field,
+    Mask,
+    Vector,
+    as_buffer,
+    nested,
+    nulls_of,
+    unpack,
+    window,
+)
 from orcstream.codec.vectors.gather import compact
 from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.schema.types import TEXTS, Kind

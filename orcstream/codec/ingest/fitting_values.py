@@ -18,8 +18,18 @@ from orcstream.codec.arrow._arrow_import import ArrowColumn
 from orcstream.codec.ingest._ingest import check_texts, fit_decimals, texts_of_views
 from orcstream.codec.ingest.refusals import Path, refuse, too_large
 from orcstream.codec.vectors._texts import cut_texts
-from orcstream.codec.vectors.arrays import DTYPES, Array, Mask, as_buffer, pack, unpack, window
-from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector
+from orcstream.codec.vectors.column import (
+    DTYPES,
+    MAX_VECTOR_BYTES,
+    Array,
+    Field,
+    Mask,
+    Vector,
+    as_buffer,
+    pack,
+    unpack,
+    window,
+)
 from orcstream.schema.types import FLOATS, INTEGERS, TEXTS, TIMES, Kind, decimal_shape
 
 if TYPE_CHECKING:

@@ -26,8 +26,16 @@ from orcstream.codec.ingest.fitting import fit
 from orcstream.codec.ingest.fitting_values import FLOAT_FORMATS, INTEGER_FORMATS
 from orcstream.codec.ingest.python_values import struct_of, type_of, vector_of
 from orcstream.codec.ingest.refusals import refuse
-from orcstream.codec.vectors.arrays import Array, Mask, pack
-from orcstream.codec.vectors.column import Field, Vector, VectorOptions, field_of, rows_bytes
+from orcstream.codec.vectors.column import (
+    Array,
+    Field,
+    Mask,
+    Vector,
+    VectorOptions,
+    field_of,
+    pack,
+    rows_bytes,
+)
 from orcstream.errors import OrcError, SchemaMismatch, SourceError, Unsupported, UsageError
 from orcstream.schema.schema import Schema, numbered
 from orcstream.schema.types import MAX_DEPTH, FileColumn, Kind, Type

@@ -20,8 +20,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 import numpy as np
 
 from orcstream.codec.ingest.refusals import Path, refuse, row_of, too_large
-from orcstream.codec.vectors.arrays import DTYPES, as_buffer, nulls_where, pack
-from orcstream.codec.vectors.column import MAX_VECTOR_BYTES, Field, Vector, nested
+from orcstream.codec.vectors.column import (
+    DTYPES,
+    MAX_VECTOR_BYTES,
+    Field,
+    Vector,
+    as_buffer,
+    nested,
+    nulls_where,
+    pack,
+)
 from orcstream.errors import SchemaMismatch, Unsupported
 from orcstream.schema.types import (
     FLOATS,

@@ -66,7 +66,7 @@ class StatisticsList:
 class RowIndex:
     """The ROW_INDEX of one column: one entry for each row group.
 
-    Entry `i` has the positions ``positions[starts[i]:starts[i + 1]]``; `codec.metadata.layout` names them.
+    Entry `i` has the positions ``positions[starts[i]:starts[i + 1]]``; `codec.metadata.structure` names them.
     """
 
     positions: npt.NDArray[np.uint64]

@@ -14,8 +14,7 @@ they can (see `StreamKind.UNKNOWN`). Specification: "File Tail", "Stripe Footer"
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -34,6 +33,7 @@ from orcstream.codec.metadata.structure import (
     EncodingKind,
     Encryption,
     EncryptionVariant,
+    Footer,
     Postscript,
     StreamInformation,
     StreamKind,
@@ -68,27 +68,6 @@ _TAIL_ONLY = (StreamKind.STRIPE_STATISTICS, StreamKind.FILE_STATISTICS)
 # Each variant is a request to a key store, and each of its columns counts once more.
 _MAX_VARIANT_COLUMNS = 1 << 18
 _Enum = TypeVar("_Enum", bound=enum.IntEnum)
-
-
-@dataclass(frozen=True, slots=True)
-class Footer:
-    """The file footer. `row_index_stride` is 0 where there are no indexes; `writer` is the writer's id.
-
-    `header_length` and `content_length` are as written; writers disagree about what they count.
-    """
-
-    schema: Schema
-    stripes: tuple[StripeInformation, ...]
-    row_count: int
-    row_index_stride: int
-    statistics: StatisticsList
-    user_metadata: Mapping[str, bytes]
-    writer: int
-    software_version: str | None
-    calendar: Calendar
-    encryption: Encryption | None
-    header_length: int
-    content_length: int
 
 
 def _text(value: object) -> str:

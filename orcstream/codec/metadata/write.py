@@ -29,12 +29,12 @@ import numpy as np
 from orcstream._proto import orc_proto as pb
 from orcstream.codec.metadata.bloom import BloomIndex
 from orcstream.codec.metadata.indexes import CHILD_COUNTS, STATISTICS_PARTS, RowIndex, StatisticsList
-from orcstream.codec.metadata.parse import Footer
 from orcstream.codec.metadata.structure import (
     Calendar,
     ColumnEncoding,
     EncodingKind,
     Encryption,
+    Footer,
     Postscript,
     StreamInformation,
     StreamKind,

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors._selection import select_positions
 from orcstream.codec.vectors._texts import cut_texts
-from orcstream.codec.vectors.arrays import Mask, items_of, offsets_of, validity_bits, window
-from orcstream.codec.vectors.column import Field, Vector
+from orcstream.codec.vectors.column import Field, Mask, Vector, items_of, offsets_of, validity_bits, window
 from orcstream.codec.vectors.gather import compact
 from orcstream.schema.types import Kind, Type
 

@@ -27,9 +27,17 @@ from orcstream.codec.vectors._filter import (
     match_integers,
     match_texts,
 )
-from orcstream.codec.vectors.arrays import DTYPES, Array, Mask, bits_of, items_of, validity_bits, window
 from orcstream.codec.vectors.cells import both, texts_of, validity
-from orcstream.codec.vectors.column import Vector
+from orcstream.codec.vectors.column import (
+    DTYPES,
+    Array,
+    Mask,
+    Vector,
+    bits_of,
+    items_of,
+    validity_bits,
+    window,
+)
 from orcstream.query.predicate import AllOf, AnyOf, Leaf, Negation, Op, Predicate
 from orcstream.schema.types import FLOATS, TEXTS, Kind, Type
 

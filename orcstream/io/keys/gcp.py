@@ -20,7 +20,7 @@ from orcstream.encryption import EncryptionAlgorithm, EncryptionKey, KeyProvider
 from orcstream.errors import UsageError
 from orcstream.io.contract.byte_source import Transient
 from orcstream.io.keys.service import KeyService, ServiceClient, algorithm_of, import_extra, new_local_key
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 
 RING = re.compile(r"projects/[^/]+/locations/[^/]+/keyRings/[^/]+")
 KEY = re.compile(RING.pattern + r"/cryptoKeys/[^/]+")

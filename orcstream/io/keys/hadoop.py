@@ -33,7 +33,7 @@ from orcstream.errors import Unsupported, UsageError
 from orcstream.io.contract.byte_source import TRANSIENT_STATUS, Transient, retry_after_s
 from orcstream.io.keys.service import KeyService, import_extra, new_local_key, shown_place
 from orcstream.io.loop.clients import tls_of
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.stores.hdfs.hadoop_rest import HEADERS, Reply, exchange, member, new_session
 
 PLACE = re.compile(

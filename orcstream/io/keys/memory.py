@@ -21,7 +21,7 @@ from orcstream.encryption import (
 )
 from orcstream.errors import KeyUnavailable, UsageError
 from orcstream.io.loop.tasks import Closable
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.urls import is_utf8
 
 

@@ -24,7 +24,7 @@ from orcstream.errors import KeyUnavailable, SourceError, Unsupported, UsageErro
 from orcstream.io.contract.retry import RetryPolicy
 from orcstream.io.loop.clients import Client, Lease, lease_client
 from orcstream.io.loop.tasks import Closable
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.options import IoOptions
 
 C = TypeVar("C", bound=Client)

@@ -19,8 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import anyio
 
 from orcstream.errors import UsageError
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.uncancelled import run_in_thread, until_over
 
 CLOSE_TIMEOUT_S = 5.0
 # The name of tasks that close a client, which end by themselves and must not be cancelled with others.

@@ -25,7 +25,7 @@ from orcstream.byterange import ByteRange, CostModel, RangeBuffer, Request, cove
 from orcstream.codec.streams.compression import Compression
 from orcstream.io.contract.byte_source import OnBytes
 from orcstream.io.loop.tasks import Signal
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler, FetchTicket
 from orcstream.plan.selection import (
     CONTROL_STRIPES,

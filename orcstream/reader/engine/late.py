@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from orcstream.codec.metadata.limits import AT_ONCE_COLUMNS
 from orcstream.codec.vectors.column import Vector, vector_bytes
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.plan.selection import RowGroups, Rows, Span, clip_rows, joined
 from orcstream.reader.engine.decoding import Delivery

@@ -14,7 +14,7 @@ import anyio.abc
 
 from orcstream.errors import UsageError
 from orcstream.io.loop.tasks import Signal
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.request.scheduler import FetchScheduler
 from orcstream.reader.engine.budget import MemoryBudget
 from orcstream.reader.engine.decoding import DecodeQueue, Delivery

@@ -15,12 +15,13 @@ from orcstream.byterange import ByteRange, Request, coalesce
 from orcstream.codec.crypto.forms import PlacedStream, StripeForm
 from orcstream.codec.decode.stripe import ColumnStreams, StreamCursor, StripeOptions, build_columns
 from orcstream.codec.metadata.indexes import RowIndex, parse_bloom_index, parse_row_index
-from orcstream.codec.metadata.layout import is_decimal64, positions_of
 from orcstream.codec.metadata.limits import Room
 from orcstream.codec.metadata.structure import (
     StreamKind,
     StripeFooter,
     StripeInformation,
+    is_decimal64,
+    positions_of,
 )
 from orcstream.codec.streams.compression import Compression
 from orcstream.codec.vectors.column import VectorOptions

@@ -21,7 +21,7 @@ from orcstream import Expr, OrcFile, blocking
 from orcstream._credentials import strip_credentials
 from orcstream._printable import logger_of
 from orcstream.errors import FormatError, OrcError, SourceChanged, located
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.reader.options import MICROSECONDS, MatchKeywords
 from orcstream.schema.schema import Schema
 from orcstream.spark.access import Access, run

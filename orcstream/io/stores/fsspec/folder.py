@@ -13,7 +13,7 @@ from fsspec.spec import AbstractFileSystem
 
 from orcstream.io.contract.folder import FolderListing, LeasedFolder, ListedFile, below, retried
 from orcstream.io.loop.clients import Lease
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.stores.fsspec.source import (
     OnThreads,
     fingerprint_of,

@@ -34,7 +34,7 @@ from orcstream.io.contract.byte_sink import (
     is_temporary_of,
 )
 from orcstream.io.loop.clients import Lease
-from orcstream.io.loop.threads import own_limiter
+from orcstream.io.loop.uncancelled import own_limiter
 from orcstream.io.stores.committing import MovingStore, Temporary, temporary_beside
 from orcstream.io.stores.fsspec.source import OnThreads, lease_filesystem, modified_of, translated
 from orcstream.io.urls import StoreUrl

@@ -37,7 +37,7 @@ from orcstream.io.contract.byte_source import (
     short_read,
 )
 from orcstream.io.loop.clients import Client, Lease, lease_client
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.urls import StoreUrl
 
 T = TypeVar("T")

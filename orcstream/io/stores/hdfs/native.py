@@ -32,8 +32,7 @@ from orcstream.errors import OrcError, SourceError, Unsupported, UsageError
 from orcstream.io.contract.byte_sink import already_there
 from orcstream.io.contract.byte_source import Transient, no_such_file, not_permitted, short_read
 from orcstream.io.loop.clients import Lease, lease_client
-from orcstream.io.loop.threads import own_limiter, run_in_thread
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.uncancelled import own_limiter, run_in_thread, until_over
 from orcstream.io.stores.hdfs.calls import (
     WRITE_ANEW,
     FileStatus,

@@ -23,7 +23,7 @@ import yarl
 
 from orcstream.errors import UsageError
 from orcstream.io.loop.clients import Lease, lease_client, tls_of
-from orcstream.io.loop.threads import run_in_thread
+from orcstream.io.loop.uncancelled import run_in_thread
 from orcstream.io.stores.hdfs.hadoop_configuration import HadoopConfiguration, configuration_folder
 from orcstream.io.stores.hdfs.hadoop_rest import member, new_session
 from orcstream.io.stores.hdfs.hadoop_tokens import read_tokens, services_of, token_for

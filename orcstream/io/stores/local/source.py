@@ -30,8 +30,7 @@ from orcstream.io.contract.byte_source import (
     not_permitted,
     short_read,
 )
-from orcstream.io.loop.threads import run_in_thread
-from orcstream.io.loop.uncancelled import until_over
+from orcstream.io.loop.uncancelled import run_in_thread, until_over
 from orcstream.io.stores.local.system import READ_ONLY, read_at, read_cached, tells_cached
 from orcstream.io.urls import StoreUrl, local_path
 
