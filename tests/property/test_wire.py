@@ -50,13 +50,13 @@ def entry_of(positions: list[int], statistics: bytes) -> bytes:
 def found_in(data: bytes) -> list[tuple[list[int], bytes]] | None:
     """The entries as our kernels read them; None for bytes that they refuse."""
     try:
-        entries, positions, most = count_row_index(data)
-        numbers, places, statistics = read_row_index(data, entries, positions)
+        entries, count, most = count_row_index(data)
+        positions, places = np.empty(count, np.uint64), np.empty(entries + 1, np.int64)
+        statistics = read_row_index(data, positions, places)
     except ValueError:
         return None
-    values = np.frombuffer(memoryview(numbers), np.uint64).tolist()
-    starts = np.frombuffer(memoryview(places), np.int64).tolist()
-    cut = [values[start:stop] for start, stop in pairwise(starts)]
+    values = positions.tolist()
+    cut = [values[start:stop] for start, stop in pairwise(places.tolist())]
     assert most == max(map(len, cut), default=0)
     return list(zip(cut, statistics, strict=True))
 
@@ -108,7 +108,7 @@ def test_fields_are_found(parts: list[bytes], extra: bytes, most: int) -> None:
 
 def test_a_row_index_of_another_size() -> None:
     with pytest.raises(ValueError, match="another size"):
-        read_row_index(index_of([([1, 2], b"")]), 1, 1)
+        read_row_index(index_of([([1, 2], b"")]), np.empty(1, np.uint64), np.empty(2, np.int64))
 
 
 TABLE = np.full((3, 16), -1, np.int8)

@@ -270,22 +270,22 @@ def count_row_index(const uint8_t[::1] data):
     return entries, positions, most
 
 
-def read_row_index(const uint8_t[::1] data, Py_ssize_t entries, Py_ssize_t positions):
-    """Positions (uint64), where those of each entry start (int64), and the statistics of each as bytes.
+def read_row_index(const uint8_t[::1] data, uint64_t[::1] positions, int64_t[::1] starts):
+    """Fill in the positions, and where those of each entry start; answers the statistics of each as bytes.
 
-    `entries` and `positions` are what `count_row_index` has found.
+    There are as many as `count_row_index` has found, and one start more than entries.
     """
-    cdef Buffer numbers = allocate(positions * 8)
-    cdef Buffer starts = allocate((entries + 1) * 8)
-    cdef uint64_t* out = <uint64_t*> numbers.ptr
-    cdef int64_t* first = <int64_t*> starts.ptr
+    cdef Py_ssize_t entries = starts.shape[0] - 1
+    cdef uint64_t none = 0
+    cdef uint64_t* out = &positions[0] if positions.shape[0] else &none  # NULL is for what is no number
+    cdef int64_t* first = &starts[0]
     cdef const uint8_t* at = &data[0] if data.shape[0] else NULL
     cdef const uint8_t* stop = at + data.shape[0]
     cdef const uint64_t* end
     cdef Field field, part
     cdef Py_ssize_t entry = 0
     cdef list statistics = []
-    if count_row_index(data)[:2] != (entries, positions):
+    if count_row_index(data)[:2] != (entries, positions.shape[0]):
         raise ValueError("a row index of another size")
     first[0] = 0
     while entry < entries:
@@ -300,4 +300,4 @@ def read_row_index(const uint8_t[::1] data, Py_ssize_t entries, Py_ssize_t posit
         statistics.append(
             b"" if part.start == NULL else PyBytes_FromStringAndSize(<char*> part.start, part.stop - part.start)
         )
-    return numbers, starts, tuple(statistics)
+    return tuple(statistics)

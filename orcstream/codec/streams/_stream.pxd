@@ -13,7 +13,8 @@ cdef class InputStream:
     cdef Py_ssize_t block_size
     cdef list pieces
     cdef object head_view
-    cdef const unsigned char[::1] head
+    cdef const uint8_t* head
+    cdef Py_ssize_t head_size
     cdef Py_ssize_t head_pos
     # Where in the file the head begins, and the stream; what turns encrypted bytes into those.
     cdef long long head_offset

@@ -9,8 +9,8 @@ contiguous. `more` answers False when no whole chunk is at hand: then either mor
 "Compression", "Column Encryption".
 """
 
-from cpython.buffer cimport PyBUF_WRITE
-from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.buffer cimport PyBUF_WRITE, PyBuffer_IsContiguous
+from cpython.memoryview cimport PyMemoryView_FromMemory, PyMemoryView_GET_BUFFER
 from libc.string cimport memcpy, memmove
 
 from orcstream._buffer cimport Buffer, allocate
@@ -154,10 +154,10 @@ cdef class InputStream:
         if original:
             if length == 0:
                 return True
-            if self.pos == self.end and length <= self.head.shape[0] - self.head_pos:
+            if self.pos == self.end and length <= self.head_size - self.head_pos:
                 # Stored as it is: the window is the piece itself.
                 self.owner = self.pieces[0]
-                self.data = &self.head[0]
+                self.data = self.head
                 self.pos = self.head_pos
                 self.end = self.head_pos + length
                 self._advance(length)
@@ -227,14 +227,14 @@ cdef class InputStream:
         if rest <= self.head_pos:
             # What is unread came from this very piece (or is nothing): the window is the piece itself.
             self.owner = self.pieces[0]
-            self.data = &self.head[0]
+            self.data = self.head
             self.pos = self.head_pos - rest
-            self.end = self.head.shape[0]
-            self._advance(self.head.shape[0] - self.head_pos)
+            self.end = self.head_size
+            self._advance(self.head_size - self.head_pos)
             return True
-        size = min(self.head.shape[0] - self.head_pos, <Py_ssize_t> JOIN_BYTES)
+        size = min(self.head_size - self.head_pos, <Py_ssize_t> JOIN_BYTES)
         self._reserve(size)
-        memcpy(self.scratch.ptr + self.end, &self.head[self.head_pos], size)
+        memcpy(self.scratch.ptr + self.end, self.head + self.head_pos, size)
         self.end += size
         self._advance(size)
         return True
@@ -246,7 +246,7 @@ cdef class InputStream:
             if self.complete and self.buffered:
                 raise self.corrupt("the stream ends inside a compression chunk's header")
             return -1
-        if self.head.shape[0] - self.head_pos >= HEADER_BYTES:
+        if self.head_size - self.head_pos >= HEADER_BYTES:
             header = (
                 self.head[self.head_pos]
                 | (<unsigned int> self.head[self.head_pos + 1] << 8)
@@ -268,7 +268,7 @@ cdef class InputStream:
 
     def _peek(self, Py_ssize_t count):
         """The next `count` compressed bytes, joined from as many pieces as it takes."""
-        cdef long long offset = self.head_offset + self.head.shape[0]
+        cdef long long offset = self.head_offset + self.head_size
         parts = [self.head_view[self.head_pos : self.head_pos + count]]
         size = parts[0].nbytes
         for view, _ in self.pieces[1:]:
@@ -290,7 +290,7 @@ cdef class InputStream:
         """The next `count` compressed bytes as one memoryview, consumed."""
         if count == 0:  # an empty chunk may be the last of all pieces, when there is no head
             return memoryview(b"")
-        if count <= self.head.shape[0] - self.head_pos:
+        if count <= self.head_size - self.head_pos:
             chunk = self.head_view[self.head_pos : self.head_pos + count]
         else:
             chunk = memoryview(self._peek(count))
@@ -309,28 +309,33 @@ cdef class InputStream:
         self.consumed += count
         self.buffered -= count
         while self.pieces:
-            size = self.head.shape[0] - self.head_pos
+            size = self.head_size - self.head_pos
             if count < size:
                 self.head_pos += count
                 return 0
             count -= size
-            self.head_offset += self.head.shape[0]
+            self.head_offset += self.head_size
             del self.pieces[0]
             self._set_head()
         return 0
 
     cdef int _set_head(self) except -1:
-        self.head_pos = 0
+        cdef Py_buffer* memory
+        self.head_pos = self.head_size = 0
+        self.head = NULL
+        self.head_view = None
         if self.pieces:
             view, lease = self.pieces[0]
             if self.decrypt is not None:
                 view = self._decrypted(view, self.head_offset)
                 self.pieces[0] = (view, lease)
             self.head_view = view
-            self.head = view
-        else:
-            self.head_view = None
-            self.head = None
+            # Not a typed memoryview: it takes 400 bytes, for each of thousands of streams.
+            memory = PyMemoryView_GET_BUFFER(view)
+            if not PyBuffer_IsContiguous(memory, b"C"):
+                raise BufferError("a piece of a stream lies in one place")
+            self.head = <const uint8_t*> memory.buf
+            self.head_size = memory.len
         return 0
 
     cdef int _reserve(self, Py_ssize_t extra) except -1:

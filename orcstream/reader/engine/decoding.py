@@ -91,7 +91,7 @@ class DecodeQueue:
             self._budget.decoded += sum(s.size for run in stripe.runs for s in run.segments)
             self._open_window(stripe)
             for run in stripe.runs:
-                run.starved = {feed for feed in run.feeds if feed.head is not None}
+                run.starved = [feed for feed in run.feeds if feed.head is not None]
                 if not run.starved:
                     self._push(run)
 
@@ -104,7 +104,7 @@ class DecodeQueue:
                 return
             piece.arrived = views, lease
             if feed in run.starved and feed.head is piece:
-                run.starved.discard(feed)
+                run.starved.remove(feed)
                 if not run.starved:
                     self._push(run)
 
@@ -317,14 +317,14 @@ class DecodeQueue:
 
     def _park(self, run: ColumnRun, turn: Turn) -> bool:
         dry = set(turn.starved)
-        run.starved = set()
+        run.starved = []
         for feed in run.feeds:
             if feed.cursor.input not in dry:
                 continue
             if feed.head is None:
                 feed.reach_further(run.slop_bytes)
             if feed.pieces[0].arrived is None:
-                run.starved.add(feed)
+                run.starved.append(feed)
         if not run.starved:
             self._push(run)
             return False

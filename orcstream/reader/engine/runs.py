@@ -166,7 +166,7 @@ class ColumnRun:
         self.row = self.span = 0
         self.rows_to_drop = -1
         self.segments: list[Segment] = []
-        self.starved: set[StreamFeed] = set()
+        self.starved: list[StreamFeed] = []
         self.busy = False
         self.queued = False
         self.error: BaseException | None = None
