@@ -198,7 +198,7 @@ async def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
         for start in range(0, 100, 10):
             await out.write(rows(start, start + 10, partitions=5))
             await out.write(pa.Table.from_pylist(rows(start + 100, start + 110, partitions=5)))
-            assert len(out._open) <= 3
+            assert len(out._files._open) <= 3
     found = by_partition(tmp_path)
     assert sorted(chain.from_iterable(found.values())) == list(range(200))
     for partition in range(5):

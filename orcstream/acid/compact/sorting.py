@@ -67,9 +67,8 @@ class EventRows:
 
     def slice(self, start: int, stop: int) -> EventRows:
         """Those in a row, in the same memory."""
-        vectors = tuple(vector.slice(start, stop) for vector in self.rows.vectors)
-        rows = IngestedRows(self.rows.fields, vectors, stop - start)
-        return EventRows(self.ids.take(slice(start, stop)), self.operations[start:stop], rows)
+        ids = self.ids.take(slice(start, stop))
+        return EventRows(ids, self.operations[start:stop], self.rows.slice(start, stop))
 
     def take(self, places: NDArray[np.int64]) -> EventRows:
         """Those at some places, in their order."""

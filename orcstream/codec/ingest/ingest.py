@@ -75,6 +75,13 @@ class IngestedRows:
         type_ = Type(Kind.STRUCT, types, names, last_column_id=last)
         return Field("", "+s", type_, nullable=False, children=self.fields)
 
+    def slice(self, start: int, stop: int) -> IngestedRows:
+        """The rows `start` up to `stop`, in the same memory."""
+        if start == 0 and stop == self.row_count:
+            return self
+        vectors = tuple(vector.slice(start, stop) for vector in self.vectors)
+        return IngestedRows(self.fields, vectors, stop - start)
+
 
 class UserData:
     """Data in one of these forms; anything else is a UsageError.
