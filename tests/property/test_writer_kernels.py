@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from orcstream.codec.encode._encode_texts import DictionaryBuilder, lengths_of
 from orcstream.codec.vectors._filter import Texts
 from orcstream.codec.vectors._times import (
-    encode_days,
     encode_timestamps,
     hybrid_days,
     hybrid_times,
     unwritable_days,
     unwritable_timestamps,
+    widen_days,
 )
 from orcstream.file.zones import load_zone
 from tests.reference.values import day_from_hybrid, decode_nanos, decode_timestamp
@@ -164,10 +164,9 @@ def test_days_of_the_hybrid_calendar(days: list[int]) -> None:
         (row for row, day in enumerate(days) if SWITCH - 10 <= day < SWITCH), -1
     )
     good = np.array(kept, "i4")
-    stored = numbers(encode_days(good, 0, len(kept), True)).tolist()
+    stored = numbers(hybrid_days(good, 0, len(kept)), "i4").tolist()
     assert [day_from_hybrid(day) for day in stored] == kept
-    assert numbers(hybrid_days(good, 0, len(kept)), "i4").tolist() == stored
-    assert numbers(encode_days(good, 0, len(kept), False)).tolist() == kept
+    assert numbers(widen_days(good, 0, len(kept))).tolist() == kept
     rest = [day % 86_399_999 for day in kept]
     times = np.array([day * 86_400_000 + part for day, part in zip(kept, rest, strict=True)], "i8")
     moved = numbers(hybrid_times(times, 0, len(kept), 1000)).tolist()
@@ -215,7 +214,7 @@ def test_buffers_too_short(size: int) -> None:
     utc = load_zone("UTC")
     short: Any = bytes(size)
     for call in (
-        lambda: encode_days(short, 0, 2, False),
+        lambda: widen_days(short, 0, 2),
         lambda: hybrid_days(short, 0, 2),
         lambda: hybrid_times(short, 0, 1, 1),
         lambda: unwritable_days(short, None, 0, 2),

@@ -227,7 +227,7 @@ class ColumnEncoder(ABC):
 
     def add(self, field: Field, vector: Vector) -> None:
         """Encode rows; `field` describes the vector, and may differ in units from one call to the next."""
-        values = self._without_nulls(field, vector)
+        values = self._values(field, vector)
         recorded = self._recorded(field, values)
         cells = Cells(field, recorded, None, values.length, values.length < vector.length)
         found = self._statistics_of(cells)
@@ -252,7 +252,8 @@ class ColumnEncoder(ABC):
         for child in self.children:
             child.end_group()
 
-    def _without_nulls(self, field: Field, vector: Vector) -> Vector:
+    def _values(self, field: Field, vector: Vector) -> Vector:
+        """The values of rows that have one."""
         if self.type.kind is Kind.UNION:
             mask = validity(self.type, vector)
             if mask is not None and not mask.all():

@@ -33,7 +33,7 @@ from orcstream.codec.streams._encode_values import (
     Varint128Encoder,
 )
 from orcstream.codec.streams.compression import Compressor
-from orcstream.codec.vectors._times import encode_days, encode_timestamps, hybrid_days, hybrid_times
+from orcstream.codec.vectors._times import encode_timestamps, hybrid_days, hybrid_times, widen_days
 from orcstream.codec.vectors.cells import Cells, padded, stored_texts, union_children
 from orcstream.codec.vectors.column import DTYPES, EMPTY, Field, Vector, as_buffer, items_of, window, words_of
 from orcstream.codec.vectors.times import JAVA_ZONES_BEGIN, UTC, ZoneRules, units_of
@@ -63,6 +63,8 @@ def encoder_of(type_: Type, options: EncodeOptions) -> SubtreeEncoder:
         return _Forms(_masked(type_, options, mask))
     if is_decimal64(type_, decimal64=options.decimal64):
         return _ShortDecimals(type_, options)
+    if type_.kind is Kind.DATE and options.hybrid:
+        return _HybridDates(type_, options)
     return _ENCODERS[type_.kind](type_, options)
 
 
@@ -166,16 +168,17 @@ class _Integers(_Versioned):
 
 
 class _Dates(_Integers):
-    def _recorded(self, field: Field, values: Vector) -> Vector:  # noqa: ARG002
-        """In the calendar of the file, as readers expect them."""
-        if not self.options.hybrid:
-            return values
+    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
+        self._data.put(widen_days(values.buffers[1], values.offset, values.length), values.length)
+
+
+class _HybridDates(_Dates):
+    """Dates in the hybrid calendar, in statistics too, as readers expect them."""
+
+    def _values(self, field: Field, vector: Vector) -> Vector:
+        values = super()._values(field, vector)
         days = hybrid_days(values.buffers[1], values.offset, values.length)
         return Vector(values.length, (None, days), 0)
-
-    def _put(self, field: Field, values: Vector) -> None:  # noqa: ARG002
-        days = encode_days(values.buffers[1], values.offset, values.length, self.options.hybrid)
-        self._data.put(days, values.length)
 
 
 class _Floats(ColumnEncoder):

@@ -316,21 +316,20 @@ def unwritable_days(values, bitmap, Py_ssize_t first, Py_ssize_t count):
     return found
 
 
-def encode_days(values, Py_ssize_t first, Py_ssize_t count, bint hybrid):
-    """int32 days since 1970 as the int64 that integer encoders take; with `hybrid`, in the Julian calendar before 1582-10-15."""
+def widen_days(values, Py_ssize_t first, Py_ssize_t count):
+    """int32 days as the int64 that integer encoders take."""
     cdef View held = rows_of(values, first, count, 4)
     cdef const int32_t* days = <const int32_t*> held.ptr
     cdef Buffer out = allocate(count * 8)
-    cdef int64_t* stored = <int64_t*> out.ptr
     cdef Py_ssize_t index
     with nogil:
         for index in range(count):
-            stored[index] = hybrid_day(days[index]) if hybrid and days[index] < GREGORIAN_DAY else days[index]
+            (<int64_t*> out.ptr)[index] = days[index]
     return out
 
 
 def hybrid_days(values, Py_ssize_t first, Py_ssize_t count):
-    """int32 days since 1970 as int32 days of the hybrid calendar, in which a file's statistics count; cut to 32 bits."""
+    """int32 days since 1970 as int32 days of the hybrid calendar, Julian before 1582-10-15; cut to 32 bits."""
     cdef View held = rows_of(values, first, count, 4)
     cdef const int32_t* days = <const int32_t*> held.ptr
     cdef Buffer out = allocate(count * 4)
