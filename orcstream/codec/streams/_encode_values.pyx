@@ -178,38 +178,18 @@ cdef class ByteEncoder(RunEncoder):
         self.repeating = False
         return out + 1 + size
 
+    cdef int64_t _following(self) noexcept nogil:
+        """The value that the open run goes on with."""
+        return self.literals[0]
+
+    cdef int _tail_with(self, int64_t value) noexcept nogil:
+        """How many of the last literals and `value` are equal."""
+        return self.tail + 1 if self.held and value == self.literals[self.held - 1] else 1
+
     cdef Py_ssize_t encode(
         self, const uint8_t* values, Py_ssize_t count, uint8_t* out, uint8_t* stop, uint8_t** end
     ) noexcept nogil:
-        cdef Py_ssize_t at = 0
-        cdef uint8_t value
-        while at < count and stop - out >= BYTE_RUN_BYTES:
-            value = values[at]
-            if self.repeating:
-                if value != self.literals[0]:
-                    out = self.emit(out)
-                    continue
-                at += 1
-                self.held += 1
-                if self.held == REPEAT_MOST:
-                    out = self.emit(out)
-                continue
-            at += 1
-            self.tail = self.tail + 1 if self.held and value == self.literals[self.held - 1] else 1
-            if self.tail < REPEAT_LEAST:
-                self.literals[self.held] = value
-                self.held += 1
-                if self.held == MOST_LITERALS:
-                    out = self.emit(out)
-                continue
-            self.held -= REPEAT_LEAST - 1
-            if self.held:
-                out = self.emit(out)
-            self.literals[0] = value
-            self.held = REPEAT_LEAST
-            self.repeating = True
-        end[0] = out
-        return at
+        return encode_runs(self, values, count, out, stop, end)
 
 
 cdef extern from *:
@@ -382,33 +362,46 @@ cdef class IntEncoderV1(IntegerEncoder):
     cdef Py_ssize_t encode(
         self, const uint8_t* values, Py_ssize_t count, uint8_t* out, uint8_t* stop, uint8_t** end
     ) noexcept nogil:
-        cdef Py_ssize_t at = 0
-        cdef int64_t value, base
-        while at < count and stop - out >= INT_RUN_BYTES:
-            value = item64(values, at)
-            if self.repeating:
-                if value != self._following():
-                    out = self.emit(out)
-                    continue
-                at += 1
-                self.held += 1
-                if self.held == REPEAT_MOST:
-                    out = self.emit(out)
+        return encode_runs(self, values, count, out, stop, end)
+
+
+ctypedef fused literals_t:
+    ByteEncoder
+    IntEncoderV1
+
+
+cdef Py_ssize_t encode_runs(
+    literals_t self, const uint8_t* values, Py_ssize_t count, uint8_t* out, uint8_t* stop, uint8_t** end
+) noexcept nogil:
+    """`encode` of bytes and integers: literals, until three values in a row begin a run that repeats."""
+    cdef Py_ssize_t at = 0
+    cdef int64_t value, base  # a run's first value: with bytes they are all the same
+    cdef Py_ssize_t longest = BYTE_RUN_BYTES if literals_t is ByteEncoder else INT_RUN_BYTES
+    while at < count and stop - out >= longest:
+        value = values[at] if literals_t is ByteEncoder else item64(values, at)
+        if self.repeating:
+            if value != self._following():
+                out = self.emit(out)
                 continue
             at += 1
-            self.tail = self._tail_with(value)
-            if self.tail < REPEAT_LEAST:
-                self.literals[self.held] = value
-                self.held += 1
-                if self.held == MOST_LITERALS:
-                    out = self.emit(out)
-                continue
-            self.held -= REPEAT_LEAST - 1
-            base = self.literals[self.held]
-            if self.held:
+            self.held += 1
+            if self.held == REPEAT_MOST:
                 out = self.emit(out)
-            self.literals[0] = base
-            self.held = REPEAT_LEAST
-            self.repeating = True
-        end[0] = out
-        return at
+            continue
+        at += 1
+        self.tail = self._tail_with(value)
+        if self.tail < REPEAT_LEAST:
+            self.literals[self.held] = value
+            self.held += 1
+            if self.held == MOST_LITERALS:
+                out = self.emit(out)
+            continue
+        self.held -= REPEAT_LEAST - 1
+        base = value if literals_t is ByteEncoder else self.literals[self.held]
+        if self.held:
+            out = self.emit(out)
+        self.literals[0] = base
+        self.held = REPEAT_LEAST
+        self.repeating = True
+    end[0] = out
+    return at
